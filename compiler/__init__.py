@@ -1,0 +1,64 @@
+"""From a spec to a program: lower to a graph, rewrite it by passes, emit PyTorch, hand it to a backend.
+
+Graphs and their costs need no torch; it is loaded when the first program is built.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compiler.cost import Cost, cost
+from compiler.emit import Code, emit
+from compiler.graph import Graph, Graphs, Purpose
+from compiler.lower import lower
+from compiler.passes import PASSES, TRANSLATE, graphs, optimise
+from specs import Spec
+
+if TYPE_CHECKING:
+    from compiler.assemble import build, find_device
+    from compiler.interpreter import interpret
+    from compiler.program import Loss, Program, State
+
+_NEED_TORCH = {
+    "build": "compiler.assemble",
+    "find_device": "compiler.assemble",
+    "interpret": "compiler.interpreter",
+    "Loss": "compiler.program",
+    "Program": "compiler.program",
+    "State": "compiler.program",
+}
+
+__all__ = [
+    "PASSES",
+    "TRANSLATE",
+    "Code",
+    "Cost",
+    "Graph",
+    "Graphs",
+    "Loss",
+    "Program",
+    "Purpose",
+    "State",
+    "build",
+    "cost",
+    "emit",
+    "find_device",
+    "graphs",
+    "interpret",
+    "lower",
+    "optimise",
+    "parameters",
+]
+
+
+def parameters(spec: Spec) -> int:
+    """How many parameters a spec has, tied ones counted once."""
+    return cost(lower(spec, Purpose.TRAIN)).parameters
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEED_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_NEED_TORCH[name]), name)

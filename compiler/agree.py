@@ -1,0 +1,76 @@
+"""How far a program is from the interpreter: what every backend is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from compiler.graph import Purpose
+from compiler.interpreter import interpret
+from compiler.lower import lower
+from compiler.program import Program
+from specs import BOS, EOS, PAD
+
+ROWS, SOURCE, TARGET = 4, 9, 7
+
+
+def disagreement(program: Program, seed: int = 0) -> dict[Purpose, float]:
+    """For each purpose, the largest difference from the graph before any pass, relative to the largest value.
+
+    Runs on random pieces of uneven lengths; a decoder's step is run until the longest target ends.
+    """
+    source, target = _batch(program.spec.vocabulary.size, seed)
+    weights = {name: tensor.cpu().float() for name, tensor in program.weights().items()}
+    purposes = [p for p in (Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP) if p in program.graphs]
+    was_training = program.training
+    program.eval()
+    with torch.no_grad():
+        found = {p: _RUNS[p](program, source, target, weights) for p in purposes}
+    program.train(was_training)
+    return {p: float((a - b).abs().max() / b.abs().max()) for p, (a, b) in found.items()}
+
+
+def _batch(vocabulary: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def rows(width: int) -> Tensor:
+        tokens = torch.randint(EOS + 1, vocabulary, (ROWS, width), generator=generator)
+        for row in range(ROWS):
+            tokens[row, width - 1 - row :] = PAD
+            tokens[row, width - 1 - row] = EOS
+        return tokens
+
+    return rows(SOURCE), torch.cat([torch.full((ROWS, 1), BOS), rows(TARGET)], dim=1)
+
+
+def _train(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    device = next(program.parameters()).device
+    loss = program(source.to(device), target.to(device))
+    expected = interpret(lower(program.spec, Purpose.TRAIN), weights, {"source": source, "target": target})["loss"]
+    return torch.stack([loss.smoothed, loss.plain]).cpu(), expected
+
+
+def _score(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    device = next(program.parameters()).device
+    inputs = {"source": source, "target": target}
+    expected = interpret(lower(program.spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
+    return program.score(source.to(device), target.to(device)).cpu(), expected
+
+
+def _decode(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Step after step with the cache, against the interpreter's pass over the whole target."""
+    device = next(program.parameters()).device
+    state = program.encode(source.to(device))
+    steps = []
+    for token in target[:, :-1].unbind(1):
+        log_probabilities, state = program.decode_step(state, token.to(device))
+        steps.append(log_probabilities.cpu())
+    labels = target[:, 1:]
+    picked = torch.stack(steps, 1).gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+    inputs = {"source": source, "target": target}
+    return picked, interpret(lower(program.spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
+
+
+_RUNS = {Purpose.TRAIN: _train, Purpose.SCORE: _score, Purpose.DECODE_STEP: _decode}

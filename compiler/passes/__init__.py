@@ -1,0 +1,70 @@
+"""The passes, in the order in which they run. To add one: its file, and its line here.
+
+A pass takes the graphs that share weights and gives them back changed. It is exact (the same numbers, to rounding)
+or approximate, can be switched off by name (`compilation.without`), and is tested against the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from compiler.graph import Graphs, Purpose, verify
+from compiler.lower import lower
+from compiler.passes.chunk_loss import chunk_loss
+from compiler.passes.drop_dropout import drop_dropout
+from compiler.passes.fuse_projections import fuse_projections
+from compiler.passes.hoist_memory import hoist_memory
+from compiler.passes.pad_vocabulary import pad_vocabulary
+from specs import Spec, ZooError
+from specs.errors import nearest
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named rewriting of graphs. Its summary is the first line of what its function says of itself."""
+
+    apply: Callable[[Graphs, Spec], Graphs]
+    exact: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.apply.__name__
+
+    @property
+    def summary(self) -> str:
+        return (self.apply.__doc__ or "").strip().splitlines()[0]
+
+
+PASSES = (
+    Pass(drop_dropout),
+    Pass(fuse_projections),
+    Pass(hoist_memory),
+    Pass(pad_vocabulary),
+    Pass(chunk_loss),
+)
+
+
+TRANSLATE = (Purpose.ENCODE, Purpose.DECODE_STEP, Purpose.SCORE)
+"""What a program for translating computes."""
+
+
+def graphs(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE) -> Graphs:
+    """The graphs of a spec after all passes."""
+    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec)
+
+
+def optimise(graphs: Graphs, spec: Spec) -> Graphs:
+    """All passes but those in `compilation.without`, each one's result verified. Raises ZooError on an unknown name."""
+    names = [p.name for p in PASSES]
+    for name in spec.compilation.without:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"did you mean `{near}`?" if near else f"the passes are {', '.join(names)}"
+            raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
+    for step in PASSES:
+        if step.name not in spec.compilation.without:
+            graphs = step.apply(graphs, spec)
+            for graph in graphs.values():
+                verify(graph)
+    return graphs

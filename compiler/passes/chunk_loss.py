@@ -1,0 +1,35 @@
+"""Logits are the largest thing in training: tokens by 37,000. Computed a chunk at a time they never exist whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.graph import Graph, Graphs, Node, Purpose, prune
+from compiler.operation import ChunkedLoss, Logits, Loss, Slice
+from specs import Spec
+
+
+def chunk_loss(graphs: Graphs, spec: Spec) -> Graphs:
+    """Makes one operation of the pre-softmax projection and the loss, which runs through the positions in chunks."""
+    if Purpose.TRAIN not in graphs:
+        return graphs
+    return {**graphs, Purpose.TRAIN: _chunked(graphs[Purpose.TRAIN])}
+
+
+def _chunked(graph: Graph) -> Graph:
+    made = {node.name: node for node in graph.nodes}
+
+    def chunked(node: Node) -> Node:
+        if not isinstance(node.operation, Loss):
+            return node
+        logits = made[node.inputs[0]]
+        classes = logits.type.shape[-1].constant
+        if isinstance(logits.operation, Slice):  # the vocabulary was padded
+            logits = made[logits.inputs[0]]
+        if not isinstance(logits.operation, Logits):
+            return node
+        operation = ChunkedLoss(node.operation.smoothing, node.operation.wrong_classes, classes)
+        inputs = (logits.inputs[0], node.inputs[1])
+        return replace(node, operation=operation, inputs=inputs, parameters=logits.parameters)
+
+    return prune(replace(graph, nodes=tuple(map(chunked, graph.nodes))))

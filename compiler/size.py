@@ -1,0 +1,88 @@
+"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source` and `target`.
+
+A graph is lowered once and costed for any batch, so shapes, FLOPs and bytes are polynomials rather than numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+
+Monomial = tuple[str, ...]
+_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Size:
+    """A polynomial. `terms` maps each monomial (its symbols, sorted) to a coefficient that is not zero."""
+
+    terms: tuple[tuple[Monomial, int], ...] = ()
+
+    @staticmethod
+    def of(value: int | Size) -> Size:
+        return value if isinstance(value, Size) else Size._from({(): value})
+
+    @staticmethod
+    def symbol(name: str) -> Size:
+        return Size._from({(name,): 1})
+
+    @staticmethod
+    def _from(terms: Mapping[Monomial, int]) -> Size:
+        return Size(tuple(sorted((m, c) for m, c in terms.items() if c)))
+
+    def __add__(self, other: int | Size) -> Size:
+        total: Counter[Monomial] = Counter(dict(self.terms))
+        for monomial, coefficient in Size.of(other).terms:
+            total[monomial] += coefficient
+        return Size._from(total)
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: int | Size) -> Size:
+        return self + -Size.of(other)
+
+    def __mul__(self, other: int | Size) -> Size:
+        total: Counter[Monomial] = Counter()
+        for a, x in self.terms:
+            for b, y in Size.of(other).terms:
+                total[tuple(sorted(a + b))] += x * y
+        return Size._from(total)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __call__(self, **values: int) -> int:
+        """The number it is at these sizes. Raises KeyError for a symbol without a value."""
+        return sum(c * reduce(mul, (values[s] for s in m), 1) for m, c in self.terms)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        return frozenset(s for m, _ in self.terms for s in m)
+
+    @property
+    def constant(self) -> int:
+        """The number it is whatever the symbols. Raises ValueError where it depends on one."""
+        if self.symbols:
+            raise ValueError(f"{self} is not a constant")
+        return self()
+
+    def __str__(self) -> str:
+        text = " + ".join(_term(m, c) for m, c in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])))
+        return text.replace("+ -", "- ") or "0"
+
+
+def product(sizes: tuple[Size, ...]) -> Size:
+    return reduce(mul, sizes, Size.of(1))
+
+
+def _term(monomial: Monomial, coefficient: int) -> str:
+    powers = [s + (str(n).translate(_SUPERSCRIPT) if n > 1 else "") for s, n in Counter(monomial).items()]
+    number = [] if abs(coefficient) == 1 and powers else [f"{abs(coefficient):,}"]
+    return ("-" if coefficient < 0 else "") + "·".join(number + powers)
+
+
+BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))

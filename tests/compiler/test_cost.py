@@ -1,0 +1,79 @@
+"""Costs known before anything runs, against what torch counts when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import compiler
+from compiler import TRANSLATE, Purpose, build, cost, graphs, lower
+from compiler.cost import layers
+from specs import Spec
+
+WITHOUT = ["fuse_projections", "hoist_memory", "pad_vocabulary", "chunk_loss"]
+
+
+def _flops(run: Callable[[], object]) -> int:
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("without", [[], WITHOUT])
+def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: list[str]) -> None:
+    spec = small()
+    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    program = build(spec, [Purpose.TRAIN, *TRANSLATE])
+    source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
+    at = {"batch": 3, "source": 7, "target": 5}
+    costs = {purpose: cost(graph).flops for purpose, graph in program.graphs.items()}
+    assert _flops(lambda: program.score(source, target)) == costs[Purpose.SCORE](**at)
+    assert _flops(lambda: program(source, target)) == costs[Purpose.TRAIN](**at)
+    assert _flops(lambda: program.encode(source)) == costs[Purpose.ENCODE](**at)
+    state = program.encode(source)
+    for length in (1, 2, 3):
+        at_step = {**at, "target": length}
+        with FlopCounterMode(display=False) as counter:
+            _, state = program.decode_step(state, target[:, 0])
+        assert counter.get_total_flops() == costs[Purpose.DECODE_STEP](**at_step)
+
+
+@pytest.mark.parametrize("without", [[], WITHOUT])
+def test_a_training_step_costs_three_times_the_forward_pass(small: Callable[..., Spec], without: list[str]) -> None:
+    spec = small(dropout=0.0)
+    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    program = build(spec, [Purpose.TRAIN])
+    source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
+    with FlopCounterMode(display=False) as counter:
+        program(source, target).smoothed.backward()
+    forward = cost(program.graphs[Purpose.TRAIN]).flops(batch=3, source=7, target=5)
+    assert counter.get_total_flops() == 3 * forward
+
+
+def test_the_layers_and_the_rest_add_up(small: Callable[..., Spec]) -> None:
+    graph = lower(small(), Purpose.TRAIN)
+    parts = [cost(graph, layer) for layer in layers(graph)]
+    whole = cost(graph)
+    assert sum(part.parameters for part in parts) == whole.parameters
+    assert sum((part.flops for part in parts), whole.flops * 0) == whole.flops
+    assert sum((part.activation_bytes for part in parts), whole.flops * 0) == whole.activation_bytes
+
+
+def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
+    program = build(small(), TRANSLATE)
+    state = program.encode(torch.randint(4, 101, (3, 7)))
+    for _ in range(4):
+        _, state = program.decode_step(state, torch.tensor([2, 2, 2]))
+    held = sum(tensor.nbytes for tensor in state.cache.values())
+    assert held == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, target=5)
+
+
+def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> None:
+    spec = small()
+    before, after = lower(spec, Purpose.SCORE), graphs(spec)[Purpose.SCORE]
+    padding = 3 * spec.architecture.d_model  # 101 pieces become 104
+    assert cost(after).parameters - cost(before).parameters == padding
+    assert cost(before).parameters == compiler.parameters(spec)

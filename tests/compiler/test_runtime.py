@@ -1,0 +1,54 @@
+"""Positions and the loss, against the paper's formulas."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from compiler import runtime
+from specs import PAD
+
+
+def test_sinusoids_are_interleaved_and_exact_far_out() -> None:
+    encoding = runtime.sinusoids(torch.zeros(1, 40, 10), start=3000)
+    for row, i in [(0, 0), (7, 2), (39, 4)]:
+        angle = (3000 + row) / 10000 ** (2 * i / 10)
+        assert float(encoding[row, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-6)
+        assert float(encoding[row, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("wrong_classes", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [11, 16])
+def test_the_chunked_loss_and_its_gradient_are_those_of_the_formula(
+    monkeypatch: pytest.MonkeyPatch, wrong_classes: bool, smoothing: float, rows: int
+) -> None:
+    classes = 11
+    monkeypatch.setattr(runtime, "CHUNK", 3 * rows)  # three positions at a time
+    table, x = torch.randn(rows, 4, requires_grad=True), torch.randn(2, 5, 4, requires_grad=True)
+    labels = torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
+    ours = runtime.chunked_loss(x, table, labels, smoothing, wrong_classes, classes)
+
+    log_p = (x @ table[:classes].T).log_softmax(-1)
+    right = 1 - smoothing if wrong_classes else 1 - smoothing + smoothing / classes
+    wrong = smoothing / (classes - 1) if wrong_classes else smoothing / classes
+    wanted = F.one_hot(labels, classes) * (right - wrong) + wrong
+    expected = -(wanted * log_p).sum(-1)[labels != PAD].sum()
+    plain = -log_p.gather(-1, labels[..., None])[..., 0][labels != PAD].sum()
+    torch.testing.assert_close(ours, torch.stack([expected, plain]))
+
+    gradients = torch.autograd.grad(3 * ours[0], [x, table])
+    for a, b in zip(gradients, torch.autograd.grad(3 * expected, [x, table]), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_spread_over_all_classes_is_torchs_label_smoothing() -> None:
+    logits, labels = torch.randn(2, 3, 11), torch.tensor([[4, 5, 6], [7, PAD, PAD]])
+    ours = runtime.smoothed_loss(logits, labels, 0.1, wrong_classes=False)[0]
+    theirs = F.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
+    )
+    torch.testing.assert_close(ours, theirs)
