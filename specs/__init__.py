@@ -1,0 +1,43 @@
+"""Specs: what a model is, as frozen data with places; the lowest room, which knows no torch."""
+
+from specs.architecture import Architecture
+from specs.catalogue import names
+from specs.compilation import Compilation
+from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part
+from specs.decoding import Decoding
+from specs.difference import difference
+from specs.errors import ZooError, nearest
+from specs.loader import load, parent, parse
+from specs.override import Overrides
+from specs.schema import schema
+from specs.spec import Spec
+from specs.training import Training
+from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "UNK",
+    "Architecture",
+    "Archive",
+    "Compilation",
+    "Corpus",
+    "Decoding",
+    "Files",
+    "Grammar",
+    "HeldOut",
+    "Overrides",
+    "Part",
+    "Spec",
+    "Training",
+    "Vocabulary",
+    "ZooError",
+    "difference",
+    "load",
+    "names",
+    "nearest",
+    "parent",
+    "parse",
+    "schema",
+]

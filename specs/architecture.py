@@ -1,0 +1,57 @@
+"""The section `architecture`: the columns of Table 3 that shape the network."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from specs.section import Positive, Probability, Section, Size, broken_rule
+
+
+class Architecture(Section):
+    """The network (section 3). Every size is free of the others: nothing is derived from d_model / h."""
+
+    N: Size = Field(description="N (3.1): identical layers of the encoder, and of the decoder; a number of layers.")
+    d_model: Size = Field(description="d_model (3.1): width of every sub-layer's output; features.")
+    d_ff: Size = Field(description="d_ff (3.3): width of the feed-forward network's inner layer; features.")
+    h: Size = Field(description="h (3.2.2): attention heads; a number of heads.")
+    d_k: Size = Field(description="d_k (3.2.1): width of one head's queries and keys; features.")
+    d_v: Size = Field(description="d_v (3.2.1): width of one head's values; features.")
+    dropout: Probability = Field(
+        description="P_drop (5.4): dropout on every sub-layer's output and on embeddings + positions; a probability."
+    )
+    attention_dropout: Probability = Field(
+        description="Dropout on the attention weights (5.4, a knob of its own, no letter); a probability."
+    )
+    positional_encoding: Literal["sinusoidal", "learned"] = Field(
+        description="PE (3.5; Table 3 row E): interleaved sinusoids, or a learned table of positions; a choice."
+    )
+    max_positions: Size = Field(
+        description="Rows of the table of learned positions (3.5); pieces. Sinusoids know no bound."
+    )
+    norm: Literal["post", "pre"] = Field(
+        description="LayerNorm (3.1) after the residual sum, as in the paper, or before the sub-layer; a choice."
+    )
+    norm_epsilon: Positive = Field(
+        description="LayerNorm's epsilon (3.1; the paper is silent), added to the variance; no unit."
+    )
+    tied_embeddings: Literal["all", "target", "none"] = Field(
+        description="One matrix (3.4) for both embeddings and the pre-softmax projection (all), for the "
+        "target's embedding and the projection (target), or none; a choice."
+    )
+    projection_bias: bool = Field(
+        description="Biases on W_Q, W_K, W_V and W_O (3.2.2: the paper has none); true or false."
+    )
+    initial_weights: Literal["glorot_uniform", "glorot_normal"] = Field(
+        description="Distribution of the matrices at step 0 (the paper is silent); a choice."
+    )
+
+    @model_validator(mode="after")
+    def _sinusoids_come_in_pairs(self) -> Self:
+        if self.positional_encoding == "sinusoidal" and self.d_model % 2:
+            broken_rule(
+                "d_model",
+                "positional_encoding",
+                problem=f"`architecture.d_model` is odd ({self.d_model}), but sinusoids come in pairs",
+                hint=f"write `d_model: {self.d_model + 1}`, or `positional_encoding: learned`",
+            )
+        return self

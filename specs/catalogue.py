@@ -1,0 +1,80 @@
+"""The shipped specs by name, and where a reference leads: a name of the catalogue or a file."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs.errors import ZooError, nearest
+from specs.notation import shown
+
+FOLDER = Path(__file__).resolve().parent
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A spec's file: where it lies, how errors call it, and the short name of the spec in it."""
+
+    path: Path
+    file: str
+    short: str
+
+    def text(self) -> str:
+        """What is written in the file. Raises ZooError where it cannot be read or is not UTF-8."""
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ZooError(f"`{self.file}` cannot be read: {reason}", exit_code=1) from None
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = f"{self.file}:{content.count(10, 0, error.start) + 1}"
+            problem = f"byte 0x{content[error.start]:02x} is not UTF-8"
+            raise ZooError(problem, where=where, hint="save the file as UTF-8") from None
+
+
+def names() -> tuple[str, ...]:
+    """Short names of all shipped specs: those at the top first, then folder by folder."""
+    found = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")]
+    return tuple(sorted(found, key=lambda name: (name.count("/"), name)))
+
+
+def find(reference: str, *, beside: str = "", where: str | None = None) -> Source:
+    """The file that `reference` names: a file at that path, else a spec of the catalogue.
+
+    A relative path starts from the folder of the file `beside` (the current folder if empty); `where` is the
+    place the reference was written. Raises ZooError where there is neither.
+    """
+    if reference.endswith(_SUFFIXES):
+        file = os.path.normpath(os.path.join(os.path.dirname(beside), reference))
+        if os.path.isfile(file):
+            return _file(file, where)
+    # The catalogue is asked for a name it has; nothing that a name could spell leads anywhere else.
+    name = reference.removeprefix("./").removeprefix("specs/")
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    known = names()
+    if name in known:
+        return Source(FOLDER / f"{name}.yaml", f"specs/{name}.yaml", name)
+    near = nearest(name, known)
+    guess = "" if near is None else f"did you mean `{near}`? "
+    if reference.endswith(_SUFFIXES):
+        hint = f"{guess}a path starts from {'the file it is written in' if beside else 'the current folder'}; "
+        raise ZooError(
+            f"there is no file {shown(reference)}",
+            where=where,
+            hint=f"{hint}`zoo list` shows the shipped specs",
+        )
+    hint = f"{guess}`zoo list` shows the shipped specs; a file of your own is named by its path, ending in .yaml"
+    raise ZooError(f"there is no spec {shown(reference)}", where=where, hint=hint)
+
+
+def _file(file: str, where: str | None) -> Source:
+    path = Path(file).resolve()
+    if path.is_relative_to(FOLDER):
+        return Source(path, file, path.relative_to(FOLDER).with_suffix("").as_posix())
+    short = Path(file).stem
+    if not short.strip("."):
+        raise ZooError(f"`{file}` is no name for a spec's file", where=where, hint="call it `mine.yaml`, for example")
+    return Source(path, file, short)

@@ -1,0 +1,21 @@
+"""The section `compilation`: how the graph becomes a program."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from specs.section import Section, Size
+
+
+class Compilation(Section):
+    """What the compiler may do. None of it changes what the model is (no section of the paper)."""
+
+    backend: Literal["auto", "eager", "inductor"] = Field(
+        description="What runs the emitted program (no letter); auto takes what is fastest on the machine; a choice."
+    )
+    without: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        description="Passes switched off, by name, as `zoo plan SPEC --passes` lists them; a list of names."
+    )
+    vocabulary_multiple: Size = Field(
+        description="The pre-softmax projection is padded to a multiple of this (no letter); pieces."
+    )

@@ -1,0 +1,117 @@
+"""The section `corpus`: which sentence pairs there are, and which of them are kept."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from specs.section import Section, Size, broken_rule
+
+Path = Annotated[str, Field(min_length=1)]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")]
+
+
+class Grammar(Section):
+    """Pairs of the built-in corpus, disjoint from those of the other sets."""
+
+    grammar: Size = Field(description="Pairs taken from the built-in English-German corpus; sentence pairs.")
+
+
+class Files(Section):
+    """Two local files, one sentence a line, line n of one the translation of line n of the other."""
+
+    source: Path = Field(description="File of source sentences (.gz and .sgm are understood); a path from `folder` on.")
+    target: Path = Field(
+        description="File of their translations (.gz and .sgm are understood); a path from `folder` on."
+    )
+
+
+class Archive(Section):
+    """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is fetched once and kept."""
+
+    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$")] = Field(
+        description="Address of the archive (5.1 names the corpora, not the files); a URL."
+    )
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        description="SHA-256 of the archive in hexadecimal; null: the first download records it in `corpus.lock`."
+    )
+    source: Path = Field(description="Member that holds the source sentences (.gz and .sgm are understood); a path.")
+    target: Path = Field(description="Member that holds their translations (.gz and .sgm are understood); a path.")
+
+
+class HeldOut(Section):
+    """Pairs taken out of the training set, the same ones every time: chosen by a hash of the source line."""
+
+    held_out: Size = Field(description="Pairs taken out of `train` for this set; sentence pairs.")
+
+
+def _kind(part: Any) -> str | None:
+    """The one kind of part that `part` is, or None where it is none or several."""
+    if isinstance(part, Section):
+        return type(part).__name__
+    if not isinstance(part, Mapping):
+        return None
+    files = "Files" if {"source", "target"} & part.keys() and "archive" not in part else None
+    kinds = {"Grammar": "grammar" in part, "Archive": "archive" in part, "HeldOut": "held_out" in part}
+    named = [kind for kind, present in kinds.items() if present] + ([files] if files else [])
+    return named[0] if len(named) == 1 else None
+
+
+Part = Annotated[
+    Annotated[Grammar, Tag("Grammar")]
+    | Annotated[Files, Tag("Files")]
+    | Annotated[Archive, Tag("Archive")]
+    | Annotated[HeldOut, Tag("HeldOut")],
+    Discriminator(_kind),
+]
+# A YAML list arrives as a list; inside a frozen spec it is a tuple.
+Parts = Annotated[tuple[Part, ...], Field(strict=False)]
+
+
+class Corpus(Section):
+    """Sentence pairs to train on, to choose by (dev) and to report on (test); section 5.1."""
+
+    source: Language = Field(description="Language translated from (5.1); a code such as en.")
+    target: Language = Field(description="Language translated into (5.1); a code such as de.")
+    folder: Path = Field(
+        description="Folder that the paths of parts start from, itself from the current folder on; a path."
+    )
+    train: Parts = Field(
+        min_length=1, description="Training pairs (5.1), all parts one after another; a list of parts."
+    )
+    dev: Parts = Field(min_length=1, description="Pairs for development (6.2: newstest2013); a list of parts.")
+    test: Parts = Field(description="Pairs for the final score (6.1: newstest2014); a list of parts.")
+    max_length: Size = Field(
+        description="Longest side of a training pair (the paper is silent; the authors' code has 256), EOS "
+        "not counted; pieces. Longer pairs are dropped."
+    )
+    max_ratio: Annotated[float, Field(ge=1)] | None = Field(
+        description="Longer side over shorter side of a training pair, in pieces; a ratio. Pairs beyond it "
+        "are dropped; null: none is (the paper is silent)."
+    )
+    deduplicate: bool = Field(
+        description="Drop training pairs that occurred before (the paper is silent); true or false."
+    )
+
+    @model_validator(mode="after")
+    def _train_holds_nothing_out(self) -> Self:
+        for index, part in enumerate(self.train):
+            if isinstance(part, HeldOut):
+                broken_rule(
+                    f"train.{index}",
+                    problem="`corpus.train` cannot hold out pairs: they are taken from it",
+                    hint="write `held_out` in `corpus.dev` or `corpus.test`",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _grammar_is_english_german(self) -> Self:
+        parts = (*self.train, *self.dev, *self.test)
+        if (self.source, self.target) != ("en", "de") and any(isinstance(part, Grammar) for part in parts):
+            broken_rule(
+                "source",
+                "target",
+                problem=f"the built-in corpus is English to German, not `{self.source}` to `{self.target}`",
+                hint="write `source: en` and `target: de`, or parts of another kind than `grammar`",
+            )
+        return self

@@ -1,0 +1,81 @@
+"""From a reference to a spec: read, overlay `extends`, validate, freeze."""
+
+import os
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from specs.catalogue import Source, find
+from specs.errors import ZooError
+from specs.notation import shown
+from specs.override import Overrides, overrides_written
+from specs.problem import first_error
+from specs.reader import read
+from specs.spec import Spec
+from specs.written import Written
+
+
+def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
+    """The spec that `reference` names ("big", "specs/big.yaml", "mine.yaml"), with `overrides` over it.
+
+    A file at that path wins; else the reference is a name of the catalogue. `overrides` are texts such as
+    "training.steps=500", or a mapping with nested or dotted keys.
+
+    Raises ZooError where there is no such spec, a file cannot be read, `extends` goes in a circle, or a value
+    is wrong.
+    """
+    return _spec(_chain(find(os.fspath(reference))), overrides)
+
+
+def parent(reference: str | os.PathLike[str]) -> Spec | None:
+    """The spec that `reference` extends, or None where it extends none. Raises ZooError as `load` does."""
+    chain = _chain(find(os.fspath(reference)))
+    return _spec(chain[1:]) if len(chain) > 1 else None
+
+
+def parse(text: str, where: str) -> Spec:
+    """A whole spec from its text as `Spec.yaml` writes it; `where` is how errors call the file.
+
+    Raises ZooError (exit code 1: nobody writes such a file by hand) where the text is not a whole spec.
+    """
+    try:
+        return _validated(read(text, where), [where])
+    except ZooError as error:
+        hint = "`zoo` wrote this file, with every field, and it has changed since: restore it"
+        raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1) from None
+
+
+def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) -> Spec:
+    written = chain[-1][1]
+    for _, upper in reversed(chain[:-1]):
+        written = written.overlaid(upper)
+    for upper in overrides_written(overrides):
+        written = written.overlaid(upper)
+    return _validated(written, [source.file for source, _ in reversed(chain)]).called(chain[0][0].short)
+
+
+def _chain(source: Source) -> list[tuple[Source, Written]]:
+    """The file itself, the one it extends, the one that extends, ... each without its `extends`."""
+    chain: list[tuple[Source, Written]] = []
+    while True:
+        written = read(source.text(), source.file)
+        values = dict(written.value)
+        extends = values.pop("extends", None)
+        chain.append((source, Written(values, written.file, written.line)))
+        if extends is None:
+            return chain
+        if not isinstance(extends.value, str):
+            problem = f"`extends` must be the name or path of a spec, not {shown(extends.plain())}"
+            raise ZooError(problem, where=extends.where, hint="write `extends: base`")
+        source = find(extends.value, beside=source.file, where=extends.where)
+        if any(source.path == earlier.path for earlier, _ in chain):
+            around = " -> ".join(each.file for each in (*(earlier for earlier, _ in chain), source))
+            hint = "let one of them extend `base`"
+            raise ZooError(f"`extends` goes in a circle: {around}", where=extends.where, hint=hint)
+
+
+def _validated(written: Written, files: Sequence[str]) -> Spec:
+    try:
+        return Spec.model_validate(written.plain())
+    except ValidationError as invalid:
+        raise first_error(invalid, written, files) from None

@@ -1,0 +1,50 @@
+"""Values set on the command line or in Python, over what the files say."""
+
+from collections.abc import Mapping, Sequence
+
+from specs.errors import ZooError
+from specs.notation import shown
+from specs.reader import read_value
+from specs.written import Written, given
+
+Overrides = Sequence[str] | Mapping[str, object]
+
+
+def overrides_written(overrides: Overrides) -> list[Written]:
+    """One written mapping for each override, in their order.
+
+    `overrides` are texts such as "training.steps=500" (the value is read as YAML), or a mapping with nested
+    or dotted keys. Raises ZooError where a text is not KEY=VALUE or sets what cannot be set.
+    """
+    if isinstance(overrides, Mapping):
+        flat = _flat(overrides)
+        return [_nested(key, given(value, f"override: `{key}`")) for key, value in flat.items()]
+    return [_parsed(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]
+
+
+def _parsed(text: str) -> Written:
+    place = f"command line: {shown(text)}"
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        hint = "write KEY=VALUE, for example `training.steps=500`"
+        raise ZooError(f"{shown(text)} sets no field", where="command line", hint=hint)
+    return _nested(key.strip(), read_value(value, place))
+
+
+def _nested(key: str, value: Written) -> Written:
+    if key.partition(".")[0] == "extends":
+        hint = "name the spec to start from itself, and set its fields"
+        raise ZooError("`extends` is written in a file", where=value.where, hint=hint)
+    for step in reversed(key.split(".")):
+        value = Written({step: value}, value.file)
+    return value
+
+
+def _flat(overrides: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in overrides.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

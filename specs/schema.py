@@ -1,0 +1,22 @@
+"""JSON Schema of a spec's file, by which editors complete and check the YAML."""
+
+from typing import Any
+
+from specs.spec import Spec
+
+
+def schema() -> dict[str, Any]:
+    """The schema of a file: fields may come from the spec that it `extends`, so none is required."""
+    whole = Spec.model_json_schema()
+    sections = {section["$ref"].rpartition("/")[2] for section in whole["properties"].values() if "$ref" in section}
+    for part in (whole, *(whole["$defs"][name] for name in sorted(sections))):
+        del part["required"]
+    extends = {
+        "type": "string",
+        "description": "Spec that this one changes: a shipped name, or a path from this file on.",
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **whole,
+        "properties": {"extends": extends, **whole["properties"]},
+    }

@@ -1,0 +1,98 @@
+"""A spec: everything there is to know about a model and its training, as frozen data."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from specs.architecture import Architecture
+from specs.compilation import Compilation
+from specs.corpus import Corpus
+from specs.decoding import Decoding
+from specs.notation import dump
+from specs.section import Section, broken_rule
+from specs.training import Training
+from specs.vocabulary import Vocabulary
+
+# Letters, digits and - _ . , only; no two dots in a row, so that a name is never a way out of a folder.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
+
+
+class Spec(Section):
+    """One model, declared. Two specs are equal when all their fields are, wherever they were read from."""
+
+    name: Name = Field(description="Name the trained model is published under: letters, digits and - _ . , only; text.")
+    description: str = Field(description="What this spec is, in one short sentence; text.")
+    architecture: Architecture = Field(description="The network (section 3).")
+    vocabulary: Vocabulary = Field(description="Word pieces (section 5.1).")
+    corpus: Corpus = Field(description="Sentence pairs (section 5.1).")
+    training: Training = Field(
+        description="Batches, optimiser, schedule, regularisation, checkpoints (sections 5, 6.1)."
+    )
+    decoding: Decoding = Field(description="Beam search (section 6.1).")
+    compilation: Compilation = Field(description="How the graph becomes a program (not in the paper).")
+
+    _short: str | None = PrivateAttr(default=None)
+
+    @property
+    def short(self) -> str:
+        """The catalogue's name ("big", "table3/a-h1"), a file's stem, or, where neither is known, `name`."""
+        return self.name if self._short is None else self._short
+
+    def yaml(self) -> str:
+        """The whole spec as YAML that needs no other file and that YAML 1.1 and 1.2 read alike."""
+        return dump(self.model_dump(mode="json"))
+
+    def called(self, short: str) -> Self:
+        """The same spec under the short name `short`."""
+        spec = self.model_copy()
+        spec._short = short
+        return spec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__.values()))
+
+    def __repr_args__(self) -> Any:
+        yield None, self.short
+
+    @model_validator(mode="after")
+    def _one_matrix_needs_one_vocabulary(self) -> Self:
+        if self.architecture.tied_embeddings == "all" and not self.vocabulary.shared:
+            broken_rule(
+                "vocabulary.shared",
+                "architecture.tied_embeddings",
+                problem="`architecture.tied_embeddings` is `all`, but `vocabulary.shared` is false: "
+                "two vocabularies cannot share one matrix",
+                hint="write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_training_position_has_a_row(self) -> Self:
+        rows, longest = self.architecture.max_positions, self.corpus.max_length
+        if self.architecture.positional_encoding == "learned" and rows <= longest:
+            broken_rule(
+                "architecture.max_positions",
+                "corpus.max_length",
+                "architecture.positional_encoding",
+                problem=f"`architecture.max_positions` ({rows}) has no row for the EOS of a sentence of "
+                f"`corpus.max_length` ({longest}) pieces",
+                hint=f"raise `architecture.max_positions`, or lower `corpus.max_length` below {rows}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _longest_pair_fits_into_a_step(self) -> Self:
+        for side in ("source_tokens", "target_tokens"):
+            budget = getattr(self.training, side)
+            if budget <= self.corpus.max_length:
+                broken_rule(
+                    f"training.{side}",
+                    "corpus.max_length",
+                    problem=f"`training.{side}` ({budget}) has no room for a sentence of `corpus.max_length` "
+                    f"({self.corpus.max_length}) pieces and its EOS",
+                    hint=f"raise `training.{side}`, or lower `corpus.max_length` below {budget}",
+                )
+        return self

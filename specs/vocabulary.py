@@ -1,0 +1,24 @@
+"""The section `vocabulary`: word pieces, and the four that every vocabulary begins with."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from specs.section import Section
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""Ids of padding, the unknown piece, the beginning and the end of a sentence."""
+
+
+class Vocabulary(Section):
+    """Word pieces learned by SentencePiece from the training text (section 5.1)."""
+
+    kind: Literal["bpe", "unigram"] = Field(
+        description="How pieces are learned (5.1: byte pairs for EN-DE): byte-pair merges or a unigram model; a choice."
+    )
+    size: Annotated[int, Field(gt=EOS + 1)] = Field(
+        description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special pieces included; pieces."
+    )
+    shared: bool = Field(
+        description="One vocabulary for source and target (5.1: shared), or one for each; true or false."
+    )

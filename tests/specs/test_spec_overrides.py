@@ -1,0 +1,92 @@
+"""Values from the command line or from Python, over files; and files over files."""
+
+from pathlib import Path
+
+import pytest
+import specs
+from specs.loader import load
+
+
+def test_command_line_values_are_read_as_yaml() -> None:
+    spec = load(
+        "base",
+        [
+            "training.steps=500",
+            "training.epsilon=1.0e-8",
+            "corpus.deduplicate=true",
+            "corpus.max_ratio=3",
+            "corpus.folder=../some where/x=y",
+            "compilation.without=[fuse_projections]",
+            "architecture={h: 4, norm: pre}",
+        ],
+    )
+    assert (spec.training.steps, spec.training.epsilon) == (500, 1e-8)
+    assert spec.corpus.deduplicate is True
+    assert isinstance(spec.corpus.max_ratio, float)
+    assert spec.corpus.folder == "../some where/x=y"
+    assert spec.compilation.without == ("fuse_projections",)
+    assert (spec.architecture.h, spec.architecture.norm, spec.architecture.d_k) == (4, "pre", 64)
+    assert spec.short == "base"
+
+
+def test_the_last_override_wins() -> None:
+    assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
+
+
+def test_clocks_of_checkpoints_are_exchanged_together() -> None:
+    spec = load("base", ["training.checkpoint_minutes=10", "training.checkpoint_steps=null"])
+    assert (spec.training.checkpoint_minutes, spec.training.checkpoint_steps) == (10.0, None)
+
+
+def test_python_overrides_nest_or_are_dotted() -> None:
+    nested = load("tiny", {"training": {"steps": 5}, "corpus": {"train": [{"grammar": 7}]}})
+    dotted = load("tiny", {"training.steps": 5, "corpus.train": (specs.Grammar(grammar=7),)})
+    assert nested == dotted
+    assert nested.corpus.train == (specs.Grammar(grammar=7),)
+
+
+def test_one_text_is_one_override() -> None:
+    assert load("tiny", "training.steps=5").training.steps == 5
+
+
+def test_a_file_extends_a_name_or_a_path_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "mine.yaml").write_text("extends: big\narchitecture: {N: 3}\n", encoding="utf-8")
+    (tmp_path / "deep" / "own.yml").write_text("extends: ../mine.yaml\ntraining: {steps: 7}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    spec = load("deep/own.yml")
+    assert (spec.training.steps, spec.architecture.N, spec.architecture.h) == (7, 3, 16)
+    assert (spec.short, spec.name) == ("own", "transformer-big-ende")
+    assert load(Path("deep") / "own.yml") == spec
+    assert specs.parent("deep/own.yml") == load("mine.yaml")
+
+
+def test_a_file_at_the_path_wins_over_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "big.yaml").write_text("extends: base\nname: mine\n", encoding="utf-8")
+    (tmp_path / "big").write_text("not a spec", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load("specs/big.yaml").name == "mine"
+    assert load("big").name == load("big.yaml").name == "transformer-big-ende"
+
+
+def test_a_list_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: base\ncorpus: {train: [{source: a.en, target: a.de}], test: []}\n", encoding="utf-8")
+    corpus = load(path).corpus
+    assert corpus.train == (specs.Files(source="a.en", target="a.de"),)
+    assert corpus.test == ()
+    assert corpus.dev == load("base").corpus.dev
+
+
+def test_aliases_are_fine(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: base\ncorpus: {dev: &d [{held_out: 9}], test: *d}\n", encoding="utf-8")
+    assert load(path).corpus.dev == load(path).corpus.test == (specs.HeldOut(held_out=9),)
+
+
+def test_a_whole_number_is_a_number_and_text_with_a_byte_order_mark_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes("\ufeffextends: base\ntraining: {learning_rate: 2}\ndescription: Füße.\n".encode())
+    assert load(path).training.learning_rate == 2.0
+    assert load(path).description == "Füße."
