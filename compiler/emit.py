@@ -18,9 +18,9 @@ HEADER = """\
 import math
 
 import torch
-from torch.nn.functional import dropout, embedding, layer_norm, linear, relu
+from torch.nn.functional import embedding, layer_norm, linear, relu
 
-from compiler.runtime import causal_mask, chunked_loss, padding_mask, pick, sinusoids, smoothed_loss
+from compiler.runtime import causal_mask, chunked_loss, dropout, padding_mask, pick, sinusoids, smoothed_loss
 """
 
 

@@ -89,7 +89,7 @@ def _words(error: Any, location: Location) -> tuple[str, str | None]:
         return _choice(key, value, context["expected"])
     if kind in _LIMITS:
         name, words = _LIMITS[kind]
-        return f"`{key}` must be {words} {shown(context[name])[1:-1]}, not {shown(value)}", None
+        return f"`{key}` must be {words} {context[name]:.20g}, not {shown(value)}", None
     if kind in _WANTED:
         return f"`{key}` must be {_WANTED[kind]}, not {shown(value)}", value_meant(kind, value, key)
     if kind == "string_too_long":

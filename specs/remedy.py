@@ -57,7 +57,7 @@ def _number_meant(value: object, *, whole: bool) -> str | None:
         if not meant.is_integer():
             return None
         meant = int(meant)
-    return f"write `{number(meant)}`"
+    return f"write `{number(meant)}`{', without quotes' if number(meant) == value else ''}"
 
 
 def field_meant(location: Sequence[str | int], value: object) -> str:

@@ -52,3 +52,25 @@ def test_spread_over_all_classes_is_torchs_label_smoothing() -> None:
         logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
     )
     torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.3])
+@pytest.mark.parametrize("shape", [(501, 7, 31), (40_003,)])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:
+    x = torch.ones(shape, requires_grad=True)
+    dropped = runtime.dropout(x, probability, training=True)
+    share = float((dropped == 0).float().mean())
+    deviation = (probability * (1 - probability) / x.numel()) ** 0.5
+    assert share == pytest.approx(probability, abs=5 * deviation)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - probability)])
+    (gradient,) = torch.autograd.grad(dropped.sum(), x)
+    assert torch.equal(gradient, dropped.detach())
+    assert not torch.equal(dropped, runtime.dropout(x, probability, training=True))
+    assert runtime.dropout(x, probability, training=False) is x
+
+
+def test_dropout_decides_on_neighbours_independently() -> None:
+    """Four of them share a draw of 64 bits, so each of the four places must be free of the others."""
+    kept = (runtime.dropout(torch.ones(400_000), 0.5, training=True) > 0).view(-1, 4).float()
+    correlation = torch.corrcoef(kept.T) - torch.eye(4)
+    assert correlation.abs().max() < 0.02

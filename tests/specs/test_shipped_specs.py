@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import specs
 import yaml
+
+import specs
 from specs.catalogue import FOLDER
 from specs.loader import load, parent
 
@@ -87,13 +88,11 @@ def test_published_names_are_distinct() -> None:
     assert load("table3/a-h1").name == "transformer-table3-a-h1-ende"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "base"])
 def test_no_key_repeats_what_the_parent_says(name: str) -> None:
     above = parent(name)
-    written = yaml.safe_load(text_of(name))
-    written.pop("extends", None)
-    assert idle_keys(written, above.model_dump(mode="json") if above else {}) == []
-    assert above is not None or name == "base"
+    assert above is not None, "every spec but base extends another"
+    assert idle_keys(yaml.safe_load(text_of(name)), above.model_dump(mode="json")) == []
 
 
 def test_an_idle_key_would_be_found() -> None:
@@ -158,7 +157,8 @@ def test_archives_have_no_invented_hash(name: str) -> None:
 
 
 def test_schema_file_is_fresh() -> None:
-    assert json.loads((FOLDER / "schema.json").read_text(encoding="utf-8")) == specs.schema()
+    stored = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
+    assert stored == specs.schema(), "write it anew: zoo schema > specs/schema.json"
 
 
 def test_schema_is_for_files_that_extend() -> None:

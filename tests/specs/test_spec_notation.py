@@ -5,10 +5,11 @@ from math import isfinite
 from typing import Any
 
 import pytest
-import specs
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+
+import specs
 from specs.catalogue import FOLDER
 from specs.notation import dump, number, number_meant, shown
 from specs.reader import read
@@ -55,7 +56,9 @@ def test_shipped_files_and_what_is_made_of_them(name: str) -> None:
         assert ours == exactly(yaml.load(text, Yaml12))
 
 
-@pytest.mark.parametrize("text", ["1e-9", "300_000", "010", "0x1F", "0o17", "1:30", "yes", "Off", "2020-01-01", "1.0e9"])
+@pytest.mark.parametrize(
+    "text", ["1e-9", "300_000", "010", "0x1F", "0o17", "1:30", "yes", "Off", "2020-01-01", "1.0e9"]
+)
 def test_what_the_versions_do_not_agree_on_is_text(text: str) -> None:
     assert read(f"key: {text}", "file").plain() == {"key": text}
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 import specs
 from specs.loader import load
 
@@ -90,3 +91,17 @@ def test_a_whole_number_is_a_number_and_text_with_a_byte_order_mark_is_text(tmp_
     path.write_bytes("\ufeffextends: base\ntraining: {learning_rate: 2}\ndescription: Füße.\n".encode())
     assert load(path).training.learning_rate == 2.0
     assert load(path).description == "Füße."
+
+
+@pytest.mark.parametrize("side", ["training.source_tokens", "training.target_tokens"])
+def test_a_step_holds_the_longest_sentence_and_its_end(side: str) -> None:
+    load("base", {"corpus.max_length": 64, side: 65})
+    with pytest.raises(specs.ZooError, match="has no room"):
+        load("base", {"corpus.max_length": 64, side: 64})
+
+
+def test_a_table_of_positions_holds_the_longest_sentence_and_its_end() -> None:
+    learned = {"architecture.positional_encoding": "learned", "corpus.max_length": 64}
+    load("base", learned | {"architecture.max_positions": 65})
+    with pytest.raises(specs.ZooError, match="has no row"):
+        load("base", learned | {"architecture.max_positions": 64})

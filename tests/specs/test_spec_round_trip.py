@@ -1,12 +1,14 @@
 """A spec is frozen, equal to what is read back from its own text, and the sum of its parent and its difference."""
 
 import pytest
-import specs
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+
+import specs
 from specs.loader import load, parent, parse
-from specs.written import Written, given as given_value
+from specs.written import Written
+from specs.written import given as given_value
 
 NAMES = specs.names()
 
@@ -62,12 +64,13 @@ def test_parent() -> None:
     assert parent("table3/a-h1") == load("table3/base")
 
 
-plain = st.recursive(
-    st.one_of(st.integers(), st.none(), st.lists(st.integers(), max_size=2)),
-    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=8,
+# As in specs, a key is that of a mapping everywhere or nowhere: capitals lead deeper, small letters do not.
+leaf = st.one_of(st.integers(), st.none(), st.text(max_size=2), st.lists(st.integers(), max_size=2))
+leaves = st.fixed_dictionaries({}, optional={"a": leaf, "b": leaf})
+sections = st.fixed_dictionaries({}, optional={"a": leaf, "b": leaf, "C": leaves})
+mappings = st.fixed_dictionaries({}, optional={"a": leaf, "B": sections, "C": sections}).map(
+    lambda value: given_value(value, "file")
 )
-mappings = st.dictionaries(st.sampled_from("abc"), plain, max_size=3).map(lambda value: given_value(value, "file"))
 
 
 @given(mappings, mappings, mappings)
