@@ -1,0 +1,218 @@
+"""Text in, text out, with a toy program and a vocabulary of letters."""
+
+import random
+
+import pytest
+import torch
+
+import specs
+from specs import ZooError
+from zoo.decoding.beam_search import search
+from zoo.decoding.stream import translate_lines
+from zoo.decoding.translation import ForcedScore, Translation
+from zoo.decoding.translator import Translator
+from zoo.report import Report
+
+ALPHABET = "abcdefgh "
+
+
+class Letters:
+    """One piece a letter, from 4 on; what is not in the alphabet vanishes."""
+
+    def encode(self, text, side="source"):
+        return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]
+
+    def decode(self, pieces, side="target"):
+        return "".join(ALPHABET[piece - 4] if piece >= 4 else "?" for piece in pieces)
+
+
+class Listening(Report):
+    def __init__(self):
+        self.warnings, self.advanced, self.total = [], 0, None
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+    def progress(self, label, total, unit):
+        self.total = total
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def advance(self, n=1, **_):
+        self.advanced += n
+
+
+@pytest.fixture
+def translator_of(toy):
+    def make(overrides=(), **more):
+        spec = specs.load("tiny", ["decoding.extra_length=2", "decoding.beam=3", *overrides])
+        return Translator(toy(4 + len(ALPHABET), 1, 50), Letters(), spec, **more)
+
+    return make
+
+
+@pytest.fixture
+def translator(translator_of):
+    return translator_of()
+
+
+TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
+
+
+def test_a_text_gives_a_text_and_a_list_gives_a_list(translator):
+    several = translator.translate(TEXTS)
+    assert len(several) == len(TEXTS)
+    assert several == [translator.translate(text) for text in TEXTS]
+    assert translator.translate(iter(TEXTS)) == several
+    assert translator.translate([]) == []
+    assert translator.translate(tuple(TEXTS[:1])) == several[:1]
+    assert several[0] == several[5] != ""
+
+
+def test_n_best_gives_lists_of_different_texts_whose_first_is_the_best(translator):
+    several = translator.translate(TEXTS, n_best=3)
+    assert [texts[0] for texts in several] == translator.translate(TEXTS)
+    assert translator.translate("hgfedc", n_best=2) == several[2][:2]
+    assert len(set(several[2])) == 3
+    assert translator.translate("ab", n_best=1) == [translator.translate("ab")]
+
+
+def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translator):
+    source = torch.tensor([[*Letters().encode("fed"), specs.EOS]])
+    decoding = translator.spec.decoding
+    found = search(translator.program, source, [3 + 2], beam=3, alpha=decoding.alpha, n_best=3)[0]
+    expected = [Translation(Letters().decode(h.pieces), h.score, h.log_probability, h.pieces) for h in found]
+    assert translator.hypotheses(["fed"], n_best=3) == [expected]
+    greedy = search(translator.program, source, [3 + 2], beam=1, alpha=0.0)[0][0]
+    assert translator.hypotheses(["fed"], beam=1, alpha=0.0)[0][0].pieces == greedy.pieces
+
+
+def test_nothing_to_translate_never_reaches_the_model(translator):
+    for nothing in ("", "   ", "\t", "\u00a0", "\n", "\x01"):  # the last has no piece
+        assert translator.translate(nothing) == ""
+        assert translator.translate(nothing, n_best=2) == [""]
+    assert translator.program.read == []
+
+
+def test_batches_hold_to_the_budget_and_change_nothing(translator_of):
+    draw = random.Random(3)
+    texts = ["".join(draw.choices(ALPHABET, k=draw.randrange(40))) for _ in range(60)]
+    whole, report = translator_of(), Listening()
+    expected = whole.hypotheses(texts, report=report)
+    assert (report.total, report.advanced) == (60, 60)
+    small = translator_of()
+    shapes = []
+    encode = small.program.encode
+    small.program.encode = lambda source: (shapes.append(tuple(source.shape)), encode(source))[1]
+    assert small.hypotheses(texts, tokens=90) == expected
+    assert len(shapes) > 5
+    assert all(rows * length <= 90 for rows, length in shapes)
+    assert translator_of().hypotheses(texts, tokens=1) == expected
+
+
+def test_scores_are_sums_over_pieces_and_the_end(translator):
+    sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
+    forced = translator.forced(sources, targets, tokens=20)
+    assert [score.tokens for score in forced] == [3, 1, 4, 9]
+    for source, target, score in zip(sources, targets, forced, strict=True):
+        given = (*Letters().encode(source), specs.EOS)
+        pieces = (*Letters().encode(target), specs.EOS)
+        expected = [translator.program.row(given, pieces[:i])[piece] for i, piece in enumerate(pieces)]
+        assert list(score.token_log_probabilities) == expected
+    assert translator.score(sources, targets) == [score.log_probability for score in forced]
+    assert translator.score("ab", "ba") == forced[0].log_probability
+    assert translator.score([], []) == []
+    assert ForcedScore((-1.0, -2.5)).log_probability == -3.5
+
+
+def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(translator):
+    texts = ["abc", "hh", "a b"]
+    for text, (best,) in zip(texts, translator.hypotheses(texts), strict=True):
+        source = torch.tensor([[*Letters().encode(text), specs.EOS]])
+        target = torch.tensor([[specs.BOS, *best.pieces, specs.EOS]])
+        assert translator.program.score(source, target).sum() == best.log_probability
+
+
+def test_sources_and_targets_belong_together(translator):
+    with pytest.raises(ZooError, match="2 sources and 1 targets"):
+        translator.score(["a", "b"], ["a"])
+    for mixed in (("ab", ["ab"]), (["ab"], "ab")):
+        with pytest.raises(TypeError, match="a list and a list"):
+            translator.score(*mixed)
+
+
+def test_what_is_not_a_line_of_text_is_refused(translator):
+    with pytest.raises(ZooError, match=r"text 2 \('a\\nb'\) has a line break in it") as caught:
+        translator.translate(["a", "a\nb"])
+    assert "one line" in caught.value.hint
+    assert translator.translate("ab\n") == translator.translate("ab")
+    with pytest.raises(TypeError, match="text 1 is a bytes"):
+        translator.translate([b"ab"])
+    with pytest.raises(TypeError, match="text 2 is a NoneType"):
+        translator.translate(["ab", None])
+    with pytest.raises(ZooError, match="half of a surrogate pair"):
+        translator.translate("ab\udcff")
+
+
+@pytest.mark.parametrize("tokens", [0, -5, 1.5, True])
+def test_a_budget_is_a_whole_number(translator, tokens):
+    for ask in (translator.translate, lambda text, tokens: translator.score(text, text, tokens=tokens)):
+        with pytest.raises(ZooError, match="`tokens` is"):
+            ask("ab", tokens=tokens)
+
+
+def test_the_beam_is_checked_even_where_there_is_nothing_to_do(translator):
+    with pytest.raises(ZooError, match="`n_best` is 4"):
+        translator.translate("", n_best=4)
+
+
+def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning(translator_of):
+    report = Listening()
+    translator = translator_of(longest_source=6, report=report)
+    translator.translate(["abcdef", "ab"])
+    assert report.warnings == []
+    long = "abcdefgh" * 8
+    shapes = []
+    encode = translator.program.encode
+    translator.program.encode = lambda source: (shapes.append(source.shape[1]), encode(source))[1]
+    translator.translate(["ab", long, "abcdefg"])
+    assert max(shapes) == 65
+    (warning,) = report.warnings
+    assert warning.startswith(
+        "longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, 'abc"
+    )
+    translator.score(long, "ab")
+    assert len(report.warnings) == 1
+
+
+def test_learned_positions_bound_sources_and_translations(translator_of):
+    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=6"]
+    translator = translator_of([*learned, "corpus.max_length=5"])
+    assert len(translator.translate("abcde", alpha=10.0)) <= 5  # BOS takes the first position
+    with pytest.raises(ZooError, match="takes 7 positions, and the model has learned 6") as caught:
+        translator.translate(["ab", "abcdef"])
+    assert "'abcdef'" in str(caught.value)
+    assert translator.score("abcde", "abcde") < 0
+    with pytest.raises(ZooError, match="the target 'abcdef' takes 7 positions"):
+        translator.score("ab", "abcdef")
+
+
+def test_lines_come_in_order_and_a_window_at_a_time(translator):
+    read = []
+
+    def lines():
+        for number, text in enumerate(TEXTS):
+            read.append(number)
+            yield text
+
+    found = translate_lines(translator, lines(), window=3)
+    assert read == []
+    first = next(found)
+    assert read == [0, 1, 2]
+    assert [first, *found] == translator.hypotheses(TEXTS)
+    assert list(translate_lines(translator, TEXTS, n_best=2)) == translator.hypotheses(TEXTS, n_best=2)

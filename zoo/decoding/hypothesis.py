@@ -1,0 +1,21 @@
+"""One translation as the search finds it, and the length penalty that ranks it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A finished translation in pieces.
+
+    `pieces` carries neither BOS nor EOS; `log_probability` is the sum of the natural log-probabilities of
+    the pieces and of EOS; `score` is that sum divided by the length penalty (paper, section 6.1).
+    """
+
+    pieces: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6) ** alpha, where EOS counts in the length (Wu et al. 2016, equation 14)."""
+    return float(((5 + length) / 6) ** alpha)

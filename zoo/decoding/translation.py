@@ -1,0 +1,34 @@
+"""What a translator gives back: a translation with its score, or the probability of a given one."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One translation of a text, as text.
+
+    `log_probability` is the natural logarithm of its probability, EOS counted; `score` is that divided by the
+    length penalty (paper, section 6.1); `pieces` are its word pieces, without BOS and EOS.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    pieces: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedScore:
+    """The natural log-probability that the model gives to each piece of a given translation, EOS last."""
+
+    token_log_probabilities: tuple[float, ...]
+
+    @property
+    def log_probability(self) -> float:
+        """Of the whole translation."""
+        return sum(self.token_log_probabilities)
+
+    @property
+    def tokens(self) -> int:
+        """How many pieces were scored, EOS counted."""
+        return len(self.token_log_probabilities)

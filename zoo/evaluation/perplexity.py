@@ -1,0 +1,22 @@
+"""Perplexity per word piece, as in the paper's Table 3."""
+
+import math
+from collections.abc import Sequence
+
+from specs import ZooError
+from zoo.decoding.translation import ForcedScore
+
+
+def perplexity(scores: Sequence[ForcedScore]) -> float:
+    """exp of the mean negative log-probability of a piece, EOS counted, over all sentences together.
+
+    Per piece, so only comparable between models of one vocabulary. Raises ZooError where there is no piece.
+    """
+    tokens = sum(score.tokens for score in scores)
+    if not tokens:
+        raise ZooError("there is nothing to score: no sentence")
+    mean = -math.fsum(score.log_probability for score in scores) / tokens
+    try:
+        return math.exp(mean)
+    except OverflowError:
+        return math.inf

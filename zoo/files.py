@@ -1,0 +1,193 @@
+"""Files that are whole or not there: written beside their place, flushed, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from specs import ZooError
+from zoo.report import size
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; what was written takes `path`'s place at the end, or nothing does.
+
+    Makes the folder it lies in. Raises ZooError where the disk is full or the place cannot be written to.
+    """
+    partial = _partial(path)
+    with _told(path, partial):
+        _sweep(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            _flush(partial)
+            os.replace(partial, path)
+            _flush(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
+    """The same for a folder, which is given empty.
+
+    Where there is a folder at `path` by the end it gives way; with `replace=False` it stays, and what was written
+    is thrown away.
+    """
+    partial = _partial(path)
+    with _told(path, partial):
+        _sweep(path)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            for each in (*partial.rglob("*"), partial):
+                _flush(each)
+            _settle(partial, path, replace)
+            _flush(path.parent)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Renames first, so that a removal that is cut short leaves nothing that looks whole."""
+    doomed = _partial(path)
+    shutil.rmtree(doomed, ignore_errors=True)
+    try:
+        path.rename(doomed)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """Of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Raises ZooError where the disk of `folder` (which may not exist yet) has no `needed` bytes left for `what`."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        problem = f"{what} needs {size(needed)} in `{folder}`, and {size(free)} are free"
+        raise ZooError(problem, hint=_ROOM, exit_code=1)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises ZooError where there is none, or where it is damaged."""
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
+    except ValueError as error:
+        raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
+    if not isinstance(value, dict):
+        raise ZooError(f"`{path}` is damaged: it is not a JSON object", exit_code=1)
+    return value
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """As `writing` does it. Raises ValueError for what JSON has no word for: a number that is none."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with writing(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+_ROOM = "make room there, or keep models and corpora on another disk: the variable ZOO_HOME names the folder"
+
+
+@contextmanager
+def _told(path: Path, partial: Path) -> Iterator[None]:
+    """Turns what goes wrong with the disk at `path`, and only that, into words."""
+    try:
+        yield
+    except ZooError:
+        raise
+    except Exception as error:
+        # Libraries with errors of their own pass on the system's words.
+        if _code(error) in _FULL or os.strerror(errno.ENOSPC) in str(error):
+            raise ZooError(f"`{path}` cannot be written: the disk is full", hint=_ROOM, exit_code=1) from error
+        place = Path(str(getattr(error, "filename", None) or ".")).absolute()
+        if isinstance(error, OSError) and (place.is_relative_to(partial) or path.absolute().is_relative_to(place)):
+            reason = error.strerror or str(error)
+            raise ZooError(f"`{path}` cannot be written: {reason}", exit_code=1) from error
+        raise
+
+
+def _code(error: Exception) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
+
+
+def _settle(partial: Path, path: Path, replace: bool) -> None:
+    """Gives a whole folder its name."""
+    if replace:
+        remove_folder(path)
+    try:
+        partial.rename(path)
+    except OSError as error:
+        if replace or error.errno not in _TAKEN:
+            raise
+
+
+def _partial(path: Path) -> Path:
+    """Beside `path`, and nobody else's."""
+    return path.absolute().with_name(f"{_mark(path)}{os.getpid()}.{threading.get_ident()}")
+
+
+def _mark(path: Path) -> str:
+    return f".{path.name}.partial-{socket.gethostname()}-"
+
+
+def _sweep(path: Path) -> None:
+    """Removes what processes of this machine that were killed left half-written beside `path`."""
+    if os.name != "posix" or not path.parent.is_dir():
+        return
+    mark = _mark(path)
+    for left in path.parent.iterdir():
+        process = left.name.removeprefix(mark).partition(".")[0]
+        if left.name.startswith(mark) and process.isdigit() and not _alive(int(process)):
+            _remove(left)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _flush(path: Path) -> None:
+    """Onto the disk; a folder's list of names, too."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system without it
+            raise
+    finally:
+        os.close(descriptor)

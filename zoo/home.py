@@ -1,0 +1,29 @@
+"""Where `zoo` keeps what outlives a run: published models, fetched archives, prepared corpora."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_data_dir
+
+
+def home() -> Path:
+    """The folder that the environment variable ZOO_HOME names, else the user's data folder. It may not exist yet."""
+    chosen = os.environ.get("ZOO_HOME")
+    return Path(chosen).expanduser().absolute() if chosen else Path(user_data_dir("zoo", appauthor=False))
+
+
+def shelf() -> Path:
+    """Published models, one folder each."""
+    return home() / "shelf"
+
+
+def archives() -> Path:
+    """Fetched archives, what was taken out of them, and `corpus.lock`."""
+    return home() / "archives"
+
+
+def prepared() -> Path:
+    """Prepared corpora, one folder each, named by fingerprint."""
+    return home() / "prepared"

@@ -1,0 +1,127 @@
+"""What long work tells the one who waits: words, warnings, progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+_EVERY = 10.0  # seconds between two plain lines of progress
+
+
+class Progress:
+    """One piece of work under way: a context manager that is told how far it is. This one is silent."""
+
+    def advance(self, n: int = 1, **figures: float | str) -> None:
+        """`n` more units are done; `figures` are shown beside the progress, by name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class Report:
+    """Says nothing. What shows something overrides these three."""
+
+    def say(self, text: str) -> None:
+        """A line worth knowing."""
+
+    def warn(self, text: str) -> None:
+        """A line worth acting upon."""
+
+    def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        """Progress of `label` from 0 to `total` (None where nobody knows), counted in `unit`: "steps", "bytes"."""
+        return Progress()
+
+
+class Plain(Report):
+    """Plain lines, to stderr unless `stream` is another: for logs, pipes and terminals of no talent."""
+
+    def __init__(self, stream: TextIO | None = None, every: float = _EVERY) -> None:
+        self._stream = stream
+        self._every = every
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream or sys.stderr, flush=True)
+
+    def warn(self, text: str) -> None:
+        self.say(f"warning: {text}")
+
+    def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        return _Lines(self, label, total, unit, self._every)
+
+
+class _Lines(Progress):
+    """A line every so many seconds, and one at the end if there was one before."""
+
+    def __init__(self, report: Report, label: str, total: int | None, unit: str, every: float) -> None:
+        self._report, self._label, self._total, self._unit, self._every = report, label, total, unit, every
+        self._done = self._before = 0
+        self._figures: dict[str, float | str] = {}
+        self._start = self._shown = time.monotonic()
+        self._lines = 0
+
+    def advance(self, n: int = 1, **figures: float | str) -> None:
+        now = time.monotonic()
+        if not self._done and not self._lines and now - self._start < 0.1:
+            self._before = n  # resumed work starts with what was done before: that is no measure of speed
+        self._done += n
+        self._figures.update(figures)
+        if now - self._shown >= self._every:
+            self._show(now)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lines and kind is None:
+            self._show(time.monotonic())
+
+    def _show(self, now: float) -> None:
+        self._shown = now
+        self._lines += 1
+        speed = (self._done - self._before) / max(now - self._start, 1e-9)
+        words = [
+            f"{amount(self._done, self._unit)} of {amount(self._total, self._unit)}"
+            if self._total
+            else amount(self._done, self._unit)
+        ]
+        words.append(f"{amount(speed, self._unit)} a second")
+        if self._total and speed > 0 and self._done < self._total:
+            words.append(f"{duration((self._total - self._done) / speed)} left")
+        words += [f"{name} {figure(value)}" for name, value in self._figures.items()]
+        self._report.say(f"{self._label}: {', '.join(words)}")
+
+
+def amount(count: float, unit: str) -> str:
+    """`count` of `unit` for people: "1,200 steps", "3.4 GB"."""
+    if unit == "bytes":
+        return size(count)
+    return f"{count:,.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.2g} {unit}"
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of a thousand: "34 kB", "1.2 GB"."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(count) < 999.5:
+            return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 9.95 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: "0:42", "3:05", "2:10:00"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def figure(value: float | str) -> str:
+    """A number to four digits; text as it is."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
