@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -46,7 +46,7 @@ class _Tree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
 
-class Program(_Tree):
+class Program(nn.Module):
     """A torch.nn.Module whose parameters are those of the graphs. Made by `compiler.build`."""
 
     def __init__(self, spec: Spec, graphs: Graphs, functions: Mapping[Purpose, Function], code: str) -> None:
@@ -169,9 +169,6 @@ class Program(_Tree):
             module = cast(nn.Module, module._modules[name])
         if leaf not in module._parameters:
             module.register_parameter(leaf, parameter)
-
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError("a program is no sequence")
 
 
 def _initial(tensor: Stored, spec: Spec, seed: int) -> Tensor:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ def writing(path: Path) -> Iterator[Path]:
     Makes the folder it lies in. Raises ZooError where the disk is full or the place cannot be written to.
     """
     partial = _partial(path)
-    with _told(path, partial):
-        _sweep(path)
+    with explained(path, partial):
+        _sweep(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield partial
@@ -48,8 +48,8 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
     is thrown away.
     """
     partial = _partial(path)
-    with _told(path, partial):
-        _sweep(path)
+    with explained(path, partial):
+        _sweep(path.parent)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
@@ -64,13 +64,7 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 def remove_folder(path: Path) -> None:
     """Renames first, so that a removal that is cut short leaves nothing that looks whole."""
-    doomed = _partial(path)
-    shutil.rmtree(doomed, ignore_errors=True)
-    try:
-        path.rename(doomed)
-    except FileNotFoundError:
-        return
-    shutil.rmtree(doomed, ignore_errors=True)
+    shutil.rmtree(_put_aside(path), ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
@@ -112,8 +106,8 @@ _ROOM = "make room there, or keep models and corpora on another disk: the variab
 
 
 @contextmanager
-def _told(path: Path, partial: Path) -> Iterator[None]:
-    """Turns what goes wrong with the disk at `path`, and only that, into words."""
+def explained(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """While `path` is written (by way of `partial`): what goes wrong with its disk, and only that, is a ZooError."""
     try:
         yield
     except ZooError:
@@ -122,11 +116,18 @@ def _told(path: Path, partial: Path) -> Iterator[None]:
         # Libraries with errors of their own pass on the system's words.
         if _code(error) in _FULL or os.strerror(errno.ENOSPC) in str(error):
             raise ZooError(f"`{path}` cannot be written: the disk is full", hint=_ROOM, exit_code=1) from error
-        place = Path(str(getattr(error, "filename", None) or ".")).absolute()
-        if isinstance(error, OSError) and (place.is_relative_to(partial) or path.absolute().is_relative_to(place)):
+        if isinstance(error, OSError) and _concerns(error, path, partial):
             reason = error.strerror or str(error)
             raise ZooError(f"`{path}` cannot be written: {reason}", exit_code=1) from error
         raise
+
+
+def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
+    """Whether the error names the file, a folder above it, or something in the one beside it."""
+    if error.filename is None:
+        return False
+    place = Path(os.fsdecode(error.filename)).absolute()
+    return path.absolute().is_relative_to(place) or (partial is not None and place.is_relative_to(partial))
 
 
 def _code(error: Exception) -> int | None:
@@ -135,32 +136,43 @@ def _code(error: Exception) -> int | None:
 
 def _settle(partial: Path, path: Path, replace: bool) -> None:
     """Gives a whole folder its name."""
-    if replace:
-        remove_folder(path)
+    aside = _put_aside(path) if replace else None
     try:
         partial.rename(path)
+        if aside:
+            shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         if replace or error.errno not in _TAKEN:
             raise
 
 
+def _put_aside(path: Path) -> Path:
+    """Renames what is at `path`, if anything is, and says to what."""
+    aside = _partial(path)
+    aside = aside.with_name(f"{aside.name}.removed")
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+    return aside
+
+
 def _partial(path: Path) -> Path:
     """Beside `path`, and nobody else's."""
-    return path.absolute().with_name(f"{_mark(path)}{os.getpid()}.{threading.get_ident()}")
+    return path.absolute().with_name(f".{path.name}{_mark()}{os.getpid()}.{threading.get_ident()}")
 
 
-def _mark(path: Path) -> str:
-    return f".{path.name}.partial-{socket.gethostname()}-"
+def _mark() -> str:
+    return f".partial-{socket.gethostname()}-"
 
 
-def _sweep(path: Path) -> None:
-    """Removes what processes of this machine that were killed left half-written beside `path`."""
-    if os.name != "posix" or not path.parent.is_dir():
+def _sweep(folder: Path) -> None:
+    """Removes what processes of this machine that were killed left half-written in `folder`."""
+    if os.name != "posix" or not folder.is_dir():
         return
-    mark = _mark(path)
-    for left in path.parent.iterdir():
-        process = left.name.removeprefix(mark).partition(".")[0]
-        if left.name.startswith(mark) and process.isdigit() and not _alive(int(process)):
+    for left in folder.iterdir():
+        _, mark, process = left.name.partition(_mark())
+        number = process.partition(".")[0]
+        if mark and number.isdigit() and not _alive(int(number)):
             _remove(left)
 
 

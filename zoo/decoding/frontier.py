@@ -19,9 +19,7 @@ class Frontier:
     vocabulary is too small), likeliest first. A score of -inf marks a place where there is no hypothesis.
     """
 
-    def __init__(
-        self, limits: Sequence[int], *, beam: int, alpha: float, n_best: int, device: torch.device
-    ) -> None:
+    def __init__(self, limits: Sequence[int], *, beam: int, alpha: float, n_best: int, device: torch.device) -> None:
         sentences = len(limits)
         self.beam, self.n_best = beam, n_best
         self.length = 0
@@ -53,9 +51,7 @@ class Frontier:
         first_row = torch.arange(sentences, device=totals.device).unsqueeze(1) * live
         return first_row + parents.gather(1, order), must_end | self._decided()
 
-    def _finish(
-        self, totals: Float32[Tensor, "sentences ends"], pieces: Int[Tensor, "sentences ends length"]
-    ) -> None:
+    def _finish(self, totals: Float32[Tensor, "sentences ends"], pieces: Int[Tensor, "sentences ends length"]) -> None:
         """Ranks what has just ended among what ended before; the earlier one wins a tie."""
         scores = torch.cat([self.finished_scores, totals / self.penalties[self.length]], dim=1)
         self.finished_scores, order = best(scores, self.n_best)
@@ -88,9 +84,7 @@ class Frontier:
             ]
             yield self.sentences[row], hypotheses
 
-    def leave(
-        self, parents: Int[Tensor, "sentences live"], gone: Sequence[bool]
-    ) -> Int[Tensor, "remaining live"]:
+    def leave(self, parents: Int[Tensor, "sentences live"], gone: Sequence[bool]) -> Int[Tensor, "remaining live"]:
         """Drops these sentences here; the parents of those that remain."""
         rows = [row for row, is_gone in enumerate(gone) if not is_gone]
         self.sentences = [self.sentences[row] for row in rows]

@@ -19,9 +19,7 @@ class Steps(Protocol[State]):
     ) -> tuple[Float32[Tensor, "rows vocabulary"], State]:
         """Log-probabilities of the piece after `token` (BOS at first), and the state that has read it."""
 
-    def select(
-        self, state: State, rows: Int[Tensor, " chosen"], /, *, within_sentences: bool = False
-    ) -> State:
+    def select(self, state: State, rows: Int[Tensor, " chosen"], /, *, within_sentences: bool = False) -> State:
         """The state of these rows, in this order; a row may come again or not at all.
 
         `within_sentences` promises that each row is followed by one of the same sentence, so that what comes

@@ -42,7 +42,8 @@ class Translator:
 
     `longest_source` is the longest source of its training, in pieces: longer ones are translated whole, with
     a warning to `report`. Sentences are sorted by length into batches; results come in the order of the
-    texts. A text that is empty or white space becomes "" without the model.
+    texts. A text that is empty or white space becomes "" without the model. `tokens` is the budget of one batch
+    where a call does not name another.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Translator:
         longest_source: int | None = None,
         report: Report | None = None,
         device: torch.device | str = "cpu",
+        tokens: int | None = None,
     ) -> None:
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source
         self.report = report or Report()
         self.device = torch.device(device)
+        self.tokens = budget(tokens)
 
     # A str is an iterable of str as well, so mypy has to be told that it comes first.
     @overload
@@ -70,13 +73,9 @@ class Translator:
         self, texts: str, *, n_best: int, **choice: Unpack[Choice]
     ) -> list[str]: ...
     @overload
-    def translate(
-        self, texts: Iterable[str], *, n_best: None = None, **choice: Unpack[Choice]
-    ) -> list[str]: ...
+    def translate(self, texts: Iterable[str], *, n_best: None = None, **choice: Unpack[Choice]) -> list[str]: ...
     @overload
-    def translate(
-        self, texts: Iterable[str], *, n_best: int, **choice: Unpack[Choice]
-    ) -> list[list[str]]: ...
+    def translate(self, texts: Iterable[str], *, n_best: int, **choice: Unpack[Choice]) -> list[list[str]]: ...
     def translate(
         self,
         texts: str | Iterable[str],
@@ -109,7 +108,7 @@ class Translator:
         **choice: Unpack[Choice],
     ) -> list[list[Translation]]:
         """The `n_best` best translations of each text, with their scores; progress goes to `report`."""
-        request = Request.of(self.spec, n_best=n_best, **choice)
+        request = Request.of(self.spec, n_best=n_best, **self._completed(choice))
         several = sentences(texts)
         sources = self._sources(several)
         self._warn_of_long(sources, several)
@@ -130,9 +129,7 @@ class Translator:
         self, sources: str, targets: str, *, tokens: int | None = None
     ) -> float: ...
     @overload
-    def score(
-        self, sources: Iterable[str], targets: Iterable[str], *, tokens: int | None = None
-    ) -> list[float]: ...
+    def score(self, sources: Iterable[str], targets: Iterable[str], *, tokens: int | None = None) -> list[float]: ...
     def score(
         self, sources: str | Iterable[str], targets: str | Iterable[str], *, tokens: int | None = None
     ) -> float | list[float]:
@@ -163,7 +160,7 @@ class Translator:
         lengths = [max(len(ids), len(given)) for ids, given in zip(source, target, strict=True)]
         found = [ForcedScore(())] * len(left)
         with (report or Report()).progress("score", len(left), "sentences") as progress:
-            for group in groups(lengths, budget(tokens)):
+            for group in groups(lengths, self.tokens if tokens is None else budget(tokens)):
                 given = padded([target[index] for index in group], self.device)
                 scores = self.program.score(padded([source[index] for index in group], self.device), given)
                 for index, row in zip(group, scores.tolist(), strict=True):
@@ -198,6 +195,11 @@ class Translator:
             ]
             for hypotheses in found
         ]
+
+    def _completed(self, choice: Choice) -> Choice:
+        """With the translator's own budget where the call names none."""
+        tokens = choice.get("tokens")
+        return {**choice, "tokens": self.tokens if tokens is None else tokens}
 
     @property
     def _positions(self) -> int | None:

@@ -110,9 +110,7 @@ def test_what_is_found_depends_on_no_other_sentence(toy):
     together = search(program, source_of(*sources), [len(source) + 3 for source in sources], **choice)
     alone = [search(program, source_of(source), [len(source) + 3], **choice)[0] for source in sources]
     order = draw.sample(range(20), 20)
-    shuffled = search(
-        program, source_of(*[sources[i] for i in order]), [len(sources[i]) + 3 for i in order], **choice
-    )
+    shuffled = search(program, source_of(*[sources[i] for i in order]), [len(sources[i]) + 3 for i in order], **choice)
     assert together == alone
     assert [shuffled[order.index(i)] for i in range(20)] == alone
 

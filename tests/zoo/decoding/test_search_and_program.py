@@ -34,12 +34,8 @@ def sources():
 
 
 def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pass(program, sources):
-    found = search(
-        program, rows(*sources), [len(source) + 4 for source in sources], beam=4, alpha=0.6, n_best=4
-    )
-    pairs = [
-        (source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several
-    ]
+    found = search(program, rows(*sources), [len(source) + 4 for source in sources], beam=4, alpha=0.6, n_best=4)
+    pairs = [(source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several]
     targets = [[BOS, *hypothesis.pieces, EOS] for _, hypothesis in pairs]
     scores = program.score(rows(*[source for source, _ in pairs]), rows(*targets)).sum(1).tolist()
     for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):

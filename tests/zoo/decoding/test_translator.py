@@ -183,9 +183,7 @@ def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning
     translator.translate(["ab", long, "abcdefg"])
     assert max(shapes) == 65
     (warning,) = report.warnings
-    assert warning.startswith(
-        "longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, 'abc"
-    )
+    assert warning.startswith("longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, 'abc")
     translator.score(long, "ab")
     assert len(report.warnings) == 1
 

@@ -1,0 +1,1 @@
+"""Words on a terminal: parse, call one function of `zoo`, print."""

@@ -1,0 +1,96 @@
+"""The command `zoo`. To add one of its commands: a file beside this one, and its line here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from inspect import getdoc
+from types import ModuleType
+from typing import Annotated
+
+try:
+    import zoo
+except ImportError as error:  # another `specs` or `compiler` stands in the way: zoo says which, and what to do
+    sys.exit(f"error: {error}")
+
+import typer
+
+from cli import average, decode, evaluate, plan, prepare, publish, schema, score, show, train, verify
+from cli import list as list_
+from cli.errors import handled, unknown_command
+
+COMMANDS: dict[str, tuple[ModuleType, str]] = {
+    "list": (list_, "Specs"),
+    "show": (show, "Specs"),
+    "plan": (plan, "Specs"),
+    "schema": (schema, "Specs"),
+    "prepare": (prepare, "Training"),
+    "train": (train, "Training"),
+    "average": (average, "Training"),
+    "decode": (decode, "Translating"),
+    "score": (score, "Translating"),
+    "evaluate": (evaluate, "Translating"),
+    "publish": (publish, "Publishing"),
+    "verify": (verify, "Publishing"),
+}
+"""Each with the heading it stands under in the help."""
+
+app = typer.Typer(
+    help='The Transformers of "Attention Is All You Need": declared, compiled, trained, published.',
+    epilog='zoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"zoo {zoo.__version__}")
+        raise typer.Exit
+
+
+def _text(command: Callable[..., object]) -> str:
+    """What a command says of itself, a line to each paragraph: the terminal folds them."""
+    return "\n\n".join(" ".join(part.split()) for part in (getdoc(command) or "").split("\n\n"))
+
+
+@app.callback()
+def _zoo(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version, and end.")
+    ] = False,
+) -> None:
+    """Every command has --help."""
+
+
+for name, (module, heading) in COMMANDS.items():
+    app.command(name, help=_text(module.command), epilog=module.EXAMPLES, rich_help_panel=heading)(module.command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line and returns its exit status; an error is told on stderr."""
+    return handled(lambda: _invoked(arguments))
+
+
+def _invoked(arguments: Sequence[str]) -> int | None:
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if first is not None and first not in COMMANDS:
+        raise unknown_command(first, list(COMMANDS))
+    command = typer.main.get_command(app)
+    with command.make_context("zoo", list(arguments) or ["--help"]) as context:
+        status: int | None = command.invoke(context)
+    return status
+
+
+def main() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # text is UTF-8, whatever the locale
+            stream.reconfigure(encoding="utf-8")
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

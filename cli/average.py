@@ -1,0 +1,25 @@
+"""`zoo average`: from checkpoints to weights."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli import options
+
+EXAMPLES = "zoo average tiny\n\nzoo average runs/big --last 5"
+
+
+def command(
+    run: options.Run,
+    last: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, show_default="training.average of its spec", help="How many checkpoints."),
+    ] = None,
+) -> None:
+    """Write the mean of a run's last checkpoints as its weights."""
+    from zoo.shelf import find
+    from zoo.training.average import average
+
+    print(average(find.run(run), last))

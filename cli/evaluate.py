@@ -1,0 +1,82 @@
+"""`zoo evaluate`: how good are translations?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import options
+
+EXAMPLES = (
+    "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
+    "\n\nzoo evaluate --hypotheses out.de --references test.de --tokenize intl"
+)
+
+_FILES = "Files alone"
+
+
+def command(
+    spec: options.OfSpec = None,
+    model: options.Model = None,
+    set: Annotated[str, typer.Option(metavar="dev|test", help="Which pairs of the spec's corpus.")] = "test",
+    hypotheses: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=_FILES, help="Translations that are there already, one a line."),
+    ] = None,
+    references: Annotated[
+        Path | None, typer.Option(metavar="FILE", rich_help_panel=_FILES, help="What they are compared with.")
+    ] = None,
+    tokenize: Annotated[
+        str,
+        typer.Option(metavar="13a|intl|char|zh|none", rich_help_panel=_FILES, help="sacreBLEU's tokenisation of them."),
+    ] = "13a",
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", rich_help_panel=_FILES, help="Compare without regard to case.")
+    ] = False,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    precision: options.Precision = "float32",
+    tokens: options.Tokens = None,
+) -> None:
+    """BLEU and perplexity on dev or test, or BLEU of two files.
+
+    BLEU is in points, with sacreBLEU's signature; perplexity is per word piece. Translates dev or test of the model's
+    own corpus with the beam and the length penalty of its spec. The float32 scores of a run are kept in its
+    scores.json, and published with it. With --hypotheses and --references two files are compared, without a model.
+    """
+    from cli.console import report, show_json
+    from zoo.evaluation.bleu import Bleu
+    from zoo.evaluation.evaluate import Scores, evaluate_files
+    from zoo.evaluation.model import evaluate_model
+    from zoo.shelf.find import chosen
+
+    words = report()
+    found: Bleu | Scores
+    if hypotheses is not None or references is not None:
+        left, right = _both(hypotheses, references, spec, model)
+        found = evaluate_files(left, right, tokenize=tokenize, lowercase=lowercase)
+    else:
+        found = evaluate_model(
+            chosen(spec, model), set, device=device, precision=precision, tokens=tokens, report=words
+        )
+    if json:
+        return show_json(asdict(found))
+    if isinstance(found, Bleu):
+        print(f"BLEU        {found.score:.2f}")
+    else:
+        print(f"BLEU        {found.bleu:.2f}\nperplexity  {found.perplexity:.3f} a word piece")
+        print(f"sentences   {found.sentences:,} in {found.seconds:.1f} s")
+    return print(f"signature   {found.signature}")
+
+
+def _both(hypotheses: Path | None, references: Path | None, spec: str | None, model: str | None) -> tuple[Path, Path]:
+    from specs import ZooError
+
+    if hypotheses is None or references is None:
+        raise ZooError("`--hypotheses` and `--references` go together", hint="give both files, or --spec or --model")
+    if spec is not None or model is not None:
+        raise ZooError("files are compared without a model", hint="leave `--spec` and `--model` out")
+    return hypotheses, references

@@ -1,0 +1,68 @@
+"""The arguments and options that several commands share, each said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_HOW = "How it runs"
+
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC", show_default=False, help="A spec: a shipped name (`big`), or a path ending in .yaml."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", show_default=False, help="Fields to set, such as `training.steps=500`."),
+]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", show_default=False, help="A run: its folder, or the name of its spec (`tiny` is runs/tiny)."
+    ),
+]
+OfSpec = Annotated[
+    str | None,
+    typer.Option(
+        "--spec",
+        metavar="SPEC",
+        help="The newest trained run of this spec under runs/, else the published model of its name.",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|RUN",
+        help="A published model by name, or a run by folder or spec.",
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(metavar="auto|cpu|cuda|cuda:N", rich_help_panel=_HOW, help="auto is the GPU where there is one."),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        metavar="float32|bfloat16", rich_help_panel=_HOW, help="Numbers of the weights and of the arithmetic."
+    ),
+]
+Tokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        show_default="4096",
+        rich_help_panel=_HOW,
+        help="Source tokens of one batch, padding counted; less takes less memory.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of words, for programs.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", show_default="stdout", help="Where to write; the file appears when all is done."),
+]

@@ -1,0 +1,106 @@
+"""`zoo score`: how likely are given translations?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+
+if TYPE_CHECKING:
+    from zoo.decoding.translation import ForcedScore
+
+EXAMPLES = (
+    "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
+    "\n\nzoo score --model transformer-tiny-ende --source test.en --target test.de"
+)
+
+_WINDOW = 4096  # lines that are read, sorted by length and scored together
+
+
+def command(
+    spec: options.OfSpec = None,
+    model: options.Model = None,
+    source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sources, one a line; then --target has the translations.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(metavar="FILE", help="The translation of each source.")] = None,
+    output: options.Output = None,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    precision: options.Precision = "float32",
+    tokens: options.Tokens = None,
+) -> None:
+    """Log-probability of given translations.
+
+    One natural logarithm a line. Pairs come from stdin, source and target with a tab between them, or from --source and
+    --target. With --json each line becomes an object with `log_probability`, `tokens` (word pieces and the end of the
+    sentence) and `token_log_probabilities`.
+    """
+    from cli.console import report
+    from cli.lines import typed, writing
+    from zoo.report import Report
+    from zoo.shelf.bundle import open_model
+    from zoo.shelf.find import chosen
+
+    words, person = report(), source is None and typed(None)
+    translator = open_model(chosen(spec, model), device=device, precision=precision, tokens=tokens, report=words)
+    shown = words if output or not (person or sys.stdout.isatty()) else Report()
+    waiting = _pairs(source, target)
+    with writing(output, at_once=person) as write:
+        while together := list(islice(waiting, 1 if person else _WINDOW)):
+            sources, targets = zip(*together, strict=True)
+            for forced in translator.forced(sources, targets, report=shown):
+                write(_line(forced, json))
+
+
+def _pairs(source: Path | None, target: Path | None) -> Iterator[tuple[str, str]]:
+    from cli.lines import reading
+    from specs import ZooError
+
+    if (source is None) != (target is None):
+        given, missing = ("--source", "--target") if target is None else ("--target", "--source")
+        raise ZooError(f"`{given}` is given and `{missing}` is not", hint="give both, or neither and pairs on stdin")
+    if source is None or target is None:
+        with reading(None) as lines:
+            yield from _split(lines)
+        return
+    with reading(source) as left, reading(target) as right:
+        yield from _together(left, right, source, target)
+
+
+def _split(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    from specs import ZooError
+
+    for number, line in enumerate(lines, start=1):
+        first, tab, second = line.partition("\t")
+        if not tab or "\t" in second:
+            problem = f"a line has {line.count(chr(9))} tabs, not one"
+            raise ZooError(problem, where=f"<stdin>:{number}", hint="write the source, a tab, and its translation")
+        yield first, second
+
+
+def _together(left: Iterator[str], right: Iterator[str], source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    from itertools import zip_longest
+
+    from specs import ZooError
+
+    for number, (first, second) in enumerate(zip_longest(left, right), start=1):
+        if first is None or second is None:
+            shorter, longer = (source, target) if first is None else (target, source)
+            problem = f"`{shorter}` has {number - 1:,} lines, and `{longer}` has more"
+            raise ZooError(problem, hint="line n of the one translates line n of the other: both need as many lines")
+        yield first, second
+
+
+def _line(forced: ForcedScore, json: bool) -> str:
+    if not json:
+        return f"{forced.log_probability:.6f}"
+    fields = ("log_probability", "tokens", "token_log_probabilities")
+    return dumps({field: getattr(forced, field) for field in fields})

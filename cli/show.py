@@ -1,0 +1,39 @@
+"""`zoo show`: a spec, whole or only what it changes."""
+
+from __future__ import annotations
+
+from json import dumps
+from typing import Annotated
+
+import typer
+
+from cli import options
+
+EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show base architecture.h=4 > mine.yaml"
+
+
+def command(
+    spec: options.Reference,
+    overrides: options.Overrides = None,
+    difference: Annotated[
+        bool, typer.Option("--difference", help="Only the fields that differ from the spec it extends.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """The resolved spec, or only what it changes against its parent."""
+    import specs
+    from cli.console import report, show_json
+
+    chosen = specs.load(spec, overrides or ())
+    if not difference:
+        return show_json(chosen.model_dump(mode="json")) if json else print(chosen.yaml(), end="")
+    changed = specs.difference(chosen, specs.parent(spec) or specs.load(spec))
+    if json:
+        return show_json({key: {"parent": old, "spec": new} for key, (old, new) in changed.items()})
+    for key, (old, new) in changed.items():
+        print(f"{key}: {_word(old)} -> {_word(new)}")
+    return None if changed else report().say(f"`{spec}` changes nothing")
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)

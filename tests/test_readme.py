@@ -1,0 +1,79 @@
+"""The README is true: its commands exist, its files work, its Python runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+import specs
+from cli.app import run
+from zoo.data.grammar import sentences
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+QUICK = ["training.steps=12", "training.checkpoint_steps=4", "training.warmup_steps=5", "training.average=2"]
+SMALL = ["architecture={N: 1, d_model: 32, d_ff: 64, h: 2, d_k: 16, d_v: 16}", "vocabulary.size=200"]
+
+
+def _block(mark: str) -> str:
+    """The code block that follows a mark of the README."""
+    found = re.search(rf"<!-- {re.escape(mark)} -->\s*```\w+\n(.*?)```", README, re.DOTALL)
+    assert found, f"the README has no block marked {mark}"
+    return found.group(1)
+
+
+def _commands() -> list[list[str]]:
+    """Every `zoo ...` of the shell blocks, without its redirections."""
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
+    parts = [part for line in lines for part in re.split(r"&&|\||<|>|;", line)]
+    words = [shlex.split(part) for part in parts]
+    return [w[1:] for w in words if len(w) > 1 and w[0].rpartition("/")[2] == "zoo"]
+
+
+def test_there_are_two_commands_that_set_everything_up_themselves() -> None:
+    for mark in ("start", "tests"):
+        command = _block(mark).strip()
+        assert len(command.splitlines()) == 1
+        assert "-m venv" in command
+        assert "pip install" in command
+
+
+@pytest.mark.parametrize("arguments", _commands(), ids=" ".join)
+def test_every_command_is_one_with_these_options(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([arguments[0], "--help"]) == 0
+    options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    text = capsys.readouterr().out
+    assert not [option for option in options if option not in text]
+
+
+def test_every_spec_it_names_is_shipped_or_shown() -> None:
+    for arguments in _commands():
+        if arguments[0] in ("train", "show", "plan", "prepare") and arguments[1] != "own.yaml":
+            overrides = [word for word in arguments[2:] if "=" in word and not word.startswith("-")]
+            specs.load(arguments[1], overrides)
+
+
+def test_your_own_two_text_files(capsys: pytest.CaptureFixture[str]) -> None:
+    _write_own_files()
+    Path("own.yaml").write_text(_block("own.yaml"), encoding="utf-8")
+    assert run(["train", "own.yaml", *QUICK, *SMALL]) == 0
+    assert run(["publish", "own"]) == 0
+    assert run(["verify", yaml.safe_load(_block("own.yaml"))["name"]]) == 0
+    assert "error" not in capsys.readouterr().err
+
+
+def test_the_python_runs() -> None:
+    assert run(["train", "tiny", *QUICK, *SMALL, "corpus={train: [{grammar: 300}], dev: [{grammar: 5}]}"]) == 0
+    assert run(["publish", "tiny"]) == 0
+    for mark in ("load", "loop"):
+        exec(compile(_block(mark), f"README.md, {mark}", "exec"), {})
+
+
+def _write_own_files() -> None:
+    pairs = list(sentences("train", 400))
+    Path("my.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
+    Path("my.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")

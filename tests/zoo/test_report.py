@@ -1,0 +1,92 @@
+"""What long work tells."""
+
+import io
+
+import pytest
+
+from zoo import report
+from zoo.report import Plain, Report
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(report.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def test_a_silent_report_takes_everything(capfd):
+    silent = Report()
+    silent.say("a")
+    silent.warn("b")
+    with silent.progress("c", None, "steps") as progress:
+        progress.advance(3, loss=1.5)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_plain_words_go_to_stderr(capsys):
+    Plain().say("hello")
+    Plain().warn("look")
+    assert capsys.readouterr() == ("", "hello\nwarning: look\n")
+
+
+def test_plain_progress_is_a_line_now_and_then(clock):
+    stream = io.StringIO()
+    with Plain(stream, every=10).progress("training", 1000, "steps") as progress:
+        for _ in range(40):
+            clock.now += 1
+            progress.advance(10, loss=3.21987, device="cpu")
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "training: 100 steps of 1,000 steps, 10 steps a second, 1:30 left, loss 3.22, device cpu"
+    assert len(lines) == 5
+    assert lines[-1].startswith("training: 400 steps of 1,000 steps")
+
+
+def test_short_work_is_no_line(clock):
+    stream = io.StringIO()
+    with Plain(stream).progress("reading", None, "pairs") as progress:
+        clock.now += 9
+        progress.advance(1)
+    assert stream.getvalue() == ""
+
+
+def test_what_was_done_before_is_no_measure_of_speed(clock):
+    stream = io.StringIO()
+    with Plain(stream, every=10).progress("fetching", 2_000_000, "bytes") as progress:
+        progress.advance(1_000_000)
+        clock.now += 10
+        progress.advance(100_000)
+    assert stream.getvalue().startswith("fetching: 1.1 MB of 2.0 MB, 10 kB a second, 1:30 left")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (34_000, "34 kB"),
+        (999_499, "999 kB"),
+        (999_600, "1.0 MB"),
+        (1_234_567_890, "1.2 GB"),
+        (5e15, "5,000.0 TB"),
+    ],
+)
+def test_sizes(count, words):
+    assert report.size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0:00"), (42.4, "0:42"), (59.6, "1:00"), (185, "3:05"), (7800, "2:10:00")]
+)
+def test_durations(seconds, words):
+    assert report.duration(seconds) == words
+
+
+@pytest.mark.parametrize(("value", "words"), [(12345.6, "12,346"), (0.00025, "0.00025"), (3.14159, "3.142"), (7, "7")])
+def test_figures(value, words):
+    assert report.figure(value) == words

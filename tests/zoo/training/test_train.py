@@ -1,0 +1,285 @@
+"""Training in a tiny world: what is stopped goes on bit for bit, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import specs
+from specs import Spec, ZooError
+from zoo.data.prepare import prepare
+from zoo.report import Progress as ShownProgress
+from zoo.report import Report
+from zoo.training.average import average, mean_of
+from zoo.training.checkpoint import checkpoints
+from zoo.training.run import Run
+from zoo.training.train import train
+from zoo.training.trainer import Trainer
+
+WORLD = [
+    "architecture.N=1",
+    "architecture.d_model=16",
+    "architecture.d_ff=24",
+    "architecture.h=2",
+    "architecture.d_k=6",
+    "architecture.d_v=4",
+    "vocabulary.size=200",
+    "corpus.train=[{grammar: 300}]",
+    "corpus.dev=[{grammar: 10}]",
+    "corpus.test=[{grammar: 10}]",
+    "training.source_tokens=400",
+    "training.target_tokens=400",
+    "training.checkpoint_steps=4",
+    "training.log_steps=3",
+    "training.steps=24",
+    "training.warmup_steps=10",
+    "training.average=3",
+]
+
+
+@pytest.fixture
+def world() -> Callable[..., Spec]:
+    return lambda *more: specs.load("tiny", [*WORLD, *more])
+
+
+class Stop(Report):
+    """Asks this process to stop, as Ctrl-C would, once so many steps are done."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    warn = say
+
+    def progress(self, label: str, total: int | None, unit: str) -> ShownProgress:
+        stop = self
+
+        class Counted(ShownProgress):
+            done = 0
+
+            def advance(self, n: int = 1, **figures: float | str) -> None:
+                self.done += n
+                if label == "training" and n and self.done == stop.at:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        return Counted()
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(world: Callable[..., Spec]) -> None:
+    """Stopped in the middle of an epoch and between two checkpoints, twice."""
+    whole = train(world(), run="whole")
+    for at in (6, 17):
+        report = Stop(at)
+        run = train(world(), run="stopped", report=report)
+        assert checkpoints(run)[-1].step == at
+        assert any("goes on from there" in line for line in report.said)
+    run = train(world(), run="stopped")
+    ours, theirs = (load_file(checkpoints(r)[-1].weights) for r in (run, whole))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    steps = [json.loads(line)["step"] for line in run.log.read_text().splitlines()]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 24
+
+
+def test_a_run_that_is_extended_equals_one_that_was_long_from_the_start(world: Callable[..., Spec]) -> None:
+    run = train(world("training.steps=11"), run="grown")
+    run = train(world(), run="grown")
+    whole = train(world(), run="whole")
+    ours, theirs = (load_file(checkpoints(r)[-1].weights) for r in (run, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_it_learns(world: Callable[..., Spec]) -> None:
+    run = train(world("training.steps=120", "training.warmup_steps=40", "training.checkpoint_steps=60"))
+    losses = [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
+    assert losses[-1] < 0.8 * losses[0]
+    assert run.folder == Path("runs/tiny")
+    assert "dev" in json.loads(run.scores.read_text())
+
+
+def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -> None:
+    spec = world("architecture.dropout=0.0")
+    store = prepare(spec, Report()).store("train")
+    gradients = []
+    for parts in (1, 3):
+        spec = world("architecture.dropout=0.0", f"training.accumulation={parts}")
+        trainer = Trainer(spec, store, Run(Path("nowhere")), "cpu", Report())
+        batch, _ = next(trainer._batches())
+        result = trainer.step(batch)
+        moments = [trainer.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
+        gradients.append((result.smoothed, *moments))
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
+
+
+def test_adam_and_the_loss_are_those_of_a_plain_loop(world: Callable[..., Spec]) -> None:
+    """Ten steps against the update written out: moments, bias correction, epsilon outside of the root (5.3)."""
+    spec = world("architecture.dropout=0.0")
+    trainer = Trainer(spec, prepare(spec, Report()).store("train"), Run(Path("nowhere")), "cpu", Report())
+    parameters = list(trainer.program.parameters())
+    twins = [p.detach().clone().double() for p in parameters]
+    moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
+    t = spec.training
+    for number, (batch, progress) in zip(range(1, 11), trainer._batches(), strict=False):
+        loss = trainer.program(batch.source, batch.target).smoothed / batch.target_tokens
+        gradients = torch.autograd.grad(loss, parameters)
+        trainer.step(batch)
+        trainer.progress = progress
+        rate = 16**-0.5 * min(number**-0.5, number * 10**-1.5)
+        for twin, (m, v), gradient in zip(twins, moments, gradients, strict=True):
+            m.mul_(t.beta1).add_((1 - t.beta1) * gradient)
+            v.mul_(t.beta2).add_((1 - t.beta2) * gradient.double() ** 2)
+            corrected = (v / (1 - t.beta2**number)).sqrt() + t.epsilon
+            twin -= rate * (m / (1 - t.beta1**number)) / corrected
+    for parameter, twin in zip(parameters, twins, strict=True):
+        torch.testing.assert_close(parameter.detach().double(), twin, atol=2e-4, rtol=1e-3)
+
+
+def test_only_the_newest_two_checkpoints_keep_the_optimiser(world: Callable[..., Spec]) -> None:
+    run = train(world("training.average=4"))
+    found = checkpoints(run)
+    assert [c.step for c in found] == [12, 16, 20, 24]
+    assert [c.resumable for c in found] == [False, False, True, True]
+
+
+def test_the_average_is_the_mean_and_is_taken_wide(tmp_path: Path) -> None:
+    files = []
+    tensors = [torch.randn(50) * 10.0**i for i in range(3)]
+    for number, tensor in enumerate(tensors):
+        files.append(tmp_path / f"{number}.safetensors")
+        save_file({"a": tensor}, files[-1])
+    expected = torch.stack([t.double() for t in tensors]).mean(0).float()
+    assert torch.equal(mean_of(files)["a"], expected)
+
+
+def test_average_takes_the_last_n(world: Callable[..., Spec]) -> None:
+    run = train(world())
+    average(run, 2)
+    expected = mean_of([c.weights for c in checkpoints(run)[-2:]])
+    assert all(torch.equal(load_file(run.weights)[name], expected[name]) for name in expected)
+    with pytest.raises(ZooError, match="between 1 and the 3 checkpoints"):
+        average(run, 9)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
+@pytest.mark.parametrize("file", ["weights.safetensors", "optimiser.safetensors", "state.json"])
+def test_a_damaged_checkpoint_is_named_and_passed_over(world: Callable[..., Spec], file: str, damage: str) -> None:
+    whole = train(world("training.steps=12"), run="whole")
+    run = train(world("training.steps=12"), run="damaged")
+    target = checkpoints(run)[-1].folder / file
+    content = bytearray(target.read_bytes())
+    content[len(content) // 2] ^= 4
+    target.write_bytes({"truncate": content[: len(content) // 2], "flip": content, "empty": b""}[damage])
+    report = Stop(at=-1)
+    train(world("training.steps=12"), run="damaged", report=report)
+    assert any(file in line and "going back" in line for line in report.said)
+    ours, theirs = (load_file(checkpoints(r)[-1].weights) for r in (run, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_no_checkpoint_left_to_resume_is_an_error_not_a_fresh_start(world: Callable[..., Spec]) -> None:
+    run = train(world("training.steps=8"))
+    for checkpoint in checkpoints(run):
+        (checkpoint.folder / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(ZooError, match="can be resumed") as caught:
+        train(world("training.steps=8"))
+    assert "--fresh" in (caught.value.hint or "")
+
+
+def test_a_differing_spec_is_refused_with_its_keys(world: Callable[..., Spec]) -> None:
+    run = train(world("training.steps=4"))
+    before = run.spec_file.read_bytes()
+    with pytest.raises(ZooError, match=r"architecture\.dropout: 0\.1 in the run, 0\.2 now") as caught:
+        train(world("training.steps=4", "architecture.dropout=0.2", "training.seed=3"))
+    assert "training.seed: 1 in the run, 3 now" in str(caught.value)
+    assert run.spec_file.read_bytes() == before
+    train(world("training.steps=8", "training.average=2", "training.log_steps=4"))
+    assert checkpoints(run)[-1].step == 8
+
+
+def test_fresh_starts_over_and_takes_nothing_else_away(world: Callable[..., Spec]) -> None:
+    run = train(world("training.steps=4"))
+    (run.folder / "notes.txt").write_text("mine")
+    with pytest.raises(ZooError, match=r"notes\.txt"):
+        train(world("training.steps=4", "training.seed=3"), fresh=True)
+    (run.folder / "notes.txt").unlink()
+    train(world("training.steps=4", "training.seed=3"), fresh=True)
+    assert run.spec.training.seed == 3
+
+
+def test_a_folder_that_is_no_run_is_left_alone(world: Callable[..., Spec]) -> None:
+    Path("thesis").mkdir()
+    Path("thesis/chapter1.tex").write_text("...")
+    for fresh in (False, True):
+        with pytest.raises(ZooError, match="is not empty, and not a run"):
+            train(world(), run="thesis", fresh=fresh)
+    assert [p.name for p in Path("thesis").iterdir()] == ["chapter1.tex"]
+
+
+def test_a_corpus_that_changed_under_a_run_is_refused(world: Callable[..., Spec]) -> None:
+    lines = [f"{pair.source}\t{pair.target}" for pair in _pairs(300)]
+    for side, column in (("en", 0), ("de", 1)):
+        Path(f"train.{side}").write_text("".join(line.split("\t")[column] + "\n" for line in lines))
+    own = ["corpus.train=[{source: train.en, target: train.de}]", "training.steps=4"]
+    train(world(*own))
+    with Path("train.en").open("a") as en, Path("train.de").open("a") as de:
+        en.write("One more sentence.\n")
+        de.write("Noch ein Satz.\n")
+    with pytest.raises(ZooError, match="corpus has changed"):
+        train(world(*own))
+
+
+def test_checkpoints_by_the_clock(world: Callable[..., Spec]) -> None:
+    run = train(world("training.checkpoint_steps=null", "training.checkpoint_minutes=1000", "training.steps=5"))
+    assert [c.step for c in checkpoints(run)] == [5]
+
+
+def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(world: Callable[..., Spec]) -> None:
+    with pytest.raises(ZooError) as caught:
+        train(world("training.learning_rate=1.0e+30", "training.warmup_steps=1"))
+    assert "learning_rate" in (caught.value.hint or "")
+    for checkpoint in checkpoints(Run(Path("runs/tiny"))):
+        assert all(bool(t.isfinite().all()) for t in load_file(checkpoint.weights).values())
+
+
+def test_a_full_disk_is_told_before_the_start(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(world(), Report())
+    usage = shutil.disk_usage(".")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(ZooError, match="the checkpoints need") as caught:
+        train(world())
+    assert caught.value.exit_code == 1
+    assert not Path("runs/tiny/checkpoints").exists()
+
+
+def test_training_in_a_thread_needs_no_signals(world: Callable[..., Spec]) -> None:
+    done: list[Run] = []
+    thread = threading.Thread(target=lambda: done.append(train(world("training.steps=4"))))
+    thread.start()
+    thread.join(timeout=100)
+    assert checkpoints(done[0])[-1].step == 4
+
+
+def test_evaluation_leaves_the_signals_as_they_were(world: Callable[..., Spec]) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    train(world("training.steps=4"))
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def _pairs(count: int) -> list[object]:
+    from zoo.data.grammar import sentences
+
+    return list(sentences("train", count))

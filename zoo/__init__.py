@@ -1,0 +1,84 @@
+"""Everything in "Attention Is All You Need" as a declarative, graph-compiled model zoo.
+
+    import zoo
+
+    translator = zoo.load("transformer-tiny-ende")
+    translator.translate("the old dog sees a small house")
+
+Importing `zoo` loads no torch; what needs it loads it on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+
+def _check_neighbours() -> None:
+    """`specs` and `compiler` are common names: what Python finds under them must be what stands beside this folder."""
+    here = Path(__file__).resolve().parents[1]
+    for name in ("specs", "compiler"):
+        found = find_spec(name)
+        origin = found.origin if found else None
+        if origin is None or Path(origin).resolve().parents[1] != here:
+            what = f"Python finds `{origin}`" if origin else "Python finds none"
+            raise ImportError(
+                f"zoo needs its own package `{name}`, in `{here}`, but {what}.\n"
+                f"Start Python in another folder, rename what stands in the way, or take it off PYTHONPATH."
+            )
+
+
+_check_neighbours()
+
+import specs  # noqa: E402  (only after it is known to be ours)
+from specs import Spec, ZooError  # noqa: E402
+from zoo.shelf.names import names  # noqa: E402
+
+if TYPE_CHECKING:
+    from compiler import Program
+    from zoo.decoding.translator import Translator
+    from zoo.training.train import train
+
+__version__ = "0.1.0"
+__all__ = ["Spec", "Translator", "ZooError", "load", "model", "names", "spec", "train"]
+
+_LATER = {"Translator": "zoo.decoding.translator", "train": "zoo.training.train"}
+
+
+def spec(reference: str, overrides: Sequence[str] | Mapping[str, object] = ()) -> Spec:
+    """A spec by name ("base") or path, with fields set: ["architecture.h=4"] or {"architecture": {"h": 4}}.
+
+    Raises ZooError, with the place and the remedy, where it cannot be read or is not valid.
+    """
+    return specs.load(reference, overrides)
+
+
+def load(name: str, *, device: str = "auto", precision: str = "float32", tokens: int | None = None) -> Translator:
+    """A translator from a published model's name, from a run's folder, or from the name of a spec that has a run.
+
+    `device` is auto, cpu, cuda or cuda:N; `precision` float32 or bfloat16; `tokens` the budget of one batch in source
+    tokens. Raises ZooError where there is no such model, or where a file of it is damaged.
+    """
+    bundle = import_module("zoo.shelf.bundle")
+    found = import_module("zoo.shelf.find").model(name)
+    return bundle.open_model(found, device=device, precision=precision, tokens=tokens)  # type: ignore[no-any-return]
+
+
+def model(spec: Spec, *, device: str = "cpu") -> Program:
+    """A plain torch.nn.Module with the weights of before training, for a loop of one's own.
+
+    `model(source, target)` gives the summed losses of a batch and its number of tokens; `model.weights()` is what a
+    weights file holds.
+    """
+    compiler = import_module("compiler")
+    purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
+    return compiler.build(spec, purposes, device=device)  # type: ignore[no-any-return]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

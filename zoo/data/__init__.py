@@ -1,0 +1,1 @@
+"""From a corpus to batches: fetch, clean, learn word pieces, store, group."""

@@ -1,0 +1,37 @@
+"""Sentences: one main clause, or two that are joined."""
+
+from dataclasses import dataclass
+
+from zoo.data.grammar.clause import Clause
+from zoo.data.grammar.features import Kind
+from zoo.data.grammar.order import punctuated
+from zoo.data.tree import Tree, capitalised, detokenised, node
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A clause, and perhaps another with the conjunction (English, German) that joins it."""
+
+    first: Clause
+    conjunction: tuple[str, str] = ("", "")
+    second: Clause | None = None
+
+    @property
+    def mark(self) -> str:
+        """The final punctuation mark."""
+        return "?" if self.first.kind is Kind.QUESTION else "."
+
+    def english(self, plain: bool = False) -> Tree:
+        """The English tree; a plain one has neither capital nor final mark."""
+        tree = self.first.english()
+        if self.second:
+            tree = node("S", tree, Tree(",", ","), Tree("CC", self.conjunction[0]), self.second.english())
+        return tree if plain else tree.with_child(Tree(".", self.mark)).capitalised()
+
+    def german(self, plain: bool = False) -> str:
+        """The German text; a plain one has neither capital nor final mark."""
+        words = self.first.german()
+        if self.second:
+            words = (*words, ",", self.conjunction[1], *self.second.german())
+        text = detokenised(punctuated(words))
+        return text if plain else capitalised(text) + self.mark

@@ -1,0 +1,175 @@
+"""`zoo prepare`: from a spec's corpus to a vocabulary and token stores, once for every corpus."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from specs import Spec, ZooError
+from specs.notation import dump
+from zoo import home, manifest
+from zoo.data.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
+from zoo.data.corpus import Pair, ParallelText, Split, clean
+from zoo.data.lines import read_lines
+from zoo.data.store import Store, StoreWriter
+from zoo.data.vocabulary import Vocabulary
+from zoo.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.report import Report
+
+_FORMAT = 1  # what is prepared from the same corpus changes with it
+_CHUNK = 8192
+_SCORED: dict[Split, Fate] = {"dev": Fate.DEV, "test": Fate.TEST}
+_COUNTS, _SECTIONS = "counts.json", "sections.yaml"
+_HASHED_BYTES = 1 << 30  # more than this is checked by its size alone when it is opened again
+
+
+class Prepared:
+    """A corpus ready to train on: a folder with its vocabulary, and a token store for each split."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens what `prepare` wrote. Raises ZooError where it is damaged."""
+        self.folder = folder
+        self.fingerprint = folder.name
+        manifest.check(folder, hashed_bytes=_HASHED_BYTES)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Of both languages."""
+        return Vocabulary.load(self.folder)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """What cleaning left of the training text, and why not more."""
+        return Counts(**read_json(self.folder / _COUNTS))
+
+    def store(self, split: Split) -> Store:
+        """The pieces of a split."""
+        return Store(self.folder / split)
+
+    def texts(self, split: Split) -> tuple[list[str], list[str]]:
+        """Sources and targets of dev or test, as they are written but for control characters; nothing of train."""
+        if split == "train":
+            raise ValueError("the text of train is not kept")
+        source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
+        return source, target
+
+
+def prepare(spec: Spec, report: Report) -> Prepared:
+    """The prepared corpus of a spec: found in `home.prepared()`, or made there.
+
+    Made are: fetched archives, the vocabulary (learned from the training text), the stores, the counts of what
+    was left out. The folder appears whole at the end; where another process was faster, its folder is used. A
+    damaged one is made anew, with a warning. Raises ZooError where the corpus or the vocabulary's size cannot be
+    used, where the network or the disk fails.
+    """
+    text = ParallelText(spec.corpus, report)
+    folder = home.prepared() / fingerprint(spec, text)
+    if folder.exists():
+        try:
+            return Prepared(folder)
+        except ZooError as error:
+            report.warn(f"{error}; preparing the corpus anew")
+            remove_folder(folder)
+    # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets.
+    require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
+    with writing_folder(folder, replace=False) as partial:
+        _Preparation(spec, text, partial, report).write()
+    prepared = Prepared(folder)
+    report.say(f"prepared in {folder}")
+    return prepared
+
+
+def fingerprint(spec: Spec, text: ParallelText) -> str:
+    """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
+    corpus = spec.corpus
+    parts = {
+        "format": _FORMAT,
+        "text": text.identity(),
+        "cleaning": [corpus.max_length, corpus.max_ratio, corpus.deduplicate],
+        "vocabulary": spec.vocabulary.model_dump(mode="json"),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class _Preparation:
+    """The making of one folder: read, judge, learn, encode, describe."""
+
+    def __init__(self, spec: Spec, text: ParallelText, folder: Path, report: Report) -> None:
+        self.spec, self.text, self.folder, self.report = spec, text, folder, report
+
+    def write(self) -> None:
+        # The small sets first: what is wrong with them is told before the long work.
+        own = {split: [(clean(s), clean(t)) for s, t in self.text.pairs(split)] for split in _SCORED}
+        judged, counts = judge(
+            self._shown("reading", self.text.pairs("train")),
+            deduplicate=self.spec.corpus.deduplicate,
+            dev=self.text.held_out("dev"),
+            test=self.text.held_out("test"),
+        )
+        _require_pairs(counts)
+        self.report.say(f"learning {self.spec.vocabulary.size:,} pieces from {counts.kept:,} pairs")
+        vocabulary = Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept)
+        vocabulary.save(self.folder)
+        counts = self._write_train(judged, counts, vocabulary)
+        self.report.say(f"train: {counts}")
+        for split, fate in _SCORED.items():
+            held_out = with_fate(self.text.pairs("train"), judged, fate) if self.text.held_out(split) else ()
+            self._write_texts(split, [*own[split], *held_out], vocabulary)
+        self._describe(counts)
+
+    def _train(self, judged: Fates) -> Iterator[Pair]:
+        return with_fate(self.text.pairs("train"), judged, Fate.KEPT)
+
+    def _write_train(self, judged: Fates, counts: Counts, vocabulary: Vocabulary) -> Counts:
+        limits = Limits(self.spec.corpus.max_length, self.spec.corpus.max_ratio)
+        with self._writer("train", vocabulary) as writer:
+            pairs = self._shown("encoding", self._train(judged), counts.kept)
+            for source, target in _encoded(pairs, vocabulary):
+                source, target, counts = limits.sift(source, target, counts)
+                writer.add(source, target)
+        _require_pairs(counts)
+        return counts
+
+    def _write_texts(self, split: Split, pairs: list[Pair], vocabulary: Vocabulary) -> None:
+        """Pieces and text of dev or test, nothing left out."""
+        with self._writer(split, vocabulary) as writer:
+            for source, target in _encoded(pairs, vocabulary):
+                writer.add(source, target)
+        for side, name in enumerate(("source", "target")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (self.folder / split / f"{name}.txt").write_text(text, encoding="utf-8", newline="\n")
+
+    def _writer(self, split: Split, vocabulary: Vocabulary) -> StoreWriter:
+        (self.folder / split).mkdir()
+        return StoreWriter(self.folder / split, vocabulary.size)
+
+    def _describe(self, counts: Counts) -> None:
+        sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
+        (self.folder / _SECTIONS).write_text(dump(sections), encoding="utf-8")
+        write_json(self.folder / _COUNTS, counts.as_dict())
+        manifest.write(self.folder)
+
+    def _shown(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:
+        with self.report.progress(label, total, "pairs") as progress:
+            waiting = iter(pairs)
+            while chunk := list(islice(waiting, _CHUNK)):
+                yield from chunk
+                progress.advance(len(chunk))
+
+
+def _require_pairs(counts: Counts) -> None:
+    if not counts.kept:
+        hint = "look at `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
+        raise ZooError(f"there is nothing to train on: {counts}", hint=hint)
+
+
+def _encoded(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+    """Pieces of sources and targets, chunk by chunk."""
+    waiting = iter(pairs)
+    while chunk := list(islice(waiting, _CHUNK)):
+        sources, targets = zip(*chunk, strict=True)
+        yield vocabulary.encode_all(sources, "source"), vocabulary.encode_all(targets, "target")

@@ -1,0 +1,54 @@
+"""A model on the dev or test set of its own corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specs import HeldOut, Spec, ZooError
+from zoo import manifest
+from zoo.data.corpus import ParallelText, Split, clean
+from zoo.data.prepare import prepare
+from zoo.evaluation.evaluate import Scores, evaluate
+from zoo.files import read_json, write_json
+from zoo.report import Report
+from zoo.shelf.bundle import open_model
+
+SCORES = "scores.json"
+_SPLITS: dict[str, Split] = {"dev": "dev", "test": "test"}
+
+
+def evaluate_model(
+    folder: Path,
+    split: str,
+    *,
+    device: str = "auto",
+    precision: str = "float32",
+    tokens: int | None = None,
+    report: Report | None = None,
+) -> Scores:
+    """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
+
+    Those of a run in float32 are kept in its `scores.json`. Raises ZooError where the folder has no such model, or
+    its corpus no such set or none that can be had.
+    """
+    if split not in _SPLITS:
+        raise ZooError(f"`{split}` is not a set to evaluate on", hint="it is `dev` or `test`")
+    report = report or Report()
+    translator = open_model(folder, device=device, precision=precision, tokens=tokens, report=report)
+    sources, references = texts(translator.spec, _SPLITS[split], report)
+    scores = evaluate(translator, sources, references, report)
+    if precision == "float32" and not (folder / manifest.NAME).is_file():
+        kept = read_json(folder / SCORES) if (folder / SCORES).is_file() else {}
+        write_json(folder / SCORES, {**kept, split: scores.as_dict()})
+    return scores
+
+
+def texts(spec: Spec, split: Split, report: Report) -> tuple[list[str], list[str]]:
+    """Sources and references of a set, without what training alone needs unless they are held out of it."""
+    parts = getattr(spec.corpus, split)
+    if not parts:
+        raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=f"write `corpus.{split}` in its spec")
+    if any(isinstance(part, HeldOut) for part in parts):
+        return prepare(spec, report).texts(split)
+    pairs = [(clean(source), clean(target)) for source, target in ParallelText(spec.corpus, report).pairs(split)]
+    return [source for source, _ in pairs], [target for _, target in pairs]

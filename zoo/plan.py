@@ -1,0 +1,163 @@
+"""What a spec means before anything runs: its layers, parameters, FLOPs, memory and disk (no torch is loaded)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from compiler import PASSES, Graph, Graphs, Purpose, cost, emit, graphs, lower
+from compiler.graph import Node
+from compiler.operation import Embed, Logits
+from compiler.size import Size
+from specs import Spec
+from zoo.training.footprint import footprint
+
+LENGTH = 27
+"""Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word pieces."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of the lowered graph: the shape of what it gives, the parameters that no layer before it has."""
+
+    name: str
+    shape: str
+    parameters: int
+    flops: str
+    """Of its matrix products in a forward pass: a polynomial of batch, source and target."""
+    flops_a_token: float
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """What a pass did to the graphs that it was given."""
+
+    name: str
+    summary: str
+    operations: int
+    """More than before; fewer where it is negative."""
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes in bytes of float32 unless said; FLOPs count a multiply-add of matrix products as two.
+
+    `length` is the number of tokens that each sentence is taken to have, source and target alike.
+    """
+
+    name: str
+    length: int
+    layers: tuple[Layer, ...]
+    passes: tuple[Rewriting, ...]
+    parameters: int
+    program_parameters: int
+    """After all passes."""
+    flops: str
+    flops_a_token: float
+    """Of a forward pass over a pair, for each of its target tokens."""
+    step_flops: int
+    """Of a training step on a full batch, forward and backward."""
+    weight_bytes: int
+    state_bytes: int
+    """In training: weights, gradients and Adam's moments."""
+    activation_bytes: int
+    """In training, of one part of a full batch: what is kept for the backward pass."""
+    cache_bytes: int
+    """In decoding, of one hypothesis of `length` tokens: its keys and values, and those of the memory."""
+    disk_bytes: int
+    """Of a run at its most: checkpoints and weights."""
+
+
+def plan(spec: Spec, length: int = LENGTH) -> Plan:
+    """The plan of a spec for sentences of `length` tokens. Raises ZooError for a pass that is not known."""
+    train, whole = lower(spec, Purpose.TRAIN), cost(lower(spec, Purpose.TRAIN))
+    final, needs = graphs(spec, list(Purpose)), footprint(spec, length)
+    sizes = {"batch": 1, "source": length, "target": length}
+    return Plan(
+        name=spec.name,
+        length=length,
+        layers=tuple(_layers(train, sizes)),
+        passes=tuple(_rewritings(spec)),
+        parameters=whole.parameters,
+        program_parameters=cost(final[Purpose.TRAIN]).parameters,
+        flops=str(whole.flops),
+        flops_a_token=whole.flops(**sizes) / length,
+        step_flops=needs.step_flops,
+        weight_bytes=whole.weight_bytes,
+        state_bytes=needs.state_bytes,
+        activation_bytes=needs.activation_bytes,
+        cache_bytes=_cache_bytes(final, sizes),
+        disk_bytes=needs.disk_bytes,
+    )
+
+
+def code(spec: Spec) -> str:
+    """The PyTorch that the spec becomes after all passes, for training, scoring and translating."""
+    return str(emit(graphs(spec, list(Purpose)).values()))
+
+
+def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
+    """The layers in order; what lies between them is called by what it does."""
+    seen: set[str] = set()
+    for name, group in groupby(graph.nodes, key=lambda node: node.layer):
+        nodes = list(group)
+        flops = sum((_products(graph, node) for node in nodes), Size())
+        new = {parameter for node in nodes for parameter in node.parameters} - seen
+        seen |= new
+        result = _result(nodes)
+        yield Layer(
+            name=name or result.name if not isinstance(result.operation, Embed) else _side(result),
+            shape=str(result.type).removeprefix("f"),
+            parameters=sum(graph.parameters[parameter].count for parameter in new),
+            flops=str(flops),
+            flops_a_token=flops(**sizes) / sizes["target"],
+        )
+
+
+def _result(nodes: Sequence[Node]) -> Node:
+    """The node that a segment is there for: an embedding, the logits, or a layer's last."""
+    named = [node for node in nodes if isinstance(node.operation, Embed | Logits)]
+    return named[0] if named else nodes[-1]
+
+
+def _side(node: Node) -> str:
+    return "source embedding" if str(node.type.shape[1]) == "source" else "target embedding"
+
+
+def _products(graph: Graph, node: Node) -> Size:
+    types = graph.types
+    return node.operation.products(tuple(types[name] for name in node.inputs), graph.shapes(node))
+
+
+def _rewritings(spec: Spec) -> Iterator[Rewriting]:
+    """Each pass with what it changed, in the order in which they run."""
+    names, off = [each.name for each in PASSES], set(spec.compilation.without)
+    before = _sizes(spec, [*names, *off])
+    for number, each in enumerate(PASSES, start=1):
+        if each.name not in off:
+            after = _sizes(spec, [*names[number:], *off])
+            yield Rewriting(each.name, each.summary, after[0] - before[0], after[1] - before[1])
+            before = after
+
+
+def _sizes(spec: Spec, without: Sequence[str]) -> tuple[int, int]:
+    """Operations of all graphs, and parameters, without these passes."""
+    compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+    after = graphs(spec.model_copy(update={"compilation": compilation}), list(Purpose))
+    return sum(len(graph.nodes) for graph in after.values()), cost(after[Purpose.TRAIN]).parameters
+
+
+def _cache_bytes(final: Graphs, sizes: dict[str, int]) -> int:
+    step = final[Purpose.DECODE_STEP]
+    memory = sum(4 * _count(step, name, sizes) for name in step.inputs if name in final[Purpose.ENCODE].outputs)
+    # The last step's own keys and values are in it.
+    return cost(step).cache_bytes(batch=1, source=sizes["source"], target=sizes["target"] + 1) + memory
+
+
+def _count(graph: Graph, name: str, sizes: dict[str, int]) -> int:
+    count = 1
+    for size in graph.inputs[name].shape:
+        count *= size(**sizes)
+    return count

@@ -1,0 +1,1 @@
+"""The shelf: bundles of published models, found by name, opened, verified."""

@@ -1,0 +1,132 @@
+"""What there is: shipped specs, runs under the current folder, published models (no torch is loaded)."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import compiler
+import specs
+from specs import ZooError
+from zoo.files import read_json
+from zoo.report import Report
+from zoo.shelf import find
+from zoo.shelf.names import names, place
+from zoo.training.run import Run
+
+
+@dataclass(frozen=True)
+class ShippedSpec:
+    """`parameters` counts tied ones once."""
+
+    short: str
+    name: str
+    parameters: int
+    description: str
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """`step` is that of the newest checkpoint; dev and test are BLEU in points, None where nobody scored them."""
+
+    folder: str
+    name: str
+    parameters: int
+    step: int | None
+    steps: int
+    trained: bool
+    dev: float | None
+    test: float | None
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """dev and test are BLEU in points, None where nobody scored them."""
+
+    name: str
+    parameters: int
+    dev: float | None
+    test: float | None
+    description: str
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All of it, in the order in which it is shown."""
+
+    specs: tuple[ShippedSpec, ...]
+    runs: tuple[FoundRun, ...]
+    models: tuple[PublishedModel, ...]
+
+
+def inventory(pattern: str | None, report: Report) -> Inventory:
+    """What has a name that matches: a pattern where it has one of `*?[`, else a part of a name.
+
+    What is damaged is left out, with a warning: it must not hide the rest.
+    """
+    return Inventory(
+        tuple(spec for spec in _shipped() if _matches(pattern, spec.short, spec.name)),
+        tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
+        tuple(model for model in _published(report) if _matches(pattern, model.name)),
+    )
+
+
+def _matches(pattern: str | None, *candidates: str) -> bool:
+    if pattern is None:
+        return True
+    whole = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    return any(fnmatch.fnmatchcase(name.lower(), whole.lower()) for name in candidates)
+
+
+def _shipped() -> Iterator[ShippedSpec]:
+    for short in specs.names():
+        spec = specs.load(short)
+        yield ShippedSpec(short, spec.name, compiler.parameters(spec), spec.description)
+
+
+def _runs(report: Report) -> Iterator[FoundRun]:
+    for folder in find.all_runs():
+        try:
+            yield _run(Run(folder))
+        except ZooError as error:
+            report.warn(str(error))
+
+
+def _run(run: Run) -> FoundRun:
+    spec, scores = run.spec, _scores(run.folder)
+    steps = [int(each.name) for each in run.checkpoints.glob("*") if each.name.isdigit()]
+    return FoundRun(
+        folder=run.folder.as_posix(),
+        name=spec.name,
+        parameters=compiler.parameters(spec),
+        step=max(steps, default=None),
+        steps=spec.training.steps,
+        trained=run.weights.is_file(),
+        dev=_bleu(scores, "dev"),
+        test=_bleu(scores, "test"),
+    )
+
+
+def _published(report: Report) -> Iterator[PublishedModel]:
+    for name in names():
+        try:
+            spec, scores = find.spec_of(place(name)), _scores(place(name))
+        except ZooError as error:
+            report.warn(str(error))
+            continue
+        parameters = compiler.parameters(spec)
+        yield PublishedModel(name, parameters, _bleu(scores, "dev"), _bleu(scores, "test"), spec.description)
+
+
+def _scores(folder: Path) -> dict[str, Any]:
+    file = folder / "scores.json"
+    return read_json(file) if file.is_file() else {}
+
+
+def _bleu(scores: dict[str, Any], split: str) -> float | None:
+    entry = scores.get(split)
+    found = entry.get("bleu") if isinstance(entry, dict) else None
+    return float(found) if isinstance(found, int | float) else None

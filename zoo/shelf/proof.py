@@ -1,0 +1,79 @@
+"""`proof.safetensors`: a few sentences and the log-probabilities that the model must give them.
+
+A model whose weights were changed, or that is run by code or on a machine that computes something else, is caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from jaxtyping import Float32, Int64
+from safetensors import SafetensorError
+from torch import Tensor
+
+from specs import BOS, EOS, PAD, ZooError
+from zoo.data.vocabulary import Vocabulary
+from zoo.decoding.translator import Scoring
+from zoo.files import writing
+
+NAME = "proof.safetensors"
+TOLERANCE = 1e-4
+"""Largest difference of a token's log-probability, in float32, between machines."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Pieces of a few pairs, and the log-probability of each target piece, 0 at padding."""
+
+    source: Int64[Tensor, "rows source"]
+    target: Int64[Tensor, "rows 1+target"]
+    log_probabilities: Float32[Tensor, "rows target"]
+
+    def write(self, file: Path) -> None:
+        """As safetensors."""
+        with writing(file) as partial:
+            safetensors.torch.save_file(vars(self), partial)
+
+    def check(self, program: Scoring) -> float:
+        """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
+        difference = float((_scores(program, self.source, self.target) - self.log_probabilities).abs().max())
+        if difference <= TOLERANCE:
+            return difference
+        raise ZooError(
+            f"the model gives other log-probabilities than its proof: they differ by {difference:.2g}, at most "
+            f"{TOLERANCE:g} is allowed",
+            hint="its weights, its spec or its proof were changed, or this machine computes something else",
+            exit_code=1,
+        )
+
+
+def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
+    """The proof that these sentences and their translations make; the program must be of float32, on the CPU."""
+    source = _padded([[*vocabulary.encode(text, "source"), EOS] for text, _ in pairs])
+    target = _padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs])
+    return Proof(source, target, _scores(program, source, target))
+
+
+def read(file: Path) -> Proof:
+    """A proof from its file. Raises ZooError where it is missing, damaged or empty."""
+    try:
+        proof = Proof(**safetensors.torch.load_file(file))
+    except (SafetensorError, OSError, TypeError) as error:
+        raise ZooError(f"`{file}` cannot be read: {error}", exit_code=1) from None
+    if not proof.source.numel() or not proof.log_probabilities.numel():
+        raise ZooError(f"`{file}` proves nothing: it is empty", exit_code=1)
+    return proof
+
+
+@torch.no_grad()
+def _scores(program: Scoring, source: Tensor, target: Tensor) -> Tensor:
+    return program.score(source, target)
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Int64[Tensor, "rows longest"]:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])

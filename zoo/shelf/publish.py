@@ -1,0 +1,111 @@
+"""`zoo publish`: from a run to a bundle on the shelf. `zoo verify`: is it still what was published?"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs import ZooError
+from zoo import home, manifest, weights
+from zoo.data.prepare import Prepared
+from zoo.data.vocabulary import Side
+from zoo.decoding.translator import Translator
+from zoo.files import read_json, require_space, write_json, writing_folder
+from zoo.report import Report
+from zoo.shelf import find, proof
+from zoo.shelf.bundle import open_model
+from zoo.shelf.card import card
+from zoo.shelf.find import SPEC
+from zoo.shelf.names import names, place
+from zoo.training.run import Run
+
+SCORES, CARD = "scores.json", "README.md"
+FILES = (SPEC, weights.NAME, proof.NAME, SCORES, CARD)
+"""What a bundle has beside its vocabulary and its manifest."""
+_PAIRS, _LONGEST = 4, 100  # of a proof: pairs, and pieces of a sentence
+_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What `verify` looked at: files, sentences of the proof, and the largest difference of a log-probability."""
+
+    files: int
+    sentences: int
+    difference: float
+
+
+def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Report | None = None) -> Path:
+    """Writes the bundle of a trained run onto the shelf, under `name` or the name in its spec, and returns its folder.
+
+    A bundle of that name gives way when the new one is whole and proved. Raises ZooError where there is no such run or
+    it has no weights, where the name is none, or where the disk is full.
+    """
+    report = report or Report()
+    source = find.run(run)
+    spec = find.spec_of(source.folder)
+    if name is not None:
+        spec = spec.model_copy(update={"name": name})
+    folder = place(spec.name)
+    translator = open_model(find.model(source.folder), device="cpu", report=report)
+    require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
+    scores = read_json(source.scores) if source.scores.is_file() else {}
+    with writing_folder(folder) as partial:
+        (partial / SPEC).write_text(spec.yaml(), encoding="utf-8")
+        translator.vocabulary.save(partial)
+        read = weights.read(source.weights)
+        read.write(partial / weights.NAME)
+        pairs = _pairs(source, translator)
+        proof.prove(translator.program, translator.vocabulary, pairs).write(partial / proof.NAME)
+        write_json(partial / SCORES, scores)
+        (partial / CARD).write_text(card(spec, scores, read.facts), encoding="utf-8")
+        manifest.write(partial)
+        del translator  # so that two of the model are never in memory
+        _verify(partial, report)
+    return folder
+
+
+def verify(name: str, *, report: Report | None = None) -> Verified:
+    """Checks a published model's files against its manifest, and its log-probabilities against its proof.
+
+    Raises ZooError where there is no such model, where a file is not as it was published, or where a log-probability
+    differs by more than `proof.TOLERANCE`.
+    """
+    folder = place(name)
+    if not (folder / manifest.NAME).is_file():
+        raise find.missing("published model", name, [folder], names())
+    return _verify(folder, report or Report())
+
+
+def _verify(folder: Path, report: Report) -> Verified:
+    manifest.check(folder)
+    manifest.check(folder, FILES)
+    program = open_model(folder, device="cpu", report=report).program
+    proved = proof.read(folder / proof.NAME)
+    difference = proved.check(program)
+    return Verified(len(read_json(folder / manifest.NAME)), len(proved.source), difference)
+
+
+def _pairs(run: Run, translator: Translator) -> list[tuple[str, str]]:
+    """Of the run's dev set; where its corpus is no longer here, sentences that the model itself translates."""
+    pairs = [pair for pair in _dev_set(run) if _is_short(pair[0], translator) and _is_short(pair[1], translator)]
+    if not pairs:
+        sources = [sentence for sentence in _SENTENCES if _is_short(sentence, translator)] or ["a"]
+        pairs = list(zip(sources, translator.translate(sources, beam=1), strict=True))
+    return pairs[:_PAIRS]
+
+
+def _dev_set(run: Run) -> list[tuple[str, str]]:
+    try:
+        prepared = Prepared(home.prepared() / str(read_json(run.data)["fingerprint"]))
+        return list(zip(*prepared.texts("dev"), strict=True))
+    except (ZooError, KeyError):
+        return []
+
+
+def _is_short(text: str, translator: Translator) -> bool:
+    """Whether the model has a position for each piece, and a proof of it stays small."""
+    longest = min(_LONGEST, translator.spec.corpus.max_length)
+    sides: tuple[Side, Side] = ("source", "target")
+    return 0 < max(len(translator.vocabulary.encode(text, side)) for side in sides) <= longest

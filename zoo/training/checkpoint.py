@@ -1,0 +1,143 @@
+"""Checkpoints: what a training needs to go on as if it had never stopped.
+
+Each is a folder, written beside its place and renamed when whole: `weights.safetensors` in the published layout,
+`optimiser.safetensors` (Adam's moments, by the same names), `state.json` and a manifest of their hashes. There is no
+random state to keep: the random numbers of a step follow from the seed and the step (see `trainer.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from compiler import Program
+from specs import Spec, ZooError
+from zoo import manifest
+from zoo.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.report import Report
+from zoo.training.footprint import KEPT_OPTIMISERS
+from zoo.training.run import Run
+
+WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is: steps done, and the place in the data of the next."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """Batches of this epoch that are done."""
+    seconds: float = 0.0
+    """Time spent in steps."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    folder: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / WEIGHTS
+
+    @property
+    def resumable(self) -> bool:
+        return (self.folder / OPTIMISER).is_file()
+
+    def verify(self) -> None:
+        """Raises ZooError, naming the file, where a file is not as it was written."""
+        names = [WEIGHTS, STATE] + ([OPTIMISER] if self.resumable else [])
+        manifest.check(self.folder, names)
+
+
+def checkpoints(run: Run) -> list[Checkpoint]:
+    """Those of a run, oldest first."""
+    if not run.checkpoints.is_dir():
+        return []
+    return [Checkpoint(f) for f in sorted(run.checkpoints.iterdir()) if f.is_dir() and f.name.isdigit()]
+
+
+def save(run: Run, spec: Spec, program: Program, optimiser: torch.optim.Optimizer, progress: Progress) -> Checkpoint:
+    """Writes a checkpoint, then drops what is no longer needed. Raises ZooError where the disk is full."""
+    checkpoint = Checkpoint(run.checkpoints / f"{progress.step:07d}")
+    parameters = dict(program.named_parameters())
+    weights = {name: tensor.cpu() for name, tensor in program.weights().items()}
+    size = sum(tensor.nbytes for tensor in weights.values())
+    run.checkpoints.mkdir(exist_ok=True)
+    require_space(run.checkpoints, 3 * size, "a checkpoint")
+    with writing_folder(checkpoint.folder) as folder:
+        safetensors.torch.save_file(weights, folder / WEIGHTS)
+        safetensors.torch.save_file(dict(_moments(program, optimiser, parameters)), folder / OPTIMISER)
+        write_json(folder / STATE, asdict(progress))
+        manifest.write(folder)
+    _retire(run, max(spec.training.average, KEPT_OPTIMISERS))
+    return checkpoint
+
+
+def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Optimizer) -> Progress:
+    """Puts a checkpoint's weights and moments where they belong. Raises ZooError where a file is damaged."""
+    checkpoint.verify()
+    try:
+        program.load(safetensors.torch.load_file(checkpoint.weights))
+        moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
+    except SafetensorError as error:
+        raise ZooError(f"`{checkpoint.folder}` cannot be read: {error}", exit_code=1) from error
+    progress = Progress(**read_json(checkpoint.folder / STATE))
+    laid_out = {
+        moment: program.in_program_layout(
+            {name.partition("/")[2]: t for name, t in moments.items() if name.startswith(f"{moment}/")}
+        )
+        for moment in MOMENTS
+    }
+    for name, parameter in program.named_parameters():
+        state = {moment: laid_out[moment][name].to(parameter.device) for moment in MOMENTS}
+        optimiser.state[parameter] = {"step": torch.tensor(float(progress.step)), **state}
+    return progress
+
+
+def resume(run: Run, program: Program, optimiser: torch.optim.Optimizer, report: Report) -> Progress:
+    """From the newest checkpoint that is whole; a damaged one is named, removed and passed over."""
+    found = [c for c in checkpoints(run) if c.resumable]
+    for checkpoint in reversed(found):
+        try:
+            progress = restore(checkpoint, program, optimiser)
+        except ZooError as error:
+            report.warn(f"{error}; going back to the checkpoint before it")
+            continue
+        for later in checkpoints(run):
+            if later.step > progress.step:
+                remove_folder(later.folder)
+        return progress
+    if checkpoints(run):
+        hint = "start over with `--fresh`; the run's checkpoints are then lost"
+        raise ZooError(f"no checkpoint in `{run.checkpoints}` can be resumed", hint=hint, exit_code=1)
+    return Progress()
+
+
+def _moments(
+    program: Program, optimiser: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    for moment in MOMENTS:
+        tensors = {name: optimiser.state[p][moment].detach() for name, p in parameters.items()}
+        for name, tensor in program.in_file_layout(tensors).items():
+            yield f"{moment}/{name}", tensor.cpu()
+
+
+def _retire(run: Run, keep: int) -> None:
+    """Older checkpoints lose the optimiser's state first, and then go."""
+    found = checkpoints(run)
+    for checkpoint in found[:-keep]:
+        remove_folder(checkpoint.folder)
+    for checkpoint in found[-keep:-KEPT_OPTIMISERS]:
+        (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""`zoo train`: prepare what is missing, train, average, score the dev set."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from compiler import find_device
+from specs import Spec, ZooError
+from zoo.data.prepare import prepare
+from zoo.evaluation.evaluate import evaluate
+from zoo.files import read_json, require_space, write_json
+from zoo.report import Report
+from zoo.shelf.bundle import open_model
+from zoo.training.average import average
+from zoo.training.footprint import footprint
+from zoo.training.run import Run
+from zoo.training.trainer import Trainer
+
+
+def train(
+    spec: Spec,
+    *,
+    run: Path | str | None = None,
+    fresh: bool = False,
+    device: str = "auto",
+    report: Report | None = None,
+) -> Run:
+    """Trains by this spec in a run's folder (`runs/SPEC` unless `run` names another), from where that run is.
+
+    Ctrl-C or SIGTERM writes a checkpoint and stops. At the end the last checkpoints are averaged and the dev set is
+    scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything is written, where the
+    run was begun with another spec or corpus, where the disk is too small, or where the device is not there.
+    """
+    report = report or Report()
+    device = find_device(device)
+    place = Run(Path(run)) if run is not None else Run.default(spec)
+    prepared = prepare(spec, report)
+    if fresh and place.exists:
+        _clear(place)
+    store = prepared.store("train")
+    place.start(spec, prepared.fingerprint, int(store.source_lengths.max()))
+    require_space(place.folder, footprint(spec).disk_bytes - _size(place.checkpoints), "the checkpoints")
+    prepared.vocabulary.save(place.folder)
+    trainer = Trainer(spec, store, place, device, report)
+    with _stopping(report) as stopped:
+        done = trainer.train(stopped)
+    if not done:
+        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train` goes on from there")
+        return place
+    average(place)
+    report.say(f"averaged the last checkpoints into {place.weights}")
+    _score_dev(place, device, report)
+    return place
+
+
+def _score_dev(run: Run, device: str, report: Report) -> None:
+    sources, references = prepare(run.spec, report).texts("dev")
+    if not sources:
+        report.say("there is no dev set to score")
+        return
+    scores = evaluate(open_model(run.folder, device=device, report=report), sources, references, report=report)
+    kept = read_json(run.scores) if run.scores.is_file() else {}
+    write_json(run.scores, {**kept, "dev": scores.as_dict()})
+    report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
+
+
+@contextmanager
+def _stopping(report: Report) -> Iterator[Callable[[], bool]]:
+    """While it lasts, a first SIGINT or SIGTERM asks for a stop after the step; a second one acts as usual."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(number, before[signal.Signals(number)])
+        report.say("stopping after this step (once more stops at once, without a checkpoint)")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _clear(run: Run) -> None:
+    """Removes a run's folder. Only one that is a run: `--fresh` must not take anything else away."""
+    strangers = {p.name for p in run.folder.iterdir()} - _OWN
+    if strangers:
+        raise ZooError(
+            f"`{run.folder}` holds what is not the run's own: {', '.join(sorted(strangers))}",
+            hint="move it away, then say `--fresh` again",
+        )
+    shutil.rmtree(run.folder)
+
+
+_OWN = {
+    *("spec.yaml", "data.json", "log.jsonl", "scores.json", "checkpoints", "weights.safetensors"),
+    *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
+}
+
+
+def _size(folder: Path) -> int:
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
