@@ -71,11 +71,11 @@ for name, (module, heading) in COMMANDS.items():
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit status; an error is told on stderr."""
-    return handled(lambda: _invoked(arguments))
-
-
-def _invoked(arguments: Sequence[str]) -> int | None:
     first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    return handled(lambda: _invoked(arguments, first), f"zoo {first}" if first else "zoo")
+
+
+def _invoked(arguments: Sequence[str], first: str | None) -> int | None:
     if first is not None and first not in COMMANDS:
         raise unknown_command(first, list(COMMANDS))
     command = typer.main.get_command(app)

@@ -14,11 +14,11 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from zoo.report import Plain, Progress, Report, amount, duration, figure
+from zoo.report import Plain, Progress, Report, duration, figure, size
 
 _WIDE = 10_000  # columns of what is no terminal: nothing is cut
 _REFRESH = 4  # a second; more would take time from the work that is shown
-_WORDS = {"loss": "loss", "perplexity": "perplexity", "target_tokens_per_second": "tokens/s", "padding": "padding"}
+_WORDS = {"loss": "loss", "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
 """What a bar has room for of a training's figures, and how it calls them."""
 
 
@@ -71,7 +71,7 @@ class RichReport(Report):
     def begin(self) -> Bars:
         """The bars on the screen: rich allows one set of them at a time, so that work within work shares it."""
         if self._bars is None:
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), _Figures())
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=12), _Figures())
             self._bars = Bars(*columns, console=self._console, transient=True, refresh_per_second=_REFRESH)
             self._bars.start()
         self._running += 1
@@ -102,7 +102,7 @@ class _Bar(Progress):
         elapsed = next(task for task in self._bars.tasks if task.id == self._task).elapsed or 0.0
         if not self._begun and elapsed < 0.1:
             # Resumed work starts with what was done before: that is no measure of speed.
-            self._bars.reset(self._task, completed=n, figures=words)
+            self._bars.reset(self._task, completed=n, unit=self._unit, figures=words)
         else:
             self._bars.update(self._task, advance=n, figures=words)
         self._begun = self._begun or n > 0
@@ -119,11 +119,14 @@ class _Figures(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         unit: str = task.fields["unit"]
-        words = amount(task.completed, unit)
-        if task.total:
-            words += f" of {amount(task.total, unit)}"
+        whole = f" of {_count(task.total, unit)}" if task.total else ""
+        words = f"{_count(task.completed, unit)}{whole}" + ("" if unit == "bytes" else f" {unit}")
         if task.speed:
-            words += f", {amount(task.speed, unit)} a second"
+            words += f", {size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s"
         if task.time_remaining:
             words += f", {duration(task.time_remaining)} left"
         return Text(words + task.fields["figures"], no_wrap=True, overflow="ellipsis")
+
+
+def _count(number: float, unit: str) -> str:
+    return size(number) if unit == "bytes" else f"{number:,.0f}"

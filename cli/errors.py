@@ -21,8 +21,8 @@ _USAGE: type[Exception] = typer.BadParameter.__mro__[1]  # typer exports its err
 _MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
-def handled(action: Callable[[], int | None]) -> int:
-    """Does `action` and returns the exit status; an error is told on stderr, in the one grammar."""
+def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
+    """Does `action`, for `command`, and returns the exit status; an error is told on stderr, in the one grammar."""
     try:
         status = action()
         sys.stdout.flush()
@@ -36,9 +36,9 @@ def handled(action: Callable[[], int | None]) -> int:
     except typer.Exit as error:
         return error.exit_code
     except Exception as error:
-        told = explained(error)
+        told = explained(error, command)
         tell(told)
-        if os.environ.get("ZOO_TRACEBACK", "0") not in ("", "0"):
+        if _traced():
             traceback.print_exception(error)
         return told.exit_code
     return status or 0
@@ -51,12 +51,12 @@ def tell(error: ZooError) -> None:
         print(f"error: {error}{hint}", file=sys.stderr, flush=True)
 
 
-def explained(error: Exception) -> ZooError:
+def explained(error: Exception, command: str = "zoo") -> ZooError:
     """Any error as one that a person can act upon."""
     if isinstance(error, ZooError):
         return error
     if isinstance(error, _USAGE):
-        return _usage(error)
+        return _usage(error, command)
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, MemoryError) or _is_out_of_memory(error):
@@ -74,10 +74,9 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
     return ZooError(f"`{word}` is not a command of zoo", hint=hint)
 
 
-def _usage(error: Any) -> ZooError:
+def _usage(error: Any, command: str) -> ZooError:
     """What typer has to say of options and arguments, in our grammar."""
     context = error.ctx
-    command = context.command_path if context else "zoo"
     hint = f"`{command} --help` shows how it is used"
     kind, option = type(error).__name__, getattr(error, "option_name", None)
     if kind == "NoSuchOption":
@@ -86,7 +85,8 @@ def _usage(error: Any) -> ZooError:
         guess = f"did you mean `{near}`? " if near else ""
         return ZooError(f"`{command}` has no option `{option}`", hint=guess + hint)
     if kind == "BadOptionUsage":
-        return ZooError(f"`{option}` needs a value, or takes none", hint=hint)
+        wants = "takes no value" if "not take" in error.message else "needs a value"
+        return ZooError(f"`{option}` {wants}", hint=hint)
     parameter = getattr(error, "param", None)
     if parameter is None:
         return ZooError(f"`{command}`: {_lowered(error.format_message())}", hint=hint)

@@ -76,7 +76,9 @@ def _both(hypotheses: Path | None, references: Path | None, spec: str | None, mo
     from specs import ZooError
 
     if hypotheses is None or references is None:
-        raise ZooError("`--hypotheses` and `--references` go together", hint="give both files, or --spec or --model")
+        raise ZooError(
+            "`--hypotheses` and `--references` go together", hint="give both files, or `--spec` or `--model` instead"
+        )
     if spec is not None or model is not None:
         raise ZooError("files are compared without a model", hint="leave `--spec` and `--model` out")
     return hypotheses, references

@@ -8,7 +8,10 @@ import typer
 
 from cli import options
 
-EXAMPLES = "zoo publish tiny\n\nzoo publish runs/second --name my-model\n\nZOO_HOME=/data/zoo zoo publish tiny"
+EXAMPLES = (
+    "zoo publish tiny\n\nzoo publish runs/second --name my-model"
+    "\n\nzoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende"
+)
 
 
 def command(

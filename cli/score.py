@@ -49,6 +49,7 @@ def command(
     from zoo.shelf.bundle import open_model
     from zoo.shelf.find import chosen
 
+    _check(source, target)
     words, person = report(), source is None and typed(None)
     translator = open_model(chosen(spec, model), device=device, precision=precision, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
@@ -60,13 +61,17 @@ def command(
                 write(_line(forced, json))
 
 
-def _pairs(source: Path | None, target: Path | None) -> Iterator[tuple[str, str]]:
-    from cli.lines import reading
+def _check(source: Path | None, target: Path | None) -> None:
     from specs import ZooError
 
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
         raise ZooError(f"`{given}` is given and `{missing}` is not", hint="give both, or neither and pairs on stdin")
+
+
+def _pairs(source: Path | None, target: Path | None) -> Iterator[tuple[str, str]]:
+    from cli.lines import reading
+
     if source is None or target is None:
         with reading(None) as lines:
             yield from _split(lines)

@@ -9,7 +9,12 @@ import pytest
 import torch
 
 import specs
+from compiler import build
 from specs import Spec
+from zoo.data.vocabulary import Vocabulary
+from zoo.files import write_json
+from zoo.training.run import Run
+from zoo.weights import Weights
 
 SMALL = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},
@@ -26,6 +31,43 @@ def small() -> Callable[..., Spec]:
     def make(**architecture: object) -> Spec:
         overrides = {**SMALL, "architecture": {**SMALL["architecture"], **architecture}}
         return specs.load("tiny", overrides)
+
+    return make
+
+
+PAIRS = (
+    ("the old dog sees a small house", "der alte Hund sieht ein kleines Haus"),
+    ("we read two books today", "heute lesen wir zwei Bücher"),
+    ("she does not know the man", "sie kennt den Mann nicht"),
+    ("do you see the cat?", "siehst du die Katze?"),
+)
+
+
+@pytest.fixture(scope="session")
+def pieces() -> Vocabulary:
+    """The 101 pieces of `small`, learned from a few sentences."""
+    return Vocabulary.learn(lambda: PAIRS * 3, specs.load("tiny", {"vocabulary": {"size": 101}}).vocabulary)
+
+
+@pytest.fixture
+def trained(small: Callable[..., Spec], pieces: Vocabulary, home: Path) -> Callable[..., Run]:
+    """A run of `small` as after training, but with random weights; its dev and test sets are PAIRS, in files."""
+
+    def make(folder: str | Path = "runs/tiny", **fields: object) -> Run:
+        for side, language in enumerate(("en", "de")):
+            Path(f"pairs.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+        part = [{"source": "pairs.en", "target": "pairs.de"}]
+        corpus = {"train": part, "dev": part, "test": part}
+        spec = specs.load("tiny", {**SMALL, "corpus": corpus, "decoding": {"extra_length": 3}, **fields})
+        run = Run(Path(folder))
+        run.folder.mkdir(parents=True)
+        run.spec_file.write_text(spec.yaml(), encoding="utf-8")
+        pieces.save(run.folder)
+        weights = build(spec).weights()
+        Weights(weights, {"steps": "3,6,9", "longest_source": "31"}).write(run.weights)
+        score = {"bleu": 12.345, "perplexity": 9.87, "sentences": 4, "signature": "nrefs:1|case:mixed"}
+        write_json(run.scores, {"dev": score})
+        return run
 
     return make
 

@@ -40,8 +40,9 @@ class Weights:
     def write(self, file: Path) -> None:
         """As `zoo.files.writing` does it, for the vocabulary that stands beside `file`, if one does."""
         facts = {**self.facts, _DIGEST: _digest(self.tensors), _VOCABULARY: _vocabulary(file.parent)}
+        whole = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with writing(file) as partial:
-            safetensors.torch.save_file(dict(self.tensors), partial, metadata=facts)
+            safetensors.torch.save_file(whole, partial, metadata=facts)
 
 
 def read(file: Path) -> Weights:

@@ -36,6 +36,7 @@ class ParallelText:
         self.corpus = corpus
         self._report = report
         self._places: dict[Archive, tuple[Path, Path]] = {}
+        self._made: dict[tuple[Split, Grammar], list[Pair]] = {}
 
     def held_out(self, split: Split) -> int:
         """How many pairs `split` takes out of train."""
@@ -49,7 +50,7 @@ class ParallelText:
         """
         for part in getattr(self.corpus, split):
             if isinstance(part, Grammar):
-                yield from ((pair.source, pair.target) for pair in grammar.sentences(split, part.grammar))
+                yield from self._made_of(split, part)
             elif isinstance(part, (Files, Archive)):
                 yield from _together(*self._places_of(part))
 
@@ -79,6 +80,17 @@ class ParallelText:
             known = part.sha256 or known_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, part.source, part.target]
         return ["files", *([_kind(path), sha256(path)] for path in self._places_of(part))]
+
+    def _made_of(self, split: Split, part: Grammar) -> Iterator[Pair]:
+        """The built-in sentences, kept: to make them takes longer than all else that is done with them."""
+        if (split, part) in self._made:
+            yield from self._made[split, part]
+            return
+        made = []
+        for pair in grammar.sentences(split, part.grammar):
+            made.append((pair.source, pair.target))
+            yield made[-1]
+        self._made[split, part] = made
 
     def _places_of(self, part: Files | Archive) -> tuple[Path, Path]:
         if isinstance(part, Files):

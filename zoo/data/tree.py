@@ -14,40 +14,40 @@ _BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A label over constituents, or, as a part of speech, over one word.
+    """A label over constituents or, as a part of speech, over a word; `node` and `leaf` make the one and the other.
 
     `str(tree)` is the bracketed string, `(NP (DT the) (NN dog))`.
     """
 
     label: str
-    children: tuple[Tree, ...] | str
+    children: tuple[Tree, ...]
+    word: str = ""
 
     def __str__(self) -> str:
-        inside = self.children if isinstance(self.children, str) else " ".join(map(str, self.children))
-        return f"({self.label} {inside})"
+        return f"({self.label} {self.word or ' '.join(map(str, self.children))})"
 
     def leaves(self) -> Iterator[str]:
         """The words from left to right."""
-        if isinstance(self.children, str):
-            yield self.children
-        else:
-            for child in self.children:
-                yield from child.leaves()
+        if self.word:
+            yield self.word
+        for child in self.children:
+            yield from child.leaves()
 
     def capitalised(self) -> Tree:
         """The same tree with a capital letter at its start."""
-        if isinstance(self.children, str):
-            return replace(self, children=capitalised(self.children))
+        if self.word:
+            return replace(self, word=capitalised(self.word))
         return replace(self, children=(self.children[0].capitalised(), *self.children[1:]))
-
-    def with_child(self, child: Tree) -> Tree:
-        """The same constituent with one more child, the last; a part of speech has none."""
-        return self if isinstance(self.children, str) else replace(self, children=(*self.children, child))
 
 
 def node(label: str, *children: Tree) -> Tree:
-    """A constituent."""
+    """A constituent, of one child or more."""
     return Tree(label, children)
+
+
+def leaf(label: str, word: str) -> Tree:
+    """A word with its part of speech."""
+    return Tree(label, (), word)
 
 
 def read(text: str) -> Tree:
@@ -68,14 +68,14 @@ def _read(tokens: list[str], start: int) -> tuple[Tree, int]:
     if after != "(":
         if tokens[at + 1 : at + 2] != [")"]:
             raise _broken(tokens)
-        return Tree(label, after), at + 2
+        return leaf(label, after), at + 2
     children = []
     while tokens[at : at + 1] == ["("]:
         child, at = _read(tokens, at)
         children.append(child)
     if tokens[at : at + 1] != [")"]:
         raise _broken(tokens)
-    return Tree(label, tuple(children)), at + 1
+    return node(label, *children), at + 1
 
 
 def _broken(tokens: list[str]) -> ZooError:

@@ -11,7 +11,8 @@ from zoo import manifest, weights
 from zoo.data.vocabulary import Vocabulary
 from zoo.decoding.translator import Translator
 from zoo.report import Plain, Report
-from zoo.shelf.find import SPEC, spec_of
+from zoo.shelf.find import SPEC
+from zoo.training.run import Run
 
 
 def open_model(
@@ -32,7 +33,7 @@ def open_model(
     if (folder / manifest.NAME).is_file():
         # The weights carry a digest of their own, which covers the vocabulary, too.
         manifest.check(folder, [SPEC])
-    spec = spec_of(folder)
+    spec = Run(folder).spec
     vocabulary = Vocabulary.load(folder)
     if (found := (vocabulary.size, vocabulary.shared)) != (wanted := (spec.vocabulary.size, spec.vocabulary.shared)):
         problem = f"the vocabulary in `{folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"

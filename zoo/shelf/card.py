@@ -69,7 +69,13 @@ def _scores(scores: Mapping[str, Any]) -> str:
     if not scores:
         return "Nobody had scored it when it was published."
     rows = [
-        [name, f"{of['bleu']:.2f}", f"{of['perplexity']:.3f}", f"{of['sentences']:,}", f"`{of['signature']}`"]
+        [
+            name,
+            f"{of['bleu']:.2f}",
+            f"{of['perplexity']:.3f}",
+            f"{of['sentences']:,}",
+            "`" + str(of["signature"]).replace("|", r"\|") + "`",
+        ]
         for name, of in scores.items()
     ]
     return _table(["set", "BLEU", "perplexity a piece", "sentences", "signature"], rows)

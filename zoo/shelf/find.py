@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import specs
-from specs import Spec, ZooError, nearest, parse
+from specs import Spec, ZooError, nearest
 from zoo import manifest
 from zoo.shelf.names import is_name, names, place
 from zoo.training.run import Run
@@ -93,21 +93,10 @@ def all_runs() -> list[Path]:
     return sorted(file.parent for file in RUNS.rglob(SPEC)) if RUNS.is_dir() else []
 
 
-def spec_of(folder: Path) -> Spec:
-    """The spec in a run's or a bundle's folder. Raises ZooError where there is none, or where it is damaged."""
-    file = folder / SPEC
-    try:
-        return parse(file.read_bytes().decode("utf-8"), str(file))
-    except OSError as error:
-        raise ZooError(f"`{file}` cannot be read: {error.strerror or error}", exit_code=1) from None
-    except UnicodeDecodeError as error:
-        raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
-
-
 def _is_of(run: Run, spec: Spec) -> bool:
     """A run whose spec cannot be read is nobody's."""
     try:
-        own = spec_of(run.folder)
+        own = run.spec
     except ZooError:
         return False
     same = own.name == spec.name and own.architecture == spec.architecture and own.vocabulary == spec.vocabulary
@@ -137,16 +126,23 @@ def _trained(run: Run) -> Run:
     raise ZooError(problem, hint="`zoo train` of its spec goes on with it")
 
 
+_MAKES = {
+    "model": "`zoo train SPEC` trains a model",
+    "run": "`zoo train SPEC` begins one",
+    "published model": "`zoo publish RUN` puts a model there",
+}
+
+
 def _short_names() -> list[str]:
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 
 def missing(what: str, name: str, looked: Sequence[Path], known: Sequence[str]) -> ZooError:
     """The error for a name that leads nowhere: the places looked at, the nearest name that is known."""
-    near = nearest(name, known) or next((each for each in known if name in each), None)
+    near = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
     places = " and ".join(f"`{each}`" for each in dict.fromkeys(looked))
     guess = f"did you mean `{near}`? " if near else ""
     return ZooError(
         f"there is no {what} `{name}`: looked for {places}",
-        hint=f"{guess}`zoo list` shows what there is; `zoo train SPEC` trains a model",
+        hint=f"{guess}`zoo list` shows what there is; {_MAKES[what]}",
     )

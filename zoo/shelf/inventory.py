@@ -113,7 +113,7 @@ def _run(run: Run) -> FoundRun:
 def _published(report: Report) -> Iterator[PublishedModel]:
     for name in names():
         try:
-            spec, scores = find.spec_of(place(name)), _scores(place(name))
+            spec, scores = Run(place(name)).spec, _scores(place(name))
         except ZooError as error:
             report.warn(str(error))
             continue

@@ -44,7 +44,7 @@ def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Rep
     """
     report = report or Report()
     source = find.run(run)
-    spec = find.spec_of(source.folder)
+    spec = source.spec
     if name is not None:
         spec = spec.model_copy(update={"name": name})
     folder = place(spec.name)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from safetensors import safe_open
 
 from specs import ZooError
-from zoo.files import read_json, writing
+from zoo.files import read_json
 from zoo.training.checkpoint import checkpoints
 from zoo.training.run import Run
+from zoo.weights import Weights
 
 
 def average(run: Run, last: int | None = None) -> Path:
     """Writes the mean of the run's last checkpoints (`training.average` of them) to its `weights.safetensors`.
 
-    Taken in float64, a tensor at a time. Fewer are averaged where there are fewer. Raises ZooError where there is
-    none, where more are asked for than were kept, or where one is damaged.
+    Taken in float64, a tensor at a time. Fewer are averaged where there are fewer. The run's scores, which are those
+    of other weights, are removed. Raises ZooError where there is no checkpoint, where more are asked for than were
+    kept, or where one is damaged.
     """
     found = checkpoints(run)
     if not found:
@@ -34,8 +35,8 @@ def average(run: Run, last: int | None = None) -> Path:
         "steps": ",".join(str(checkpoint.step) for checkpoint in chosen),
         "longest_source": str(read_json(run.data)["longest_source"]),
     }
-    with writing(run.weights) as file:
-        safetensors.torch.save_file(mean, file, metadata=about)
+    run.scores.unlink(missing_ok=True)  # they are those of other weights
+    Weights(mean, about).write(run.weights)
     return run.weights
 
 

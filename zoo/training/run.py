@@ -32,11 +32,18 @@ class Run:
 
     @property
     def spec(self) -> Spec:
-        """Raises ZooError where the folder is not a run."""
+        """Raises ZooError where the folder is not a run, or where the spec in it is damaged."""
         if not self.exists:
             hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
             raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
-        return parse(self.spec_file.read_text(encoding="utf-8"), str(self.spec_file))
+        try:
+            text = self.spec_file.read_bytes().decode("utf-8")
+        except OSError as error:
+            raise ZooError(f"`{self.spec_file}` cannot be read: {error.strerror or error}", exit_code=1) from None
+        except UnicodeDecodeError as error:
+            problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
+            raise ZooError(problem, exit_code=1) from None
+        return parse(text, str(self.spec_file))
 
     @property
     def weights(self) -> Path:

@@ -13,10 +13,9 @@ from types import FrameType
 from compiler import find_device
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation.evaluate import evaluate
-from zoo.files import read_json, require_space, write_json
+from zoo.evaluation.model import evaluate_model
+from zoo.files import require_space
 from zoo.report import Report
-from zoo.shelf.bundle import open_model
 from zoo.training.average import average
 from zoo.training.footprint import footprint
 from zoo.training.run import Run
@@ -60,13 +59,10 @@ def train(
 
 
 def _score_dev(run: Run, device: str, report: Report) -> None:
-    sources, references = prepare(run.spec, report).texts("dev")
-    if not sources:
+    if not run.spec.corpus.dev:
         report.say("there is no dev set to score")
         return
-    scores = evaluate(open_model(run.folder, device=device, report=report), sources, references, report=report)
-    kept = read_json(run.scores) if run.scores.is_file() else {}
-    write_json(run.scores, {**kept, "dev": scores.as_dict()})
+    scores = evaluate_model(run.folder, "dev", device=device, report=report)
     report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
 
 

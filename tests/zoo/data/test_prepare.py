@@ -332,7 +332,7 @@ def test_what_is_prepared_says_from_what(folder):
 
 def test_the_built_in_corpus_is_a_corpus():
     parts = [f"corpus.{split}=[{{grammar: {count}}}]" for split, count in (("train", 500), ("dev", 20), ("test", 30))]
-    prepared = prepare(specs.load("tiny", [*parts, "vocabulary.size=150"]), Report())
+    prepared = prepare(specs.load("tiny", [*parts, "vocabulary.size=150", "corpus.max_length=200"]), Report())
     assert (prepared.counts.read, prepared.counts.kept) == (500, 500)
     trained = {source for source, _ in text(prepared, "train")}
     for split, count in (("dev", 20), ("test", 30)):

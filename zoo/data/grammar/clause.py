@@ -9,18 +9,15 @@ from itertools import chain
 from zoo.data.grammar.conjugation import Tense, english_chain, german_bracket
 from zoo.data.grammar.declension import reflexive
 from zoo.data.grammar.features import Agreement, Case, Kind, Words
-from zoo.data.grammar.nominals import Nominal, Quality
-from zoo.data.grammar.order import OBJECTS, EnglishClause, Field, english_clause, german_clause
-from zoo.data.grammar.reading import english
+from zoo.data.grammar.nominals import Nominal
+from zoo.data.grammar.order import ROLES, EnglishClause, Field, english_clause, german_clause
+from zoo.data.grammar.quality import Quality
 from zoo.data.grammar.words import Adverb, Conjunction, Marking, Verb
-from zoo.data.tree import Tree, node
+from zoo.data.tree import Tree, leaf, node
 
-DO = english("do")
 CONTRACTIONS = {
     ("in", "dem"): "im",
     ("in", "das"): "ins",
-    ("an", "dem"): "am",
-    ("an", "das"): "ans",
     ("von", "dem"): "vom",
     ("zu", "dem"): "zum",
     ("zu", "der"): "zur",
@@ -60,15 +57,13 @@ class Argument(Constituent):
 
     @property
     def field(self) -> Field:
-        if self.marking.case is Case.NOMINATIVE:
-            return Field.SUBJECT
-        return self.role if self.marking.german else OBJECTS[self.marking.case, self.nominal.weight]
+        return self.role if self.marking.german else ROLES[self.marking.case, self.nominal.weight]
 
     def english(self) -> Tree:
         nominal = self.nominal.english(self.marking.case)
         if not self.marking.english:
             return nominal
-        preposition = Tree("TO" if self.marking.english == "to" else "IN", self.marking.english)
+        preposition = leaf("TO" if self.marking.english == "to" else "IN", self.marking.english)
         return node("WHPP" if nominal.label == "WHNP" else "PP", preposition, nominal)
 
     def german(self) -> tuple[Words, Words]:
@@ -118,8 +113,8 @@ class Predicate(Constituent):
 
     def english(self) -> Tree:
         first, *others = (quality.english() for quality in self.qualities)
-        joined = chain.from_iterable((Tree("CC", "and"), other) for other in others)
-        than = [node("PP", Tree("IN", "than"), self.than.english(Case.NOMINATIVE))] if self.than else []
+        joined = chain.from_iterable((leaf("CC", "and"), other) for other in others)
+        than = [node("PP", leaf("IN", "than"), self.than.english(Case.NOMINATIVE))] if self.than else []
         if first.label == "ADJP" and not (others or than):
             return first
         return node("ADJP", first, *joined, *than)
@@ -144,7 +139,7 @@ class Subordinate(Constituent):
 
     def english(self) -> Tree:
         clause = self.clause.english()
-        return node("SBAR", Tree("IN", self.conjunction.english), clause) if self.conjunction else clause
+        return node("SBAR", leaf("IN", self.conjunction.english), clause) if self.conjunction else clause
 
     def german(self) -> tuple[Words, Words]:
         word = self.conjunction.translation(self.clause.tense.past) if self.conjunction else None
@@ -173,7 +168,8 @@ class Clause:
         front = None if self.front is None else self.constituents[self.front]
         rest = [part for part in self.constituents if part is not subject and part is not front]
         subject = None if subject is front else subject
-        verbs, auxiliary = self._english_verbs(self.negated or (self.kind is Kind.QUESTION and subject is not None))
+        support = self.negated or (self.kind is Kind.QUESTION and subject is not None)
+        verbs, auxiliary = english_chain(self.kind, self.verb.english, self.tense, self.agreement, support)
         return english_clause(
             self.kind,
             EnglishClause(
@@ -187,17 +183,12 @@ class Clause:
             ),
         )
 
-    def _english_verbs(self, support: bool) -> tuple[list[Tree], bool]:
-        if self.kind is Kind.INFINITIVE:
-            return [Tree("TO", "to"), Tree("VB", self.verb.english.base)], True
-        return english_chain(self.verb.english, self.tense, self.agreement, DO if support else None)
-
     def _complements(self, parts: Sequence[Constituent]) -> list[Tree]:
         """What follows the verb; a particle stands first, but for an unstressed pronoun."""
         trees = [part.english() for part in parts]
         if self.verb.particle:
             light = bool(parts) and parts[0].field is Field.ACCUSATIVE_PRONOUN
-            trees.insert(int(light), node("PRT", Tree("RP", self.verb.particle)))
+            trees.insert(int(light), node("PRT", leaf("RP", self.verb.particle)))
         return trees
 
     def german(self) -> Words:

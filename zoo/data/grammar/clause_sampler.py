@@ -39,7 +39,7 @@ class ClauseSampler:
         self._lexicon = lexicon
         self._nominals = NominalSampler(draw, lexicon)
         self._hosts = Hosts(lexicon)
-        self._gaps = GapSampler(draw, lexicon, self._nominals, self._on)
+        self._gaps = GapSampler(draw, lexicon, self._hosts, self._nominals, self._on)
         self._fillers: dict[str, Callable[[Slot, Scene], Constituent]] = {
             "nominal": self._object,
             "place": lambda slot, scene: self._spot(lexicon.locations, Field.PLACE),
@@ -66,17 +66,15 @@ class ClauseSampler:
     def _on(self, host: Host, setting: Setting) -> Clause:
         """A clause on that verb in that frame."""
         scene = self._scene(host, setting)
-        subject = setting.given.get(0) or Argument(scene.subject, SUBJECT)
+        parts = [] if setting.kind is Kind.INFINITIVE else [setting.given.get(0) or Argument(scene.subject, SUBJECT)]
         arguments = [*self._arguments(scene)]
-        parts = [] if setting.kind is Kind.INFINITIVE else [subject]
-        parts += arguments
-        closed = bool(arguments) and _closes(arguments[-1])
-        parts += [] if closed else self._adjuncts(scene)
+        closed = any(map(_closes, arguments))
+        parts += [*self._frequency(scene), *arguments, *(() if closed else self._adjuncts(scene))]
         front = setting.front
-        if front is not None and not any(part is front for part in parts):
-            parts.append(front)
         if front is None and setting.kind is Kind.STATEMENT:
             front = self._front(scene, parts, closed)
+        if front is not None and not any(part is front for part in parts):
+            parts.append(front)
         position = next((index for index, part in enumerate(parts) if part is front), None)
         negated = scene.polarity == "-"
         return Clause(setting.kind, host.verb, scene.tense, scene.subject.agreement, tuple(parts), position, negated)
@@ -102,9 +100,9 @@ class ClauseSampler:
             return given.nominal
         if "weather" in host.verb.subject:
             return WEATHER
-        wish = Wish(host.verb.subject, SUBJECT_GROUPS[polarity], antecedent=setting.antecedent)
-        nominal = self._nominals.nominal(wish)
-        return self._modified(nominal, setting.room, in_subject=True)
+        groups = OBJECT_GROUPS if setting.kind is Kind.QUESTION else SUBJECT_GROUPS
+        wish = Wish(host.verb.subject, groups[polarity], antecedent=setting.antecedent)
+        return self._modified(self._nominals.nominal(wish), setting.room, in_subject=True)
 
     def _arguments(self, scene: Scene) -> Iterator[Constituent]:
         """What the verb asks for, in English order."""
@@ -115,20 +113,19 @@ class ClauseSampler:
                 yield self._fillers[slot.kind](slot, scene)
 
     def _object(self, slot: Slot, scene: Scene) -> Constituent:
-        bare = [other for other in scene.host.frame if other.kind == "nominal" and not other.marking.english]
-        last, second = slot is scene.host.frame[-1], slot in bare[1:]
-        groups = "di" if last and scene.polarity == "-" else OBJECT_GROUPS[scene.polarity]
-        nominal = self._nominals.nominal(
-            Wish(
-                slot.sorts,
-                groups,
-                pronoun=not second,
-                first_person=scene.subject.agreement.person != 1,
-                antecedent=None if second or slot.marking.german else scene.setting.antecedent,
-            )
+        """A nominal that the verb asks for; the second of two bare ones is no pronoun (not: gives the man it)."""
+        frame, negated = scene.host.frame, scene.polarity == "-"
+        bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
+        second = slot in bare[1:]
+        wish = Wish(
+            slot.sorts,
+            "di" if negated and slot is frame[-1] else OBJECT_GROUPS[scene.polarity],
+            pronoun=not second,
+            first_person=scene.subject.agreement.person != 1,
+            antecedent=None if second or slot.marking.german else scene.setting.antecedent,
         )
-        room = scene.setting.room if len(scene.host.frame) == 1 else 0
-        return Argument(self._modified(nominal, room, in_subject=False), slot.marking)
+        room = scene.setting.room if len(frame) == 1 else 0
+        return Argument(self._modified(self._nominals.nominal(wish), room, in_subject=False), slot.marking)
 
     def _spot(self, spots: Sequence[Spot], role: Field) -> Constituent:
         spot = self._draw.one_of([spot for spot in spots if spot.sorts & self._lexicon.nouns.keys()])
@@ -160,7 +157,7 @@ class ClauseSampler:
             return nominal
         choices: tuple[tuple[float, Callable[[NounPhrase, int], NounPhrase]], ...] = (
             (75, _unmodified),
-            (15 * bool(room), self._gaps.with_relative),
+            (12 * bool(room), self._gaps.with_relative),
             (5 * (nominal.determiner.tag != "PRP$"), self._with_genitive),
             (5 * (in_subject and nominal.sort in ANIMATE), self._with_phrase),
         )
@@ -175,20 +172,22 @@ class ClauseSampler:
         """A prepositional phrase within a subject; in an object it could be taken to belong to the verb."""
         return replace(phrase, modifier=self._spot(self._lexicon.locations, Field.PLACE))
 
+    def _frequency(self, scene: Scene) -> Iterator[Constituent]:
+        if scene.polarity == "never":
+            yield Adjunct(self._lexicon.never, Field.FREQUENCY)
+        elif scene.polarity == "+" and scene.setting.kind is not Kind.INFINITIVE and self._draw.chance(0.07):
+            yield Adjunct(self._draw.one_of(self._lexicon.frequencies), Field.FREQUENCY)
+
     def _adjuncts(self, scene: Scene) -> Iterator[Constituent]:
         """What the verb admits beside what it asks for, in English order; less of it in embedded clauses."""
         often = 1.0 if scene.setting.kind in (Kind.STATEMENT, Kind.QUESTION) else 0.5
-        if scene.polarity == "never":
-            yield Adjunct(self._lexicon.never, Field.FREQUENCY)
-        elif scene.polarity == "+" and self._draw.chance(0.08 * often):
-            yield Adjunct(self._draw.one_of(self._lexicon.frequencies), Field.FREQUENCY)
         admitted = scene.host.verb.adjuncts
-        if "m" in admitted and self._draw.chance(0.16 * often):
+        if "m" in admitted and self._draw.chance(0.14 * often):
             yield Adjunct(self._draw.one_of(self._lexicon.manners), Field.MANNER)
-        if "c" in admitted and self._draw.chance(0.14 * often):
+        if "c" in admitted and self._draw.chance(0.12 * often):
             companion = self._nominals.noun_phrase(Wish(ANIMATE, "d"))
             yield Argument(companion, self._draw.one_of(self._lexicon.companions), Field.COMPANION)
-        if "p" in admitted and self._draw.chance(0.25 * often):
+        if "p" in admitted and self._draw.chance(0.2 * often):
             yield self._spot(self._lexicon.locations, Field.PLACE)
         if scene.setting.front is None and self._draw.chance(0.25 * often):
             yield from self._time(scene)
@@ -201,9 +200,7 @@ class ClauseSampler:
     def _front(self, scene: Scene, parts: list[Constituent], closed: bool) -> Constituent | None:
         """What a statement opens with, if not its subject: a time or a place; a closed clause has none elsewhere."""
         if closed:
-            times = [*self._time(scene)] if self._draw.chance(0.12) else []
-            parts += times
-            return times[0] if times else None
+            return next(self._time(scene), None) if self._draw.chance(0.12) else None
         movable = [part for part in parts if part.field in (Field.TIME, Field.PLACE)]
         return self._draw.one_of(movable) if movable and self._draw.chance(0.4) else None
 

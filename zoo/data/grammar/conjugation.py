@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zoo.data.grammar.features import Agreement, Kind, Words
-from zoo.data.tree import Tree
+from zoo.data.tree import Tree, leaf
 
 Forms = tuple[str, str, str]
 """With I (ich), with it (es), with they (sie)."""
@@ -26,14 +26,17 @@ class EnglishVerb:
         """The form that agrees with a subject, as a part of speech."""
         word = (self.past if past else self.present)[agreement.form]
         if not self.participle:
-            return Tree("MD", word)
+            return leaf("MD", word)
         if past:
-            return Tree("VBD", word)
-        return Tree("VBZ" if agreement.form == 1 else "VBP", word)
+            return leaf("VBD", word)
+        return leaf("VBZ" if agreement.form == 1 else "VBP", word)
 
     def dependent(self, form: Form) -> Tree:
         """The form that a helping verb asks for, as a part of speech."""
-        return Tree("VBN", self.participle) if form == "participle" else Tree("VB", self.base)
+        return leaf("VBN", self.participle) if form == "participle" else leaf("VB", self.base)
+
+
+DO = EnglishVerb("do", ("do", "does", "do"), ("did", "did", "did"), "done", auxiliary=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +85,21 @@ class Tense:
 
 
 def english_chain(
-    verb: EnglishVerb, tense: Tense, agreement: Agreement, do: EnglishVerb | None
+    kind: Kind, verb: EnglishVerb, tense: Tense, agreement: Agreement, support: bool
 ) -> tuple[list[Tree], bool]:
     """The English verbs, the finite one first, and whether that one is an auxiliary.
 
-    `do` is the verb to support it with where the clause is negated or inverted, else None.
+    Where a clause is negated or inverted, a verb that is none needs the `support` of one: do.
     """
+    if kind is Kind.INFINITIVE:
+        return [leaf("TO", "to"), leaf("VB", verb.base)], True
     rest = [] if tense.english is None else [verb.dependent(tense.form)]
     if tense.to:
-        rest.insert(0, Tree("TO", "to"))
+        rest.insert(0, leaf("TO", "to"))
     first = tense.english or verb
-    if do is None or first.auxiliary:
+    if first.auxiliary or not support:
         return [first.finite(agreement, tense.past), *rest], first.auxiliary
-    return [do.finite(agreement, tense.past), Tree("VB", first.base), *rest], True
+    return [DO.finite(agreement, tense.past), leaf("VB", first.base), *rest], True
 
 
 def german_bracket(

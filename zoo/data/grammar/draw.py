@@ -26,7 +26,7 @@ class Draw:
 
     def weighted(self, choices: Sequence[tuple[float, T]]) -> T:
         """One of them, as likely as its weight says."""
-        at = self._random() * sum(weight for weight, _ in choices)
+        at = self._random() * sum([weight for weight, _ in choices])
         for weight, choice in choices:
             at -= weight
             if at < 0:

@@ -8,9 +8,10 @@ from zoo.data.grammar.draw import Draw
 from zoo.data.grammar.features import Kind
 from zoo.data.grammar.hosts import Host, Hosts
 from zoo.data.grammar.nominal_sampler import NominalSampler, Wish
-from zoo.data.grammar.nominals import WHAT, WHO, Nominal, NounPhrase, Relative
+from zoo.data.grammar.nominals import Nominal, NounPhrase
 from zoo.data.grammar.order import Field
 from zoo.data.grammar.setting import SUBJECT, Setting
+from zoo.data.grammar.wh import WHAT, WHO, Relative
 from zoo.data.grammar.words import Lexicon
 
 
@@ -18,12 +19,17 @@ class GapSampler:
     """Draws such clauses; `build` draws the rest of a clause around what is given."""
 
     def __init__(
-        self, draw: Draw, lexicon: Lexicon, nominals: NominalSampler, build: Callable[[Host, Setting], Clause]
+        self,
+        draw: Draw,
+        lexicon: Lexicon,
+        hosts: Hosts,
+        nominals: NominalSampler,
+        build: Callable[[Host, Setting], Clause],
     ) -> None:
         self._draw = draw
         self._lexicon = lexicon
         self._nominals = nominals
-        self._hosts = Hosts(lexicon)
+        self._hosts = hosts
         self._build = build
 
     def asking(self, setting: Setting) -> Clause:

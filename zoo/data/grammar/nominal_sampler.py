@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from zoo.data.grammar.draw import Draw
 from zoo.data.grammar.features import Agreement, Column
-from zoo.data.grammar.nominals import Both, Name, Nominal, NounPhrase, Pronoun, Quality
+from zoo.data.grammar.nominals import Both, Name, Nominal, NounPhrase, Pronoun
+from zoo.data.grammar.quality import Quality
 from zoo.data.grammar.words import Adjective, Determiner, Lexicon, Sorts
 
 PRONOUNS = (
@@ -46,7 +47,7 @@ class NominalSampler:
             return Pronoun(antecedent.agreement, "it", "it", antecedent.sort)
         person = "person" in wish.sorts
         pronoun = person and wish.pronoun
-        choices = ((74, self.noun_phrase), (14 * pronoun, self._pronoun), (6 * person, self._name), (6, self._both))
+        choices = ((72, self.noun_phrase), (18 * pronoun, self._pronoun), (6 * person, self._name), (4, self._both))
         return self._draw.weighted(choices)(wish)
 
     def noun_phrase(self, wish: Wish) -> NounPhrase:
@@ -72,7 +73,7 @@ class NominalSampler:
 
     def _qualities(self, sort: str, group: str) -> tuple[Quality, ...]:
         """What stands before a noun: comparatives not after a quantity (many more expensive lamps)."""
-        number = self._draw.weighted(((58, 0), (36, 1), (6, 2)))
+        number = self._draw.weighted(((63, 0), (32, 1), (5, 2)))
         if number != 1:
             return tuple(map(Quality, self._adjectives(sort, number)))
         degrees = ((84, "plain"), (8, "very"), (8 * (group in "di"), "comparative"))
@@ -109,4 +110,5 @@ class NominalSampler:
     def _both(self, wish: Wish) -> Nominal:
         """Two of definite determiners, so that nothing before the first can be taken to hold for both."""
         definite = Wish(wish.sorts, "d", pronoun=False)
-        return Both(self.noun_phrase(definite), self.noun_phrase(definite))
+        first, second = self.noun_phrase(definite), self.noun_phrase(definite)
+        return first if first.noun is second.noun else Both(first, second)

@@ -8,8 +8,9 @@ from typing import Protocol
 from zoo.data.grammar import declension
 from zoo.data.grammar.declension import KEIN, declined
 from zoo.data.grammar.features import Agreement, Case, Column, Weight, Words
-from zoo.data.grammar.words import Adjective, Determiner, Noun
-from zoo.data.tree import Tree, node
+from zoo.data.grammar.quality import Quality
+from zoo.data.grammar.words import Determiner, Noun
+from zoo.data.tree import Tree, leaf, node
 
 
 class Modifier(Protocol):
@@ -65,32 +66,6 @@ class Nominal:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
-    """An adjective as it is used, with an adverb of degree before it or in the comparative."""
-
-    adjective: Adjective
-    comparative: bool = False
-    very: bool = False
-
-    def english(self) -> Tree:
-        """JJ or JJR, or an ADJP over two words."""
-        adjective = self.adjective
-        if self.very:
-            return node("ADJP", Tree("RB", "very"), Tree("JJ", adjective.english))
-        if not self.comparative:
-            return Tree("JJ", adjective.english)
-        if adjective.comparative == "more":
-            return node("ADJP", Tree("RBR", "more"), Tree("JJ", adjective.english))
-        return Tree("JJR", adjective.comparative)
-
-    def german(self, attributive: bool) -> Words:
-        """The stem that an ending is put to, or the whole word of a predicate."""
-        form = self.adjective.stem if attributive else self.adjective.german
-        word = self.adjective.german_comparative if self.comparative else form
-        return ("sehr", word) if self.very else (word,)
-
-
-@dataclass(frozen=True, slots=True)
 class NounPhrase(Nominal):
     """Determiner, numeral (English, German), adjectives and noun, and one modifier at most."""
 
@@ -124,8 +99,8 @@ class NounPhrase(Nominal):
 
     def english(self, case: Case) -> Tree:
         label = "WHNP" if self.determiner.group == "w" else "NP"
-        numeral = [Tree("CD", self.numeral[0])] if self.numeral else []
-        noun = Tree("NNS", self.noun.plural) if self.plural else Tree("NN", self.noun.singular)
+        numeral = [leaf("CD", self.numeral[0])] if self.numeral else []
+        noun = leaf("NNS", self.noun.plural) if self.plural else leaf("NN", self.noun.singular)
         after = [*numeral, *(quality.english() for quality in self.qualities), noun]
         core = node(label, *self._english_determiner(next(after[0].leaves())), *after)
         return node(label, core, self.modifier.english()) if self.modifier else core
@@ -136,10 +111,10 @@ class NounPhrase(Nominal):
             return ()
         adverb, _, many = word.partition(" ")
         if many:
-            return (node("WHADJP", Tree("WRB", adverb), Tree(self.determiner.tag, many)),)
+            return (node("WHADJP", leaf("WRB", adverb), leaf(self.determiner.tag, many)),)
         if word == "a" and following[0] in "aeiou":
             word = "an"
-        return (Tree(self.determiner.tag, word),)
+        return (leaf(self.determiner.tag, word),)
 
     def german(self, case: Case) -> Words:
         numeral = self.numeral[1:] if self.numeral else ()
@@ -176,7 +151,7 @@ class Pronoun(Nominal):
         return Weight.PRONOUN
 
     def english(self, case: Case) -> Tree:
-        return node("NP", Tree("PRP", self.nominative if case is Case.NOMINATIVE else self.objective))
+        return node("NP", leaf("PRP", self.nominative if case is Case.NOMINATIVE else self.objective))
 
     def german(self, case: Case) -> Words:
         return (declension.pronoun(self.of, case),)
@@ -189,7 +164,7 @@ class Name(Nominal):
     name: str
 
     def english(self, case: Case) -> Tree:
-        return node("NP", Tree("NNP", self.name))
+        return node("NP", leaf("NNP", self.name))
 
     def german(self, case: Case) -> Words:
         return (self.name,)
@@ -211,53 +186,7 @@ class Both(Nominal):
         return Agreement(3, Column.PLURAL)
 
     def english(self, case: Case) -> Tree:
-        return node("NP", self.first.english(case), Tree("CC", "and"), self.second.english(case))
+        return node("NP", self.first.english(case), leaf("CC", "and"), self.second.english(case))
 
     def german(self, case: Case) -> Words:
         return (*self.first.german(case), "und", *self.second.german(case))
-
-
-@dataclass(frozen=True, slots=True)
-class Interrogative(Nominal):
-    """`who` or `what`."""
-
-    nominative: str
-    objective: str
-    translations: tuple[str, str, str]
-    kind: str
-
-    @property
-    def sort(self) -> str:
-        return self.kind
-
-    def english(self, case: Case) -> Tree:
-        return node("WHNP", Tree("WP", self.nominative if case is Case.NOMINATIVE else self.objective))
-
-    def german(self, case: Case) -> Words:
-        return (self.translations[case],)
-
-
-@dataclass(frozen=True, slots=True)
-class Relative(Nominal):
-    """A relative pronoun: gender and number are its antecedent's, the case is its own."""
-
-    antecedent: Nominal
-    word: str
-
-    @property
-    def sort(self) -> str:
-        return self.antecedent.sort
-
-    @property
-    def agreement(self) -> Agreement:
-        return self.antecedent.agreement
-
-    def english(self, case: Case) -> Tree:
-        return node("WHNP", Tree("WP" if self.word.startswith("who") else "WDT", self.word))
-
-    def german(self, case: Case) -> Words:
-        return (declension.relative_pronoun(case, self.agreement.column),)
-
-
-WHO = Interrogative("who", "whom", ("wer", "wen", "wem"), "person")
-WHAT = Interrogative("what", "what", ("was", "was", "was"), "thing")

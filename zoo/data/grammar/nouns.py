@@ -25,9 +25,6 @@ NOUNS = {
         daughter daughters    | f Tochter Tochter Töchter
         son sons              | m Sohn Sohnes Söhne
         king kings            | m König Königs Könige
-        queen queens          | f Königin Königin Königinnen
-        guest guests          | m Gast Gastes Gäste
-        aunt aunts            | f Tante Tante Tanten
     """,
     "animal": """
         dog dogs              | m Hund Hundes Hunde
@@ -36,55 +33,39 @@ NOUNS = {
         bird birds            | m Vogel Vogels Vögel
         bear bears            | m Bär Bären Bären
         lion lions            | m Löwe Löwen Löwen
-        mouse mice            | f Maus Maus Mäuse
-        cow cows              | f Kuh Kuh Kühe
-        pig pigs              | n Schwein Schweins Schweine
-        goat goats            | f Ziege Ziege Ziegen
     """,
     "thing": """
         key keys              | m Schlüssel Schlüssels Schlüssel
-        cup cups              | f Tasse Tasse Tassen
         bottle bottles        | f Flasche Flasche Flaschen
-        bag bags              | f Tasche Tasche Taschen
         hat hats              | m Hut Hutes Hüte
-        coat coats            | m Mantel Mantels Mäntel
-        knife knives          | n Messer Messers Messer
-        spoon spoons          | m Löffel Löffels Löffel
         ball balls            | m Ball Balles Bälle
         flower flowers        | f Blume Blume Blumen
-        gift gifts            | n Geschenk Geschenks Geschenke
-        umbrella umbrellas    | m Schirm Schirms Schirme
     """,
     "text": """
         book books            | n Buch Buches Bücher
         letter letters        | m Brief Briefes Briefe
         newspaper newspapers  | f Zeitung Zeitung Zeitungen
-        poem poems            | n Gedicht Gedichts Gedichte
     """,
     "food": """
         apple apples          | m Apfel Apfels Äpfel
         egg eggs              | n Ei Eies Eier
-        pear pears            | f Birne Birne Birnen
         cake cakes            | m Kuchen Kuchens Kuchen
         potato potatoes       | f Kartoffel Kartoffel Kartoffeln
     """,
     "machine": """
         lamp lamps            | f Lampe Lampe Lampen
         radio radios          | n Radio Radios Radios
-        computer computers    | m Computer Computers Computer
         clock clocks          | f Uhr Uhr Uhren
     """,
     "vehicle": """
         car cars              | n Auto Autos Autos
         train trains          | m Zug Zuges Züge
-        bus buses             | m Bus Busses Busse
         bicycle bicycles      | n Fahrrad Fahrrads Fahrräder
     """,
     "furniture": """
         table tables          | m Tisch Tisches Tische
         chair chairs          | m Stuhl Stuhls Stühle
         bed beds              | n Bett Bettes Betten
-        bench benches         | f Bank Bank Bänke
         shelf shelves         | n Regal Regals Regale
     """,
     "opening": """
@@ -94,28 +75,21 @@ NOUNS = {
     "landmark": """
         tree trees            | m Baum Baumes Bäume
         tower towers          | m Turm Turmes Türme
-        wall walls            | f Mauer Mauer Mauern
-        monument monuments    | n Denkmal Denkmals Denkmäler
     """,
     "site": """
         mountain mountains    | m Berg Berges Berge
         island islands        | f Insel Insel Inseln
-        bridge bridges        | f Brücke Brücke Brücken
     """,
     "place": """
         house houses          | n Haus Hauses Häuser
         garden gardens        | m Garten Gartens Gärten
         kitchen kitchens      | f Küche Küche Küchen
         city cities           | f Stadt Stadt Städte
-        village villages      | n Dorf Dorfes Dörfer
         school schools        | f Schule Schule Schulen
         church churches       | f Kirche Kirche Kirchen
         forest forests        | m Wald Waldes Wälder
         room rooms            | n Zimmer Zimmers Zimmer
-        shop shops            | m Laden Ladens Läden
         park parks            | m Park Parks Parks
-        hotel hotels          | n Hotel Hotels Hotels
-        museum museums        | n Museum Museums Museen
     """,
 }
 
@@ -127,11 +101,13 @@ SORTS = {
 }
 """Names for several sorts together."""
 
+# By sorts, in the order in which several stand before a noun. English, comparative (`more` where it is not a word,
+# none where it is not used) | German, with the stem where it differs, comparative.
 ADJECTIVES = {
     "all": """
-        strange stranger      | seltsam seltsamer
+        strange               | seltsam
         beautiful more        | schön schöner
-        ugly uglier           | hässlich hässlicher
+        ugly                  | hässlich
         small smaller         | klein kleiner
         big bigger            | groß größer
         old older             | alt älter
@@ -139,37 +115,35 @@ ADJECTIVES = {
     "animate": """
         young younger         | jung jünger
         happy happier         | glücklich glücklicher
-        sad sadder            | traurig trauriger
+        sad                   | traurig
         tired                 | müde/müd
+        hungry                | hungrig
         clever cleverer       | klug klüger
         strong stronger       | stark stärker
-        hungry                | hungrig
-        dangerous more        | gefährlich gefährlicher
     """,
     "person": """
         rich richer           | reich reicher
-        poor poorer           | arm ärmer
-        friendly friendlier   | freundlich freundlicher
+        poor                  | arm
+        friendly              | freundlich
         famous more           | berühmt berühmter
     """,
     "animal": """
-        brown                 | braun
+        dangerous more        | gefährlich gefährlicher
     """,
     "goods": """
-        new newer             | neu neuer
+        new                   | neu
         expensive more        | teuer/teur teurer
         cheap cheaper         | billig billiger
-        heavy heavier         | schwer schwerer
         red                   | rot
         blue                  | blau
+    """,
+    "food": """
+        fresh                 | frisch
+        sweet                 | süß
     """,
     "opening": """
         green                 | grün
         white                 | weiß
-    """,
-    "food": """
-        fresh                 | frisch
-        sweet sweeter         | süß süßer
     """,
     "landmark site": """
         high higher           | hoch/hoh höher
@@ -177,7 +151,6 @@ ADJECTIVES = {
     "place": """
         dark darker           | dunkel/dunkl dunkler
         empty                 | leer
-        quiet quieter         | ruhig ruhiger
     """,
 }
 

@@ -5,37 +5,41 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from zoo.data.grammar.features import Case, Kind, Weight, Words
-from zoo.data.tree import Tree, node
+from zoo.data.tree import Tree, leaf, node
 
 
 class Field(IntEnum):
     """What a constituent is to its clause, in the order of the German middle field.
 
     What is known comes before what is new: pronouns, then definite, then indefinite objects. `nicht` stands
-    where the new begins. What comes after stands behind the closing verbs.
+    where the new begins. What comes AFTER stands behind the closing verbs.
     """
 
-    SUBJECT = 0
-    ACCUSATIVE_PRONOUN = 1
-    REFLEXIVE = 2
-    DATIVE_PRONOUN = 3
-    TIME = 4
-    DEFINITE_DATIVE = 5
-    DEFINITE_ACCUSATIVE = 6
-    FREQUENCY = 7
-    NEGATION = 8
-    INDEFINITE_DATIVE = 9
-    INDEFINITE_ACCUSATIVE = 10
-    MANNER = 11
-    COMPANION = 12
-    PLACE = 13
-    OBLIQUE = 14
-    DIRECTION = 15
-    PREDICATE = 16
-    AFTER = 17
+    SUBJECT_PRONOUN = 0
+    REFLEXIVE = 1
+    SUBJECT = 2
+    ACCUSATIVE_PRONOUN = 3
+    DATIVE_PRONOUN = 4
+    TIME = 5
+    DEFINITE_DATIVE = 6
+    DEFINITE_ACCUSATIVE = 7
+    FREQUENCY = 8
+    NEGATION = 9
+    INDEFINITE_DATIVE = 10
+    INDEFINITE_ACCUSATIVE = 11
+    MANNER = 12
+    COMPANION = 13
+    PLACE = 14
+    OBLIQUE = 15
+    DIRECTION = 16
+    PREDICATE = 17
+    AFTER = 18
 
 
-OBJECTS = {
+ROLES = {
+    (Case.NOMINATIVE, Weight.PRONOUN): Field.SUBJECT_PRONOUN,
+    (Case.NOMINATIVE, Weight.DEFINITE): Field.SUBJECT,
+    (Case.NOMINATIVE, Weight.INDEFINITE): Field.SUBJECT,
     (Case.ACCUSATIVE, Weight.PRONOUN): Field.ACCUSATIVE_PRONOUN,
     (Case.ACCUSATIVE, Weight.DEFINITE): Field.DEFINITE_ACCUSATIVE,
     (Case.ACCUSATIVE, Weight.INDEFINITE): Field.INDEFINITE_ACCUSATIVE,
@@ -43,7 +47,7 @@ OBJECTS = {
     (Case.DATIVE, Weight.DEFINITE): Field.DEFINITE_DATIVE,
     (Case.DATIVE, Weight.INDEFINITE): Field.INDEFINITE_DATIVE,
 }
-"""The field of an object without a preposition."""
+"""The field of a subject or an object without a preposition."""
 
 
 def german_clause(front: Words, bracket: tuple[Words, Words], parts: Iterable[tuple[Field, Words]]) -> Words:
@@ -88,13 +92,13 @@ def english_clause(kind: Kind, clause: EnglishClause) -> Tree:
         return node(label, *shape(clause))
     if front.label.startswith("WH"):
         return node("SBARQ" if kind is Kind.QUESTION else "SBAR", front, node(label, *shape(clause)))
-    comma = [Tree(",", ",")] if front.label == "SBAR" else []
+    comma = [leaf(",", ",")] if front.label == "SBAR" else []
     return node(label, front, *comma, *shape(clause))
 
 
 def _straight(clause: EnglishClause) -> Iterator[Tree]:
     """Subject, verb, complements; adverbs of frequency stand before a verb but after an auxiliary."""
-    negation = [Tree("RB", "not")] if clause.negated else []
+    negation = [leaf("RB", "not")] if clause.negated else []
     if clause.subject:
         yield clause.subject
     if not clause.auxiliary:
@@ -110,7 +114,7 @@ def _inverted(clause: EnglishClause) -> Iterator[Tree]:
     if clause.subject:
         yield clause.subject
     if clause.negated:
-        yield Tree("RB", "not")
+        yield leaf("RB", "not")
     yield from clause.frequency
     if rest:
         yield _verb_phrase(rest, [], clause.complements)

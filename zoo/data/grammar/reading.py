@@ -12,7 +12,7 @@ from zoo.data.grammar.words import Adjective, Adverb, Conjunction, Determiner, M
 
 CASES = {"nom": Case.NOMINATIVE, "acc": Case.ACCUSATIVE, "dat": Case.DATIVE, "gen": Case.GENITIVE}
 _GENDERS = {"m": Column.MASCULINE, "n": Column.NEUTER, "f": Column.FEMININE}
-_AUXILIARIES = {"be", "have", "do", "will", "can", "must", "may", "should"}
+_AUXILIARIES = {"be", "have", "will", "can", "must", "may", "should"}
 
 
 def rows(table: str) -> Iterator[list[str]]:

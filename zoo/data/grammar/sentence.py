@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from zoo.data.grammar.clause import Clause
 from zoo.data.grammar.features import Kind
 from zoo.data.grammar.order import punctuated
-from zoo.data.tree import Tree, capitalised, detokenised, node
+from zoo.data.tree import Tree, capitalised, detokenised, leaf, node
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Sentence:
         """The English tree; a plain one has neither capital nor final mark."""
         tree = self.first.english()
         if self.second:
-            tree = node("S", tree, Tree(",", ","), Tree("CC", self.conjunction[0]), self.second.english())
-        return tree if plain else tree.with_child(Tree(".", self.mark)).capitalised()
+            tree = node("S", tree, leaf(",", ","), leaf("CC", self.conjunction[0]), self.second.english())
+        return tree if plain else node(tree.label, *tree.children, leaf(".", self.mark)).capitalised()
 
     def german(self, plain: bool = False) -> str:
         """The German text; a plain one has neither capital nor final mark."""

@@ -24,8 +24,8 @@ class SentenceSampler:
             (54, self._statement),
             (12, self._question),
             (12, self._asking),
-            (14, self._complex),
-            (8, self._joined),
+            (13, self._complex),
+            (7, self._joined),
         )
 
     def sentence(self) -> Sentence:

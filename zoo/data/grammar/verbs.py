@@ -7,30 +7,25 @@ English would not say what German has to.
 # Infinitive, present with it, past, participle; a/b/c: with I, it and they. All other verbs are regular, by rule.
 IRREGULAR_ENGLISH = """
     be am/is/are was/was/were been, begin begins began begun, bring brings brought brought, buy buys bought bought,
-    can can/can/can could -, come comes came come, do does did done, draw draws drew drawn, drive drives drove driven,
-    eat eats ate eaten, find finds found found, forget forgets forgot forgotten, get gets got got,
-    give gives gave given, go goes went gone, have has had had, hear hears heard heard, hide hides hid hidden,
-    know knows knew known, lend lends lent lent, may may/may/may might -, must must/must/must - -, run runs ran run,
-    say says said said, see sees saw seen, sell sells sold sold, send sends sent sent,
-    should should/should/should - -, show shows showed shown, sing sings sang sung, sit sits sat sat,
-    sleep sleeps slept slept, stand stands stood stood, steal steals stole stolen, think thinks thought thought,
-    throw throws threw thrown, understand understands understood understood, will will/will/will would -,
-    write writes wrote written
+    can can/can/can could -, come comes came come, draw draws drew drawn, drive drives drove driven,
+    eat eats ate eaten, find finds found found, forget forgets forgot forgotten, give gives gave given,
+    go goes went gone, have has had had, hear hears heard heard, hide hides hid hidden, know knows knew known,
+    may may/may/may might -, must must/must/must - -, run runs ran run, say says said said, see sees saw seen,
+    send sends sent sent, should should/should/should - -, show shows showed shown, sing sings sang sung,
+    sit sits sat sat, sleep sleeps slept slept, stand stands stood stood, think thinks thought thought,
+    throw throws threw thrown, will will/will/will would -, write writes wrote written
 """
 IRREGULAR_GERMAN = """
-    beginnen beginnt begann begonnen, beschreiben beschreibt beschrieb beschrieben, bleiben bleibt blieb geblieben,
-    bringen bringt brachte gebracht, denken denkt dachte gedacht, dürfen darf/darf/dürfen durfte gedurft,
-    essen isst aß gegessen, fahren fährt fuhr gefahren, finden findet fand gefunden, geben gibt gab gegeben,
-    gehen geht ging gegangen, haben habe/hat/haben hatte gehabt, heben hebt hob gehoben, helfen hilft half geholfen,
-    kennen kennt kannte gekannt, kommen kommt kam gekommen, können kann/kann/können konnte gekonnt,
-    laden lädt lud geladen, laufen läuft lief gelaufen, leihen leiht lieh geliehen,
+    beginnen beginnt begann begonnen, bringen bringt brachte gebracht, denken denkt dachte gedacht,
+    dürfen darf/darf/dürfen durfte gedurft, essen isst aß gegessen, fahren fährt fuhr gefahren,
+    finden findet fand gefunden, geben gibt gab gegeben, gehen geht ging gegangen, haben habe/hat/haben hatte gehabt,
+    heben hebt hob gehoben, helfen hilft half geholfen, kennen kennt kannte gekannt, kommen kommt kam gekommen,
+    können kann/kann/können konnte gekonnt, laden lädt lud geladen, laufen läuft lief gelaufen,
     müssen muss/muss/müssen musste gemusst, rufen ruft rief gerufen, schlafen schläft schlief geschlafen,
     schließen schließt schloss geschlossen, schreiben schreibt schrieb geschrieben, sehen sieht sah gesehen,
     sein bin/ist/sind war gewesen, singen singt sang gesungen, sitzen sitzt saß gesessen,
     sollen sollte/sollte/sollten - gesollt, sprechen spricht sprach gesprochen, stehen steht stand gestanden,
-    stehlen stiehlt stahl gestohlen, tragen trägt trug getragen, vergessen vergisst vergaß vergessen,
-    verschwinden verschwindet verschwand verschwunden, versprechen verspricht versprach versprochen,
-    verstehen versteht verstand verstanden, waschen wäscht wusch gewaschen, werden werde/wird/werden wurde geworden,
+    tragen trägt trug getragen, vergessen vergisst vergaß vergessen, werden werde/wird/werden wurde geworden,
     werfen wirft warf geworfen, wissen weiß/weiß/wissen wusste gewusst, wollen will/will/wollen wollte gewollt
 """
 
@@ -64,16 +59,11 @@ VERBS = {
     "10 intransitive": """
         sleep      | schlafen            | animate        | mcp |
         laugh      | lachen              | person         | mcp | ; at=über+acc:person
-        cry        | weinen              | person         | mcp |
         dance      | tanzen              | person         | mcp |
         sing       | singen              | person         | mcp |
-        work       | arbeiten            | person         | mcp | ; for=für+acc:person
         arrive     | an+kommen +sein     | person vehicle | p   |
-        get +up    | auf+stehen +sein    | animate        | m   |
         come +back | zurück+kommen +sein | animate        | mc  |
-        disappear  | verschwinden +sein  | animate goods  | p   |
         hurry      | sich beeilen        | person         |     |
-        rest       | sich aus+ruhen      | animate        | cp  |
     """,
     "28 transitive": """
         see        | sehen         | animate | p   | =acc:all
@@ -81,23 +71,14 @@ VERBS = {
         find       | finden        | animate | p   | =acc:all
         love       | lieben        | person  |     | =acc:all
         know       | kennen        | person  |     | =acc:person,place
-        understand | verstehen     | person  |     | =acc:person,text
         visit      | besuchen      | person  | c   | =acc:person,place,site
         buy        | kaufen        | person  | cp  | =acc:goods ?for=für+acc:person
-        sell       | verkaufen     | person  | p   | =acc:goods,place
         eat        | essen         | person  | mcp | =acc:food
         carry      | tragen        | person  | m   | =acc:portable ; =acc:portable @direction
         draw       | zeichnen      | person  | mp  | =acc:all
-        paint      | malen         | person  | mp  | =acc:animate,landmark,site,place
-        repair     | reparieren    | person  | mcp | =acc:machine,vehicle,furniture
-        clean      | putzen        | person  | mc  | =acc:vehicle,furniture,opening
-        wash       | waschen       | person  | mcp | =acc:animate,vehicle
         open       | öffnen        | person  | m   | =acc:opening
         close      | schließen     | person  | m   | =acc:opening
         forget     | vergessen     | person  | p   | =acc:all
-        need       | brauchen      | person  |     | =acc:person,goods
-        describe   | beschreiben   | person  | m   | =acc:all
-        steal      | stehlen       | person  | p   | =acc:goods
         look       | suchen        | animate | p   | for=acc:all
         remember   | sich erinnern | person  |     | =an+acc:all
     """,
@@ -109,14 +90,12 @@ VERBS = {
         call        | an+rufen     | person  |    | =acc:person
         invite      | ein+laden    | person  |    | =acc:person
         look        | an+sehen     | animate |    | at=acc:all
-        fetch       | ab+holen     | person  |    | =acc:person,goods
     """,
     "10 dative": """
         help   | helfen       | person      | p | =dat:animate
         thank  | danken       | person      |   | =dat:person
         follow | folgen +sein | animate     | m | =dat:animate,vehicle
         answer | antworten    | person      | m | =dat:person
-        trust  | vertrauen    | animate     |   | =dat:animate
         listen | zu+hören     | animate     | p | to=dat:person
         belong | gehören      | goods place |   | to=dat:person
     """,
@@ -125,7 +104,6 @@ VERBS = {
         show  | zeigen    | person |   | =dat:person =acc:all ; =acc:all to=dat:person
         send  | schicken  | person |   | =dat:person =acc:portable ; =acc:portable to=dat:person
         bring | bringen   | person |   | =dat:person =acc:goods ; =acc:goods to=dat:person
-        lend  | leihen    | person |   | =dat:person =acc:goods ; =acc:goods to=dat:person
         write | schreiben | person | p | =acc:text ; =acc:text to=dat:person
     """,
     "9 oblique": """
@@ -135,20 +113,17 @@ VERBS = {
         ask   | fragen        | person  |    | for=nach+dat:goods ; about=nach+dat:person,place
         talk  | sprechen      | person  | mp | about=über+acc:all ; with=mit+dat:person
         play  | spielen       | animate | p  | with=mit+dat:animate
-        fear  | sich fürchten | animate |    | =vor+dat:animate
     """,
     "8 motion": """
         go    | gehen +sein    | person         | c  | @direction
         run   | laufen +sein   | animate        | mc | @direction
         drive | fahren +sein   | person vehicle | m  | @direction
         come  | kommen +sein   | animate        | c  | @direction
-        climb | klettern +sein | animate        | m  | onto=auf+acc:furniture,landmark,site
     """,
     "5 rest": """
         live  | wohnen        | person                    | c | @place
         stand | stehen        | animate furniture vehicle |   | @place
         sit   | sitzen        | animate                   | c | @place
-        stay  | bleiben +sein | animate                   | c | @place
         hide  | verstecken    | person                    |   | =acc:portable @place
     """,
     "5 placement": """
@@ -164,7 +139,6 @@ VERBS = {
     """,
     "4 infinitive": """
         try     | versuchen   | animate |  | @infinitive
-        promise | versprechen | person  |  | @infinitive
         begin   | beginnen    | animate |  | @infinitive
     """,
     "1 weather": """

@@ -1,0 +1,79 @@
+"""Progress on a terminal: bars that move, lines above them, nothing left behind."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from cli.console import RichReport, report, show_table
+from zoo.report import Plain
+
+
+def terminal() -> tuple[RichReport, Callable[[], str]]:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120, markup=False, highlight=False, color_system=None)
+    return RichReport(console), lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+
+
+def refresh(shown: RichReport) -> None:
+    """Now, and not four times a second."""
+    assert shown._bars is not None
+    shown._bars.refresh()
+
+
+def test_without_a_terminal_there_are_plain_lines() -> None:
+    assert isinstance(report(), Plain)
+
+
+def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
+    shown, text = terminal()
+    with shown.progress("training", 1000, "steps") as progress:
+        progress.advance(0)
+        for _ in range(50):
+            progress.advance(10, loss=3.21, perplexity=9.5, step=7.0)
+        refresh(shown)
+        shown.say("a line [not markup] above :smile:")
+        shown.warn("mind this")
+    assert "500 of 1,000 steps" in text()
+    assert "loss 3.21, perplexity 9.5" in text()
+    assert "/s" in text()
+    assert "step 7" not in text()
+    assert "a line [not markup] above :smile:\n" in text()
+    assert "warning: mind this\n" in text()
+
+
+def test_work_within_work_shows_two_bars() -> None:
+    shown, text = terminal()
+    with shown.progress("fetching", None, "bytes") as outer:
+        outer.advance(2_000_000)
+        with shown.progress("inner", 4, "pairs") as inner:
+            inner.advance(2)
+            refresh(shown)
+            shown.say("now")
+        outer.advance(1, part="b")
+    assert "2.0 MB" in text()
+    assert "2 of 4 pairs" in text()
+    with shown.progress("again", 3, "steps") as progress:
+        progress.advance(3)
+        refresh(shown)
+    assert "3 of 3 steps" in text()
+
+
+def test_a_failure_takes_the_bar_away() -> None:
+    shown, _ = terminal()
+    with pytest.raises(KeyboardInterrupt), shown.progress("training", 10, "steps"):
+        raise KeyboardInterrupt
+    assert shown._bars is None
+
+
+def test_a_table_in_a_pipe_is_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(("name", "count>", "what…"), [("a", "1", "x" * 500), ("[b]", "1,000", ":smile:")], title="Title")
+    title, header, first, second = capsys.readouterr().out.splitlines()
+    assert title == "Title"
+    assert header.split() == ["name", "count", "what"]
+    assert first == "a         1  " + "x" * 500
+    assert second == "[b]   1,000  :smile:"

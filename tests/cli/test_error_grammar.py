@@ -1,0 +1,195 @@
+"""One grammar for all errors: what is wrong, a blank line, the remedy; and never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+import cli.show
+from cli.errors import explained, handled
+from specs import ZooError
+
+SNAPSHOTS = {
+    ("foo",): """\
+error: `foo` is not a command of zoo
+
+hint: the commands are list, show, plan, schema, prepare, train, average, decode, score, evaluate, publish, verify
+""",
+    ("pubish", "tiny"): """\
+error: `pubish` is not a command of zoo
+
+hint: did you mean `zoo publish`?
+""",
+    ("--foo",): """\
+error: `zoo` has no option `--foo`
+
+hint: `zoo --help` shows how it is used
+""",
+    ("decode", "--beem", "3"): """\
+error: `zoo decode` has no option `--beem`
+
+hint: did you mean `--beam`? `zoo decode --help` shows how it is used
+""",
+    ("decode", "--spec", "tiny", "--beam"): """\
+error: `--beam` needs a value
+
+hint: `zoo decode --help` shows how it is used
+""",
+    ("train", "tiny", "--fresh=yes"): """\
+error: `--fresh` takes no value
+
+hint: `zoo train --help` shows how it is used
+""",
+    ("show",): """\
+error: `zoo show` needs SPEC
+
+hint: `zoo show --help` shows how it is used
+""",
+    ("verify", "one", "two"): """\
+error: `zoo verify`: got unexpected extra argument(s) (two)
+
+hint: `zoo verify --help` shows how it is used
+""",
+    ("show", "bgi"): """\
+error: there is no spec `bgi`
+
+hint: did you mean `big`? `zoo list` shows the shipped specs; a file of your own is named by its path, ending in .yaml
+""",
+    ("show", "mine.yaml"): """\
+error: `architecture.d_modle` is not a field of this spec (mine.yaml:3)
+
+hint: did you mean `d_model`?
+""",
+    ("train", "tiny", "training.steps=many"): """\
+error: `training.steps` must be a whole number, not `many` (command line: `training.steps=many`)
+""",
+    ("decode",): """\
+error: nothing says which model is meant
+
+hint: say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is
+""",
+    ("decode", "--spec", "tiny", "--model", "x"): """\
+error: `--spec` and `--model` are both given
+
+hint: say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is
+""",
+    ("decode", "--spec", "base"): """\
+error: there is no trained model of `base`: the run `runs/base` is not there, no other run in `runs` is of this spec, \
+and `HOME/shelf/transformer-base-ende` is not there
+
+hint: `zoo train base` trains it; then `zoo publish base` would put it on the shelf
+""",
+    ("decode", "--model", "../x"): """\
+error: there is no model `../x`: looked for `../x`
+
+hint: `zoo list` shows what there is; `zoo train SPEC` trains a model
+""",
+    ("average", "tiny"): """\
+error: there is no run `tiny`: looked for `tiny` and `runs/tiny`
+
+hint: `zoo list` shows what there is; `zoo train SPEC` begins one
+""",
+    ("verify", "../x"): """\
+error: `../x` cannot be the name of a model
+
+hint: a name has letters, digits and - _ . , only, a letter or digit first, and never two dots in a row
+""",
+    ("verify", "nope"): """\
+error: there is no published model `nope`: looked for `HOME/shelf/nope`
+
+hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
+""",
+    ("evaluate", "--references", "x"): """\
+error: `--hypotheses` and `--references` go together
+
+hint: give both files, or `--spec` or `--model` instead
+""",
+    ("evaluate", "--hypotheses", "x", "--references", "y", "--spec", "tiny"): """\
+error: files are compared without a model
+
+hint: leave `--spec` and `--model` out
+""",
+    ("score", "--spec", "tiny", "--source", "x"): """\
+error: `--source` is given and `--target` is not
+
+hint: give both, or neither and pairs on stdin
+""",
+}
+
+
+@pytest.mark.parametrize("arguments", SNAPSHOTS, ids=" ".join)
+def test_an_error_reads_like_this(zoo: Callable[..., object], home: Path, arguments: tuple[str, ...]) -> None:
+    Path("mine.yaml").write_text("extends: tiny\narchitecture:\n  d_modle: 3\n")
+    done = zoo(*arguments)
+    assert done.err.replace(str(home), "HOME") == SNAPSHOTS[arguments]  # type: ignore[attr-defined]
+    assert done.out == ""  # type: ignore[attr-defined]
+    assert done.status == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [("plan", "tiny", "--length", "0"), ("decode", "--beam", "three")])
+def test_a_value_that_is_none_is_named(zoo: Callable[..., object], arguments: tuple[str, ...]) -> None:
+    """In the words of typer, which change."""
+    done = zoo(*arguments)
+    assert done.status == 2  # type: ignore[attr-defined]
+    option = next(word for word in arguments if word.startswith("--"))
+    assert done.err.startswith(f"error: `{option}`: ")  # type: ignore[attr-defined]
+    assert done.err.endswith(f"\n\nhint: `zoo {arguments[0]} --help` shows how it is used\n")  # type: ignore[attr-defined]
+
+
+def failing(error: BaseException) -> Callable[[], int]:
+    def action() -> int:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (ZooError("a", where="b:1", hint="c"), 2, "error: a (b:1)\n\nhint: c\n"),
+        (ZooError("a", exit_code=1), 1, "error: a\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "x/y"), 1, "error: `x/y`: No space left on device\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), 1, "error: `x`: Permission denied\n"),
+        (KeyboardInterrupt(), 130, "\ninterrupted\n"),
+        (typer.Exit(3), 3, ""),
+    ],
+)
+def test_what_the_world_does_is_told(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
+) -> None:
+    assert handled(failing(error)) == status
+    assert capsys.readouterr().err == words
+
+
+def test_a_fault_of_ours_is_called_one(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZOO_TRACEBACK", raising=False)
+    assert handled(failing(KeyError("x"))) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("error: this is a fault of zoo: KeyError: 'x'\n\nhint: ")
+    assert "ZOO_TRACEBACK=1" in told
+    assert "Traceback" not in told
+    monkeypatch.setenv("ZOO_TRACEBACK", "1")
+    assert handled(failing(KeyError("x"))) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: x")])
+def test_too_little_memory_has_a_remedy(error: Exception) -> None:
+    assert "--tokens" in str(explained(error).hint)
+
+
+def test_an_interrupt_anywhere_in_a_command(zoo: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+    import specs
+
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(specs, "load", interrupted)
+    done = zoo("show", "tiny")
+    assert (done.status, done.err) == (130, "\ninterrupted\n")  # type: ignore[attr-defined]
+    assert cli.show.__name__ in sys.modules

@@ -1,0 +1,114 @@
+"""`list`, `show`, `plan`, `schema`, `publish` and `verify` as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import compiler
+import specs
+from zoo.training.run import Run
+
+Zoo = Callable[..., Any]
+
+
+def test_list_has_specs_runs_and_models(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    zoo("publish", "tiny", "--name", "mine")
+    done = zoo("list")
+    assert done.err == ""
+    assert [line for line in done.out.splitlines() if line in ("Specs", "Runs", "Published")] == [
+        "Specs",
+        "Runs",
+        "Published",
+    ]
+    lines = {line.split()[0]: line for line in done.out.splitlines() if line}
+    assert f"{compiler.parameters(specs.load('big')):,}" in lines["big"]
+    assert "12.3" in lines["runs/tiny"]
+    assert "12.3" in lines["mine"]
+    assert not [line for line in done.out.splitlines() if line != line.rstrip()]
+    told = json.loads(zoo("list", "--json").out)
+    assert [entry["short"] for entry in told["specs"]] == list(specs.names())
+    assert [entry["name"] for entry in told["models"]] == ["mine"]
+
+
+def test_list_of_nothing_says_so(zoo: Zoo) -> None:
+    done = zoo("list", "nothing")
+    assert (done.status, done.out, done.err) == (0, "", "nothing matches `nothing`\n")
+    assert json.loads(zoo("list", "nothing", "--json").out) == {"specs": [], "runs": [], "models": []}
+
+
+def test_what_show_prints_is_the_spec(zoo: Zoo) -> None:
+    Path("mine.yaml").write_text(zoo("show", "big", "architecture.h=4").out, encoding="utf-8")
+    assert specs.load("mine.yaml") == specs.load("big", ["architecture.h=4"])
+    assert json.loads(zoo("show", "big", "--json").out) == yaml.safe_load(zoo("show", "big").out)
+
+
+def test_show_difference_is_as_short_as_the_row(zoo: Zoo) -> None:
+    done = zoo("show", "table3/a-h4", "--difference")
+    changed = [line.partition(": ")[0] for line in done.out.splitlines()]
+    assert changed == ["name", "description", "architecture.h", "architecture.d_k", "architecture.d_v"]
+    assert "architecture.h: 8 -> 4" in done.out.splitlines()
+    told = json.loads(zoo("show", "table3/a-h4", "--difference", "--json").out)
+    assert told["architecture.h"] == {"parent": 8, "spec": 4}
+
+
+def test_show_difference_of_a_spec_without_parent_is_that_of_the_overrides(zoo: Zoo) -> None:
+    assert zoo("show", "base", "--difference").err == "`base` changes nothing\n"
+    assert zoo("show", "base", "architecture.h=4", "--difference").out == "architecture.h: 8 -> 4\n"
+
+
+def test_plan_shows_every_layer_and_the_totals(zoo: Zoo) -> None:
+    done = zoo("plan", "tiny", "architecture.N=3", "--length", "10")
+    lines = {line.split("  ")[0]: line for line in done.out.splitlines() if line}
+    spec = specs.load("tiny", ["architecture.N=3"])
+    assert [name for name in lines if "." in name] == [f"{s}.{i}" for s in ("encoder", "decoder") for i in range(3)]
+    assert f"{compiler.parameters(spec):,}" in lines["parameters"]
+    assert "[batch, target, 1,000]" in lines["logits"]
+    assert "batch·source²" in lines["encoder.0"]
+    told = json.loads(zoo("plan", "tiny", "architecture.N=3", "--length", "10", "--json").out)
+    assert told["parameters"] == compiler.parameters(spec)
+    assert told["length"] == 10
+
+
+def test_plan_code_is_a_program(zoo: Zoo) -> None:
+    done = zoo("plan", "tiny", "--code")
+    compile(done.out, "tiny.py", "exec")
+    assert done.err == ""
+
+
+def test_schema_is_that_of_the_specs(zoo: Zoo) -> None:
+    assert json.loads(zoo("schema").out) == specs.schema()
+
+
+def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -> None:
+    trained("runs/tiny")
+    done = zoo("publish", "tiny")
+    assert (done.status, done.out) == (0, f"{home / 'shelf' / 'transformer-tiny-ende'}\n")
+    assert "zoo decode --model transformer-tiny-ende" in done.err
+    done = zoo("verify", "transformer-tiny-ende")
+    assert done.status == 0
+    assert done.out.startswith("transformer-tiny-ende: 6 files are as published\n")
+    file = home / "shelf" / "transformer-tiny-ende" / "scores.json"
+    file.write_text("{}\n")
+    done = zoo("verify", "transformer-tiny-ende")
+    assert done.status == 1
+    assert f"`{file}` is damaged" in done.err
+    assert done.out == ""
+
+
+def test_publish_refuses_a_name_that_leads_out(zoo: Zoo, trained: Callable[..., Run], home: Path) -> None:
+    trained("runs/tiny")
+    assert zoo("publish", "tiny", "--name", "../x").status == 2
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("last", ["0", "-1"])
+def test_average_refuses_what_is_no_count(zoo: Zoo, trained: Callable[..., Run], last: str) -> None:
+    trained("runs/tiny")
+    assert zoo("average", "tiny", f"--last={last}").status == 2

@@ -1,0 +1,69 @@
+"""`prepare` and `train` as a shell sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoo.report import Report
+from zoo.training.run import Run
+
+Zoo = Callable[..., Any]
+OWN = "corpus={train: [{source: pairs.en, target: pairs.de}], dev: [{held_out: 1}], test: []}"
+
+
+def test_prepare_shows_what_was_left_out_and_where_the_rest_is(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    trained()  # writes the files
+    done = zoo("prepare", "tiny", "vocabulary.size=75", OWN)
+    assert (done.status, Path(done.out.strip()).is_dir()) == (0, True)
+    assert "4 pairs read, 3 kept; left out: 1 held out" in done.err
+    again = zoo("prepare", "tiny", "vocabulary.size=75", OWN)
+    assert again.out == done.out
+    assert "learning" not in again.err
+
+
+def test_a_corpus_that_is_not_there_is_named(zoo: Zoo) -> None:
+    done = zoo("train", "tiny", OWN)
+    assert done.status == 2
+    assert done.err.startswith("error: the corpus file `pairs.en` is not there\n\nhint: ")
+    assert not Path("runs").exists()
+
+
+@pytest.fixture
+def asked(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `zoo train` asks of the library, which has stopped at step 30."""
+    heard: dict[str, Any] = {}
+
+    def train(spec: Any, **more: Any) -> Run:
+        heard.update(more, spec=spec)
+        run = trained()
+        (run.checkpoints / "0000030").mkdir(parents=True)
+        return run
+
+    monkeypatch.setattr("zoo.training.train.train", train)
+    return heard
+
+
+def test_a_finished_training_says_what_to_do_next(zoo: Zoo, asked: dict[str, Any]) -> None:
+    done = zoo("train", "tiny", "training.steps=30", "training.average=2", "--fresh", "--device", "cpu")
+    assert (done.status, done.out) == (0, "")
+    assert "zoo decode --spec tiny" in done.err
+    assert "zoo publish tiny" in done.err
+    assert (asked["spec"].training.steps, asked["spec"].training.average) == (30, 2)
+    assert (asked["run"], asked["fresh"], asked["device"]) == (None, True, "cpu")
+    assert isinstance(asked["report"], Report)
+
+
+def test_a_run_elsewhere_is_named_by_its_folder(zoo: Zoo, asked: dict[str, Any]) -> None:
+    done = zoo("train", "tiny", "training.steps=30", "--run", "runs/second")
+    assert "zoo decode --model runs/second" in done.err
+    assert asked["run"] == Path("runs/second")
+
+
+def test_a_training_that_was_stopped_is_no_success(zoo: Zoo, asked: dict[str, Any]) -> None:
+    done = zoo("train", "tiny", "training.steps=31")
+    assert done.status == 130
+    assert "next" not in done.err

@@ -1,0 +1,206 @@
+"""`decode`, `score` and `evaluate` as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zoo as library
+from zoo.decoding.translator import Translator
+from zoo.training.run import Run
+
+Zoo = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
+TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two books today\n"
+
+
+@pytest.fixture
+def translator(trained: Callable[..., Run]) -> Translator:
+    return library.load(str(trained("runs/tiny").folder), device="cpu")
+
+
+# decode
+
+
+def test_a_line_in_is_a_line_out_and_empty_ones_stay_empty(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", stdin=TEXT)
+    assert done.status == 0
+    assert done.out == "".join(f"{line}\n" for line in translator.translate(TEXT.splitlines()))
+    assert done.out.splitlines()[1] == done.out.splitlines()[3] == ""
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("text", ["", "\n", "we read", "we read\r\n", "\ufeffwe read\n", "we\u2028read\u0085\n\n"])
+def test_lines_end_where_they_end(zoo: Zoo, translator: Translator, text: str) -> None:
+    done = zoo("decode", "--spec", "tiny", stdin=text)
+    assert done.status == 0
+    assert done.out.count("\n") == text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+def test_the_options_of_the_search_are_the_librarys(zoo: Zoo, translator: Translator) -> None:
+    text = "we read two books"
+    done = zoo("decode", "--spec", "tiny", "--beam", "2", "--alpha", "0", "--tokens", "9", stdin=text)
+    assert done.out == translator.translate(text, beam=2, alpha=0.0) + "\n"
+
+
+def test_n_best_lines_have_number_score_and_text(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--n-best", "3", stdin="we read\n\nthe cat\n")
+    found = translator.hypotheses(["we read", "", "the cat"], n_best=3)
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    wanted = [(number, each) for number, several in enumerate(found, start=1) for each in several]
+    assert [(int(number), text) for number, _, text in lines] == [(number, each.text) for number, each in wanted]
+    assert [float(score) for _, score, _ in lines] == pytest.approx([each.score for _, each in wanted], abs=1e-5)
+    assert [number for number, *_ in lines] == ["1", "1", "1", "2", "3", "3", "3"]
+
+
+def test_json_lines_tell_everything(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--json", "--n-best", "2", stdin="we read\n\n")
+    first, second = (json.loads(line) for line in done.out.splitlines())
+    assert first["source"] == "we read"
+    assert [each["text"] for each in first["translations"]] == translator.translate("we read", n_best=2)
+    assert first["translations"][0].keys() == {"text", "score", "log_probability"}
+    assert second == {"source": "", "translations": [{"text": "", "score": 0.0, "log_probability": 0.0}]}
+
+
+def test_files_are_read_and_written_whole(zoo: Zoo, translator: Translator) -> None:
+    Path("in.txt").write_text(TEXT, encoding="utf-8")
+    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "new/out.txt")
+    assert (done.status, done.out) == (0, "")
+    assert Path("new/out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
+
+
+def test_what_is_not_utf8_is_named_and_leaves_the_old_output(zoo: Zoo, translator: Translator) -> None:
+    Path("in.txt").write_bytes(b"we read\nna\xefve\n")
+    Path("out.txt").write_text("from before\n")
+    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "out.txt")
+    assert done.status == 2
+    assert "(in.txt:2)" in done.err
+    assert Path("out.txt").read_text() == "from before\n"
+    assert sorted(path.name for path in Path().glob("*out*")) == ["out.txt"]
+    done = zoo("decode", "--spec", "tiny", stdin=b"we read\nna\xefve\n")
+    assert "(<stdin>:2)" in done.err
+
+
+def test_a_missing_input_is_named(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--input", "none.txt")
+    assert (done.status, done.err) == (2, "error: `none.txt` cannot be read: No such file or directory\n")
+
+
+def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin="two books " * 12 + "\n")
+    assert done.status == 0
+    assert done.out.count("\n") == 1
+    assert done.err.startswith("warning: longer than any source in training (31 pieces): 1 of 1")
+
+
+def test_damaged_weights_are_an_error(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    run = trained("runs/tiny")
+    run.weights.write_bytes(run.weights.read_bytes()[:-100])
+    done = zoo("decode", "--spec", "tiny", stdin=TEXT)
+    assert done.status == 1
+    assert done.err.startswith("error: `runs/tiny/weights.safetensors` cannot be read: ")
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    many = "we read\n" * 3000
+    command = f"{sys.executable} -m cli.app decode --spec tiny --beam 1 | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], input=many, capture_output=True, text=True, env=_environment(), check=False
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_a_person_is_answered_line_by_line(zoo: Zoo, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    hypotheses = Translator.hypotheses
+
+    def counted(self: Translator, texts: Any, **more: Any) -> Any:
+        asked.append(list(texts))
+        return hypotheses(self, asked[-1], **more)
+
+    monkeypatch.setattr(Translator, "hypotheses", counted)
+    monkeypatch.setattr("cli.lines.typed", lambda path: True)
+    done = zoo("decode", "--spec", "tiny", stdin="we read\nthe cat\n")
+    assert asked == [["we read"], ["the cat"]]
+    assert "Ctrl-D" in done.err
+
+
+# score
+
+
+def test_scores_of_pairs_from_stdin_and_from_files_agree(zoo: Zoo, translator: Translator) -> None:
+    sources, targets = ["we read", "", "the cat"], ["wir lesen", "die Katze", ""]
+    wanted = translator.score(sources, targets)
+    stdin = "".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True))
+    done = zoo("score", "--spec", "tiny", stdin=stdin)
+    assert [float(line) for line in done.out.splitlines()] == pytest.approx(wanted, abs=1e-5)
+    for name, lines in (("a", sources), ("b", targets)):
+        Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = zoo("score", "--spec", "tiny", "--source", "a", "--target", "b", "--output", "scores.txt")
+    assert files.status == 0
+    assert Path("scores.txt").read_text() == done.out
+
+
+def test_json_scores_have_every_piece(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("score", "--spec", "tiny", "--json", stdin="we read\twir lesen\n")
+    found = json.loads(done.out)
+    (forced,) = translator.forced(["we read"], ["wir lesen"])
+    assert found["tokens"] == forced.tokens == len(found["token_log_probabilities"])
+    assert sum(found["token_log_probabilities"]) == pytest.approx(found["log_probability"])
+
+
+@pytest.mark.parametrize(("line", "tabs"), [("we read", 0), ("a\tb\tc", 2)])
+def test_a_line_that_is_no_pair_is_named(zoo: Zoo, translator: Translator, line: str, tabs: int) -> None:
+    done = zoo("score", "--spec", "tiny", stdin=f"we read\twir lesen\n{line}\n")
+    assert done.status == 2
+    assert done.err.startswith(f"error: a line has {tabs} tabs, not one (<stdin>:2)")
+
+
+@pytest.mark.parametrize(("longer", "shorter"), [("a", "b"), ("b", "a")])
+def test_files_of_different_length_are_named(zoo: Zoo, translator: Translator, longer: str, shorter: str) -> None:
+    Path(longer).write_text("we\nread\n")
+    Path(shorter).write_text("we\n")
+    done = zoo("score", "--spec", "tiny", "--source", "a", "--target", "b")
+    assert done.status == 2
+    assert f"`{shorter}` has 1 lines, and `{longer}` has more" in done.err
+
+
+# evaluate
+
+
+def test_evaluate_shows_bleu_perplexity_and_signature(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("evaluate", "--spec", "tiny", "--set", "dev", "--device", "cpu")
+    assert done.status == 0
+    assert [line.split()[0] for line in done.out.splitlines()] == ["BLEU", "perplexity", "sentences", "signature"]
+    told = json.loads(zoo("evaluate", "--model", "runs/tiny", "--json").out)
+    assert told["sentences"] == 4
+    assert told["signature"].startswith("nrefs:1|")
+    assert f"{told['bleu']:.2f}" in done.out
+    listed = json.loads(zoo("list", "runs/tiny", "--json").out)["runs"][0]
+    assert listed["test"] == told["bleu"]
+
+
+def test_evaluate_compares_two_files(zoo: Zoo) -> None:
+    Path("a").write_text("Der alte Hund sieht ein kleines Haus\n", encoding="utf-8")
+    Path("b").write_text("der alte Hund sieht ein kleines Haus\n", encoding="utf-8")
+    files = ("--hypotheses", "a", "--references", "b")
+    assert float(zoo("evaluate", *files).out.split()[1]) < 100
+    done = zoo("evaluate", *files, "--lowercase", "--tokenize", "none", "--json")
+    assert json.loads(done.out)["score"] == pytest.approx(100)
+    assert "case:lc" in done.out
+    assert "tok:none" in done.out
+    assert zoo("evaluate", *files, "--tokenize", "foo").status == 2
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -1,0 +1,208 @@
+"""A bundle is whole or refused: what was published opens as it was, and no damage to it goes unseen."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import zoo
+from specs import ZooError
+from zoo import weights
+from zoo.files import write_json
+from zoo.shelf import publish
+from zoo.shelf.bundle import open_model
+from zoo.training.run import Run
+from zoo.weights import Weights
+
+FILES = [
+    "README.md",
+    "manifest.json",
+    "proof.safetensors",
+    "scores.json",
+    "spec.yaml",
+    "vocabulary.model",
+    "weights.safetensors",
+]
+OPENED = ["spec.yaml", "vocabulary.model", "weights.safetensors"]
+
+
+def flip(file: Path, place: float) -> None:
+    """Turns one bit over, at a share of the file's length."""
+    content = bytearray(file.read_bytes())
+    content[int(place * (len(content) - 1))] ^= 1 << 2
+    file.write_bytes(content)
+
+
+@pytest.fixture
+def bundle(trained: Callable[..., Run]) -> Path:
+    return publish.publish(trained().folder)
+
+
+def test_it_has_these_files_and_no_others(bundle: Path) -> None:
+    assert sorted(path.name for path in bundle.iterdir()) == FILES
+
+
+def test_it_opens_as_the_run_did(trained: Callable[..., Run]) -> None:
+    run = trained()
+    texts = ["the old dog sees the cat", "", "two books?"]
+    before = zoo.load(str(run.folder), device="cpu").translate(texts, n_best=2)
+    publish.publish(run.folder)
+    shutil.rmtree("runs")
+    translator = zoo.load("transformer-tiny-ende", device="cpu")
+    assert translator.translate(texts, n_best=2) == before
+    assert translator.longest_source == 31
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.7, 1.0])
+def test_a_flipped_bit_is_seen_by_verify(bundle: Path, name: str, place: float) -> None:
+    flip(bundle / name, place)
+    with pytest.raises(ZooError) as caught:
+        publish.verify(bundle.name)
+    # A hash that was hit cannot be told from a file that was.
+    assert name in str(caught.value) or name == "manifest.json"
+
+
+@pytest.mark.parametrize("name", OPENED)
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.7, 1.0])
+def test_a_flipped_bit_is_seen_when_a_bundle_is_opened(bundle: Path, name: str, place: float) -> None:
+    flip(bundle / name, place)
+    with pytest.raises(ZooError):
+        zoo.load(bundle.name, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["vocabulary.model", "weights.safetensors"])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_a_flipped_bit_is_seen_when_a_run_is_opened(trained: Callable[..., Run], name: str, place: float) -> None:
+    run = trained()
+    flip(run.folder / name, place)
+    with pytest.raises(ZooError):
+        open_model(run.folder, device="cpu")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.99])
+def test_a_missing_or_truncated_file_is_named(bundle: Path, name: str, share: float | None) -> None:
+    file = bundle / name
+    if share is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[: int(share * file.stat().st_size)])
+    with pytest.raises(ZooError) as caught:
+        publish.verify(bundle.name)
+    assert name in str(caught.value) or "no published model" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_a_run_whose_file_is_missing_is_refused(trained: Callable[..., Run], name: str) -> None:
+    run = trained()
+    (run.folder / name).unlink()
+    with pytest.raises(ZooError) as caught:
+        open_model(run.folder, device="cpu")
+    assert name in str(caught.value)
+
+
+def test_weights_of_another_spec_are_refused(trained: Callable[..., Run]) -> None:
+    run = trained()
+    tensors = load_file(run.weights)
+
+    def refused(changed: dict[str, torch.Tensor]) -> str:
+        Weights(changed).write(run.weights)
+        with pytest.raises(ZooError) as caught:
+            open_model(run.folder, device="cpu")
+        return str(caught.value)
+
+    without = {name: tensor for name, tensor in tensors.items() if name != "encoder.1.feed_forward.w1"}
+    assert "`encoder.1.feed_forward.w1`" in refused(without)
+    assert "`encoder.7.feed_forward.w1`" in refused({**tensors, "encoder.7.feed_forward.w1": torch.ones(2, 2)})
+    assert "[16, 12]" in refused({**tensors, "encoder.0.self_attention.query": torch.ones(3, 12)})
+    assert "int64" in refused({**tensors, "embedding": tensors["embedding"].long()})
+
+
+def test_a_vocabulary_of_another_model_is_refused(trained: Callable[..., Run], tmp_path: Path) -> None:
+    run = trained()
+    other = trained(tmp_path / "other")
+    file = other.folder / "vocabulary.model"
+    file.write_bytes(file.read_bytes() + b"\x12\x00")  # an empty field more: read alike, but not the same file
+    shutil.copyfile(file, run.folder / "vocabulary.model")
+    with pytest.raises(ZooError, match="not the one"):
+        open_model(run.folder, device="cpu")
+
+
+def test_a_spec_of_another_vocabulary_is_refused(trained: Callable[..., Run]) -> None:
+    run = trained()
+    run.spec_file.write_text(run.spec_file.read_text().replace("size: 101", "size: 102"))
+    with pytest.raises(ZooError, match="101 pieces"):
+        open_model(run.folder, device="cpu")
+
+
+def test_an_unknown_precision_is_refused(trained: Callable[..., Run]) -> None:
+    with pytest.raises(ZooError, match="float16"):
+        open_model(trained().folder, precision="float16")
+
+
+def test_weights_without_facts_are_opened(trained: Callable[..., Run]) -> None:
+    run = trained()
+    save_file(load_file(run.weights), run.weights)
+    assert open_model(run.folder, device="cpu").longest_source is None
+
+
+def test_weights_come_back_as_they_were_written(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(3, 2), "b": torch.randn(5).bfloat16(), "c": torch.randn(2, 2).T}
+    Weights(tensors, {"steps": "1"}).write(tmp_path / "weights.safetensors")
+    read = weights.read(tmp_path / "weights.safetensors")
+    assert all(torch.equal(read.tensors[name], tensor) for name, tensor in tensors.items())
+    assert read.facts["steps"] == "1"
+
+
+def test_tied_matrices_are_saved_once(bundle: Path) -> None:
+    tensors = load_file(bundle / "weights.safetensors")
+    assert [tuple(tensor.shape) for name, tensor in tensors.items() if "embedding" in name] == [(101, 16)]
+    assert not [name for name in tensors if "output_projection" in name]
+
+
+def test_what_verify_says(bundle: Path) -> None:
+    found = publish.verify(bundle.name)
+    assert found.files == len(FILES) - 1  # the manifest does not list itself
+    assert found.sentences == 4
+    assert found.difference <= 1e-6
+
+
+def test_a_proof_of_other_weights_fails(bundle: Path, trained: Callable[..., Run], tmp_path: Path) -> None:
+    """Even where every hash is right: somebody has made the manifest anew."""
+    other = trained(tmp_path / "other", training={"seed": 2})
+    shutil.copyfile(other.weights, bundle / "weights.safetensors")
+    from_manifest = publish.manifest.write
+    from_manifest(bundle)
+    with pytest.raises(ZooError, match="proof"):
+        publish.verify(bundle.name)
+
+
+def test_an_empty_proof_is_refused(bundle: Path) -> None:
+    empty = {"source": torch.zeros(0, 1).long(), "target": torch.zeros(0, 2).long()}
+    save_file({**empty, "log_probabilities": torch.zeros(0, 1)}, bundle / "proof.safetensors")
+    publish.manifest.write(bundle)
+    with pytest.raises(ZooError, match="empty"):
+        publish.verify(bundle.name)
+
+
+def test_the_card_tells_what_one_needs(bundle: Path) -> None:
+    card = (bundle / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# transformer-tiny-ende\n")
+    assert 'zoo.load("transformer-tiny-ende")' in card
+    assert "12.35" in card or "12.34" in card
+    assert "3 checkpoints, of the steps 3 to 9" in card
+    assert "| 2 | 16 | 24 | 2 | 6 | 4 | 0.1 | sinusoidal | post | 101 bpe |" in card
+    assert "`pairs.en`" in card
+    assert "licences" in card
+
+
+def test_a_manifest_that_names_nothing_is_damaged(bundle: Path) -> None:
+    write_json(bundle / "manifest.json", {})
+    with pytest.raises(ZooError, match="damaged"):
+        publish.verify(bundle.name)
