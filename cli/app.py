@@ -10,8 +10,11 @@ from typing import Annotated
 
 try:
     import zoo
-except ImportError as error:  # another `specs` or `compiler` stands in the way: zoo says which, and what to do
-    sys.exit(f"error: {error}")
+except ImportError as error:
+    if error.name not in ("specs", "compiler"):
+        raise
+    print(f"error: {error}", file=sys.stderr)  # another package stands in the way: zoo says which, and what to do
+    sys.exit(2)
 
 import typer
 

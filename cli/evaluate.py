@@ -21,7 +21,9 @@ _FILES = "Files alone"
 def command(
     spec: options.OfSpec = None,
     model: options.Model = None,
-    set: Annotated[str, typer.Option(metavar="dev|test", help="Which pairs of the spec's corpus.")] = "test",
+    set: Annotated[
+        str | None, typer.Option(metavar="dev|test", show_default="test", help="Which pairs of the spec's corpus.")
+    ] = None,
     hypotheses: Annotated[
         Path | None,
         typer.Option(metavar="FILE", rich_help_panel=_FILES, help="Translations that are there already, one a line."),
@@ -30,9 +32,14 @@ def command(
         Path | None, typer.Option(metavar="FILE", rich_help_panel=_FILES, help="What they are compared with.")
     ] = None,
     tokenize: Annotated[
-        str,
-        typer.Option(metavar="13a|intl|char|zh|none", rich_help_panel=_FILES, help="sacreBLEU's tokenisation of them."),
-    ] = "13a",
+        str | None,
+        typer.Option(
+            metavar="13a|intl|char|zh|none",
+            show_default="13a",
+            rich_help_panel=_FILES,
+            help="sacreBLEU's tokenisation of them.",
+        ),
+    ] = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", rich_help_panel=_FILES, help="Compare without regard to case.")
     ] = False,
@@ -57,10 +64,13 @@ def command(
     found: Bleu | Scores
     if hypotheses is not None or references is not None:
         left, right = _both(hypotheses, references, spec, model)
-        found = evaluate_files(left, right, tokenize=tokenize, lowercase=lowercase)
+        _refused("--set", set is not None, "a model")
+        found = evaluate_files(left, right, tokenize=tokenize or "13a", lowercase=lowercase)
     else:
+        _refused("--tokenize", tokenize is not None, "two files")
+        _refused("--lowercase", lowercase, "two files")
         found = evaluate_model(
-            chosen(spec, model), set, device=device, precision=precision, tokens=tokens, report=words
+            chosen(spec, model), set or "test", device=device, precision=precision, tokens=tokens, report=words
         )
     if json:
         return show_json(asdict(found))
@@ -82,3 +92,10 @@ def _both(hypotheses: Path | None, references: Path | None, spec: str | None, mo
     if spec is not None or model is not None:
         raise ZooError("files are compared without a model", hint="leave `--spec` and `--model` out")
     return hypotheses, references
+
+
+def _refused(option: str, given: bool, belongs: str) -> None:
+    from specs import ZooError
+
+    if given:
+        raise ZooError(f"`{option}` is for {belongs} only", hint=f"leave `{option}` out")

@@ -51,11 +51,14 @@ def find_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        kind = torch.device(name).type
+        device = torch.device(name)
     except RuntimeError:
         raise ZooError(f"`{name}` is not a device", hint="devices are `auto`, `cpu`, `cuda`, `cuda:1` ...") from None
+    kind = device.type
     if kind == "cuda" and not torch.cuda.is_available():
         raise ZooError("this machine has no GPU that torch can use", hint="leave `--device` out, or say `cpu`")
+    if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ZooError(f"there is no `{name}`", hint=f"this machine has cuda:0 to cuda:{torch.cuda.device_count() - 1}")
     if kind not in ("cpu", "cuda"):
         raise ZooError(
             f"`{name}` is not a device that zoo knows", hint="devices are `auto`, `cpu`, `cuda`, `cuda:1` ..."

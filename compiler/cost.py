@@ -39,7 +39,9 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
     return Cost(
         sum(graph.parameters[name].count for name in names),
         _sum(node.operation.products(tuple(types[i] for i in node.inputs), graph.shapes(node)) for node in nodes),
-        _sum(_bytes(node.type) for node in nodes if not _is_view(node)),
+        _sum(_bytes(node.type) for node in nodes if not _is_view(node))
+        + FLOAT_BYTES
+        * _sum(node.operation.kept(tuple(types[i] for i in node.inputs), graph.shapes(node)) for node in nodes),
         _sum(_bytes(graph.inputs[name]) for name in graph.carried if layer in (None, name.rpartition(".")[0])),
     )
 

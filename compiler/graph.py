@@ -56,9 +56,6 @@ class Graph:
         """The caches: inputs that an output of the same name replaces."""
         return tuple(name for name in self.outputs if name in self.inputs)
 
-    def users(self, value: str) -> list[Node]:
-        return [node for node in self.nodes if value in node.inputs]
-
     def shapes(self, node: Node) -> tuple[tuple[Size, ...], ...]:
         return tuple(self.parameters[name].shape for name in node.parameters)
 

@@ -48,6 +48,10 @@ class Operation:
         """FLOPs of its matrix products, a multiply-add counted as two; everything else counts nothing."""
         return Size()
 
+    def kept(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
+        """Numbers beside the result that the backward pass needs."""
+        return Size()
+
 
 @dataclass(frozen=True)
 class Embed(Operation):
@@ -161,6 +165,10 @@ class Attention(Operation):
         query, key, value = inputs
         return 2 * product(query.shape[:3]) * key.shape[2] * (key.shape[3] + value.shape[3])
 
+    def kept(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
+        weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
+        return weights * 3 if self.dropout else weights  # the mask, and the weights after it
+
 
 @dataclass(frozen=True)
 class Append(Operation):
@@ -266,3 +274,6 @@ class ChunkedLoss(Operation):
 
     def products(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]
+
+    def kept(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
+        return product(parameters[0])  # the table's gradient is there before the others

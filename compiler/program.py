@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from compiler.graph import Graphs, Purpose, stored
+from compiler.seeds import stream
 from compiler.weights import Initial, Origin, Stored
 from specs import PAD, Spec, ZooError
 from specs.errors import nearest
@@ -152,8 +153,8 @@ class Program(nn.Module):
     def initialise(self, seed: int) -> None:
         """Weights as before training (see `Initial`), each tensor from a random stream of its own, on any device."""
         file = {
-            tensor.name: _initial(tensor, self.spec, seed * 1_000_003 + number)
-            for number, tensor in enumerate(sorted(stored(self.graphs.values()).values(), key=lambda t: t.name))
+            tensor.name: _initial(tensor, self.spec, stream(seed, "weights", tensor.name))
+            for tensor in stored(self.graphs.values()).values()
         }
         self.load(file)
 

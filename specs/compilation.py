@@ -14,7 +14,7 @@ class Compilation(Section):
         description="What runs the emitted program (no letter); auto takes what is fastest on the machine; a choice."
     )
     without: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        description="Passes switched off, by name, as `zoo plan SPEC --passes` lists them; a list of names."
+        description="Passes switched off, by name, as `zoo plan SPEC` lists them; a list of names."
     )
     vocabulary_multiple: Size = Field(
         description="The pre-softmax projection is padded to a multiple of this (no letter); pieces."

@@ -74,7 +74,7 @@ def trained(small: Callable[..., Spec], pieces: Vocabulary, home: Path) -> Calla
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test has a home and a current folder of its own, no network, and two threads."""
+    """Every test has a home and a current folder of its own, and no network."""
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()
@@ -82,6 +82,5 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(work)
     monkeypatch.delenv("ZOO_MIRROR", raising=False)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    torch.set_num_threads(2)
     torch.manual_seed(0)
     return folder

@@ -25,13 +25,16 @@ def test_a_tiny_model_learns_to_copy() -> None:
         "tiny",
         {
             "architecture": {"N": 2, "d_model": 64, "d_ff": 128, "h": 4, "d_k": 16, "d_v": 16},
-            "vocabulary": {"size": 40},
+            "vocabulary": {"size": 36},
             "corpus": {
                 "train": [{"source": "train.en", "target": "train.de"}],
                 "dev": [{"source": "dev.en", "target": "dev.de"}],
                 "test": [],
             },
-            "training": {"steps": 500, "warmup_steps": 150, "source_tokens": 1500, "target_tokens": 1500, "average": 1},
+            "training": {
+                "steps": 600, "warmup_steps": 200, "learning_rate": 1.0, "average": 1,
+                "source_tokens": 1500, "target_tokens": 1500,
+            },
         },
     )
     run = zoo.train(spec, run="copy")

@@ -26,8 +26,9 @@ def _check_neighbours() -> None:
         if origin is None or Path(origin).resolve().parents[1] != here:
             what = f"Python finds `{origin}`" if origin else "Python finds none"
             raise ImportError(
-                f"zoo needs its own package `{name}`, in `{here}`, but {what}.\n"
-                f"Start Python in another folder, rename what stands in the way, or take it off PYTHONPATH."
+                f"zoo needs its own package `{name}`, in `{here}`, but {what}\n\n"
+                "hint: start Python in another folder, rename what stands in the way, or take it off PYTHONPATH",
+                name=name,
             )
 
 

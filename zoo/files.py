@@ -64,7 +64,7 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 def remove_folder(path: Path) -> None:
     """Renames first, so that a removal that is cut short leaves nothing that looks whole."""
-    shutil.rmtree(_put_aside(path), ignore_errors=True)
+    shutil.rmtree(_put_aside(path, ".removed"), ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
@@ -136,7 +136,7 @@ def _code(error: Exception) -> int | None:
 
 def _settle(partial: Path, path: Path, replace: bool) -> None:
     """Gives a whole folder its name."""
-    aside = _put_aside(path) if replace else None
+    aside = _put_aside(path, _REPLACED) if replace else None
     try:
         partial.rename(path)
         if aside:
@@ -146,10 +146,13 @@ def _settle(partial: Path, path: Path, replace: bool) -> None:
             raise
 
 
-def _put_aside(path: Path) -> Path:
+_REPLACED = ".replaced"
+
+
+def _put_aside(path: Path, why: str) -> Path:
     """Renames what is at `path`, if anything is, and says to what."""
     aside = _partial(path)
-    aside = aside.with_name(f"{aside.name}.removed")
+    aside = aside.with_name(f"{aside.name}{why}")
     shutil.rmtree(aside, ignore_errors=True)
     with suppress(FileNotFoundError):
         path.rename(aside)
@@ -166,14 +169,21 @@ def _mark() -> str:
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what processes of this machine that were killed left half-written in `folder`."""
+    """Removes what processes of this machine that were killed left half-written in `folder`.
+
+    What such a process had put aside, and not yet replaced, is put back.
+    """
     if os.name != "posix" or not folder.is_dir():
         return
     for left in folder.iterdir():
-        _, mark, process = left.name.partition(_mark())
+        name, mark, process = left.name.partition(_mark())
         number = process.partition(".")[0]
         if mark and number.isdigit() and not _alive(int(number)):
-            _remove(left)
+            place = folder / name.removeprefix(".")
+            if left.name.endswith(_REPLACED) and not place.exists():
+                left.rename(place)
+            else:
+                _remove(left)
 
 
 def _remove(path: Path) -> None:

@@ -198,3 +198,29 @@ def test_a_folder_without_leave_to_write_is_told(place):
     place.chmod(0o500)
     with pytest.raises(ZooError, match="cannot be written: Permission denied"):
         write_json(place / "file.json", json.loads("{}"))
+
+
+def test_a_folder_that_was_put_aside_by_a_killed_process_comes_back(place):
+    """Killed between the two renames that replace a folder: the older one is whole, and is put back."""
+    path = place / "folder"
+    with writing_folder(path) as partial:
+        (partial / "file").write_text("older")
+    killed = """
+import os, signal, sys
+from pathlib import Path
+from zoo import files
+settled = Path.rename
+def rename(self, target):
+    if self.name.endswith("removed") or Path(target) == Path(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return settled(self, target)
+Path.rename = rename
+with files.writing_folder(Path(sys.argv[1])) as partial:
+    (partial / "file").write_text("newer")
+"""
+    done = subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+    assert done.returncode == -9
+    assert not path.exists()
+    write_json(place / "anything.json", {})
+    assert (path / "file").read_text() == "older"
+    assert names(place) == ["anything.json", "folder"]

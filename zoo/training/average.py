@@ -10,34 +10,46 @@ from safetensors import safe_open
 
 from specs import ZooError
 from zoo.files import read_json
-from zoo.training.checkpoint import checkpoints
+from zoo.training.checkpoint import averageable
 from zoo.training.run import Run
-from zoo.weights import Weights
+from zoo.weights import Weights, read
 
 
 def average(run: Run, last: int | None = None) -> Path:
     """Writes the mean of the run's last checkpoints (`training.average` of them) to its `weights.safetensors`.
 
-    Taken in float64, a tensor at a time. Fewer are averaged where there are fewer. The run's scores, which are those
-    of other weights, are removed. Raises ZooError where there is no checkpoint, where more are asked for than were
-    kept, or where one is damaged.
+    Taken in float64, a tensor at a time. Fewer are averaged where there are fewer. Scores of other weights are
+    removed; where the mean is there already, all stays as it is. Raises ZooError where there is no checkpoint, where
+    more are asked for than were kept, or where one is damaged.
     """
-    found = checkpoints(run)
+    found = averageable(run)
     if not found:
         raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them as it goes")
     if last is not None and not 1 <= last <= len(found):
         raise ZooError(f"`--last {last}` is not between 1 and the {len(found)} checkpoints that `{run.folder}` has")
     chosen = found[-(last or run.spec.training.average) :]
+    steps = ",".join(str(checkpoint.step) for checkpoint in chosen)
+    if _is_mean_of(run.weights, steps):
+        return run.weights
     for checkpoint in chosen:
-        checkpoint.verify()
+        try:
+            checkpoint.verify()
+        except ZooError as error:
+            hint = f"average later ones with `zoo average {run.folder} --last N`, or start over with `--fresh`"
+            raise ZooError(str(error), hint=hint, exit_code=1) from None
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
-    about = {
-        "steps": ",".join(str(checkpoint.step) for checkpoint in chosen),
-        "longest_source": str(read_json(run.data)["longest_source"]),
-    }
-    run.scores.unlink(missing_ok=True)  # they are those of other weights
-    Weights(mean, about).write(run.weights)
+    longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
+    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
+    run.scores.unlink(missing_ok=True)  # they were those of other weights
     return run.weights
+
+
+def _is_mean_of(file: Path, steps: str) -> bool:
+    """Whether the mean of the checkpoints of these steps is there, whole."""
+    try:
+        return read(file).facts.get("steps") == steps
+    except ZooError:
+        return False
 
 
 def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:

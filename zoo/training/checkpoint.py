@@ -37,6 +37,8 @@ class Progress:
     """Batches of this epoch that are done."""
     seconds: float = 0.0
     """Time spent in steps."""
+    due: bool = True
+    """Whether the checkpoint of this progress came by the spec's rule, and not by a stop or at the end."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Checkpoint:
     def resumable(self) -> bool:
         return (self.folder / OPTIMISER).is_file()
 
+    @property
+    def due(self) -> bool:
+        return bool(read_json(self.folder / STATE).get("due", True))
+
     def verify(self) -> None:
         """Raises ZooError, naming the file, where a file is not as it was written."""
         names = [WEIGHTS, STATE] + ([OPTIMISER] if self.resumable else [])
@@ -66,6 +72,12 @@ def checkpoints(run: Run) -> list[Checkpoint]:
     if not run.checkpoints.is_dir():
         return []
     return [Checkpoint(f) for f in sorted(run.checkpoints.iterdir()) if f.is_dir() and f.name.isdigit()]
+
+
+def averageable(run: Run) -> list[Checkpoint]:
+    """Those that came by the spec's rule, and the newest: where a training was stopped leaves no trace in the mean."""
+    found = checkpoints(run)
+    return [c for c in found if c is found[-1] or c.due]
 
 
 def save(run: Run, spec: Spec, program: Program, optimiser: torch.optim.Optimizer, progress: Progress) -> Checkpoint:
@@ -102,7 +114,7 @@ def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Opt
     }
     for name, parameter in program.named_parameters():
         state = {moment: laid_out[moment][name].to(parameter.device) for moment in MOMENTS}
-        optimiser.state[parameter] = {"step": torch.tensor(float(progress.step)), **state}
+        optimiser.state[parameter] = {"step": torch.tensor(float(progress.step), device=parameter.device), **state}
     return progress
 
 
@@ -135,9 +147,11 @@ def _moments(
 
 
 def _retire(run: Run, keep: int) -> None:
-    """Older checkpoints lose the optimiser's state first, and then go."""
-    found = checkpoints(run)
-    for checkpoint in found[:-keep]:
-        remove_folder(checkpoint.folder)
-    for checkpoint in found[-keep:-KEPT_OPTIMISERS]:
-        (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)
+    """All but the newest two lose the optimiser's state, or go where no mean will want them."""
+    older = checkpoints(run)[:-KEPT_OPTIMISERS]
+    wanted = {c.step for c in averageable(run)[-keep:]}
+    for checkpoint in older:
+        if checkpoint.step in wanted:
+            (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)
+        else:
+            remove_folder(checkpoint.folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from compiler import find_device
-from specs import Spec, ZooError
+from specs import Spec
 from zoo.data.prepare import prepare
 from zoo.evaluation.model import evaluate_model
 from zoo.files import require_space
@@ -33,18 +32,20 @@ def train(
     """Trains by this spec in a run's folder (`runs/SPEC` unless `run` names another), from where that run is.
 
     Ctrl-C or SIGTERM writes a checkpoint and stops. At the end the last checkpoints are averaged and the dev set is
-    scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything is written, where the
-    run was begun with another spec or corpus, where the disk is too small, or where the device is not there.
+    scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything of the run is written,
+    where it was begun with another spec or corpus, where the disk is too small, or where the device is not there.
     """
     report = report or Report()
     device = find_device(device)
     place = Run(Path(run)) if run is not None else Run.default(spec)
+    if not fresh:
+        place.check(spec)
+    require_space(place.folder, footprint(spec).disk_bytes - _size(place.checkpoints), "the run")
     prepared = prepare(spec, report)
-    if fresh and place.exists:
-        _clear(place)
+    if fresh:
+        place.clear()
     store = prepared.store("train")
     place.start(spec, prepared.fingerprint, int(store.source_lengths.max()))
-    require_space(place.folder, footprint(spec).disk_bytes - _size(place.checkpoints), "the checkpoints")
     prepared.vocabulary.save(place.folder)
     trainer = Trainer(spec, store, place, device, report)
     with _stopping(report) as stopped:
@@ -85,23 +86,6 @@ def _stopping(report: Report) -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _clear(run: Run) -> None:
-    """Removes a run's folder. Only one that is a run: `--fresh` must not take anything else away."""
-    strangers = {p.name for p in run.folder.iterdir()} - _OWN
-    if strangers:
-        raise ZooError(
-            f"`{run.folder}` holds what is not the run's own: {', '.join(sorted(strangers))}",
-            hint="move it away, then say `--fresh` again",
-        )
-    shutil.rmtree(run.folder)
-
-
-_OWN = {
-    *("spec.yaml", "data.json", "log.jsonl", "scores.json", "checkpoints", "weights.safetensors"),
-    *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
-}
 
 
 def _size(folder: Path) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from compiler import Program, Purpose, build
+from compiler.seeds import stream
 from specs import Spec, ZooError
 from zoo.data.batches import Batch, collate, epoch_batches
 from zoo.data.store import Store
@@ -71,17 +72,17 @@ class Trainer:
                     shown.advance(0, **log.write(self.progress, learning_rate(self.progress.step, self.spec)))
                 shown.advance(1)
                 if due:
-                    self.save()
+                    self.save(due=True)
                     saved = time.monotonic()
         done = self.progress.step >= training.steps
         if self.progress.step and not self._is_saved():
-            self.save()
+            self.save(due=False)
         return done
 
     def step(self, batch: Batch) -> StepResult:
         """One update, from a whole batch computed in `training.accumulation` parts: the same but for rounding."""
         number = self.progress.step + 1
-        torch.manual_seed(self.spec.training.seed * 1_000_003 + number)
+        torch.manual_seed(stream(self.spec.training.seed, "step", number))
         self.program.train()
         smoothed, plain = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
@@ -98,12 +99,16 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         return StepResult(smoothed, plain, batch.target_tokens)
 
-    def save(self) -> None:
-        """Writes a checkpoint. Raises ZooError, before anything is written, where the weights are not numbers."""
+    def save(self, *, due: bool) -> None:
+        """Writes a checkpoint, `due` by the spec's rule or because training stops here.
+
+        Raises ZooError, before anything is written, where the weights are not finite.
+        """
         if not all(bool(torch.isfinite(p).all()) for p in self.program.parameters()):
             hint = "the last checkpoint is good; lower `training.learning_rate` or raise `training.warmup_steps`"
             raise ZooError(f"the weights are no longer finite at step {self.progress.step}", hint=hint, exit_code=1)
-        checkpoint.save(self.run, self.spec, self.program, self.optimiser, self.progress)
+        progress = replace(self.progress, due=due)
+        checkpoint.save(self.run, self.spec, self.program, self.optimiser, progress)
 
     def _due(self, saved: float) -> bool:
         training = self.spec.training

@@ -34,18 +34,17 @@ def check(translator: Translator, sources: Sequence[str]) -> int:
     ties = 0
     for source, one, *others in zip(sources, alone, batched, unshuffled, strict=True):
         for other in others:
-            assert other.score == pytest.approx(one.score, abs=TIE), source
+            assert other.score == pytest.approx(one.score, abs=TIE, rel=TIE / 10), source
             ties += other.text != one.text
     return ties
 
 
 def test_a_translation_does_not_depend_on_its_neighbours(small: Callable[..., Spec]) -> None:
     """With random weights, which leave the search the hardest choices."""
-    spec = small()
-    spec = zoo.spec("tiny", {"architecture": spec.architecture.model_dump(), "corpus": {"train": [{"grammar": 300}]}})
-    spec = spec.model_copy(update={"vocabulary": spec.vocabulary.model_copy(update={"size": 300})})
+    sizes = {"architecture": small().architecture.model_dump(), "vocabulary": {"size": 300}}
+    spec = zoo.spec("tiny", {**sizes, "corpus": {"train": [{"grammar": 300}]}})
     translator = Translator(build(spec).eval(), prepare(spec, Report()).vocabulary, spec)
-    assert check(translator, [pair.source for pair in sentences("test", 150)]) == 0
+    assert check(translator, [pair.source for pair in sentences("test", 70)]) == 0
 
 
 @pytest.mark.slow
