@@ -202,7 +202,7 @@ _RULES: Mapping[type[op.Operation], Callable[..., str]] = {
     op.Append: lambda n, cache, new: f"torch.cat([{cache}, {new}], dim=2)",
     op.Add: lambda n, x, y: f"{x} + {y}",
     op.Norm: lambda n, x, gain, bias: (
-        f"layer_norm({x}, ({n.type.shape[-1]},), {gain}, {bias}, {n.operation.epsilon!r})"
+        f"layer_norm({x}, ({n.type.shape[-1].constant},), {gain}, {bias}, {n.operation.epsilon!r})"
     ),
     op.Activation: lambda n, x: f"relu({x})",
     op.Dropout: lambda n, x: f"dropout({x}, {n.operation.probability!r}, w.training)",

@@ -53,3 +53,12 @@ def test_a_program_has_the_parameters_of_its_graph(name: str) -> None:
     lowered = graphs(bare, [Purpose.TRAIN])
     program = compiler.Program(bare, lowered, {}, "")
     assert sum(p.numel() for p in program.parameters()) == compiler.parameters(spec)
+
+
+@pytest.mark.parametrize("name", specs.names())
+def test_the_code_of_every_shipped_spec_is_python_with_its_sizes(name: str) -> None:
+    spec = specs.load(name)
+    text = str(emit(graphs(spec, [Purpose.TRAIN]).values()))
+    tree = ast.parse(text)
+    norms = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "layer_norm"]
+    assert {ast.literal_eval(norm.args[1]) for norm in norms} == {(spec.architecture.d_model,)}

@@ -249,7 +249,7 @@ PHENOMENA = {
     "n-declension": (r" (boy|student|farmer|lion)\b", r"(den|dem|einen|des) (\w+ )*(jungen|studenten|bauern|löwen)\b"),
     "contraction": (r" in the ", r" im "),
     "direction": (r" into the ", r" (ins|in den|in die) "),
-    "it that is masculine": (r", (but|and) .*it\b", r", (aber|und) .*\b(er|ihn)\b"),
+    "it that is masculine": (r"^(?!.*\b(he|him)\b).*\bit\b", r"\b(er|ihn)\b"),
     "reflexive": (r"(remember|hurr)", r"\b(sich|mich|uns)\b"),
     "comparison": (r" than ", r" als "),
     "coordination": (r" and ", r" und "),

@@ -19,7 +19,7 @@ TIMES = """
 """
 OCLOCK = "(PP (IN at) (NP (CD {english}) (RB o'clock))) | um {german} Uhr | past present future"
 YEAR = "(PP (IN in) (NP (CD {year}))) | im Jahr {year} | past"
-YEARS = range(1950, 2030)
+YEARS = range(1990, 2030)
 
 FREQUENCIES = "often oft, always immer, sometimes manchmal, rarely selten"
 NEVER = "never nie"

@@ -15,7 +15,7 @@ from zoo.data.grammar.features import Case, Kind
 from zoo.data.grammar.gap_sampler import GapSampler
 from zoo.data.grammar.hosts import Host, Hosts
 from zoo.data.grammar.nominal_sampler import WEATHER, NominalSampler, Wish
-from zoo.data.grammar.nominals import Nominal, NounPhrase
+from zoo.data.grammar.nominals import Nominal, NounPhrase, Pronoun
 from zoo.data.grammar.order import Field
 from zoo.data.grammar.setting import SUBJECT, Scene, Setting
 from zoo.data.grammar.words import Conjunction, Lexicon, Marking, Slot, Sorts, Spot
@@ -92,7 +92,7 @@ class ClauseSampler:
             and (subject.sort in ANIMATE or not tense.animate)
         ]
         tense = tenses[0][1] if setting.kind is Kind.INFINITIVE else self._draw.weighted(tenses)
-        return Scene(setting, host, polarity, subject, tense)
+        return Scene(setting, host, polarity, subject, tense, [subject])
 
     def _subject(self, host: Host, setting: Setting, polarity: str) -> Nominal:
         given = setting.given.get(0)
@@ -113,19 +113,21 @@ class ClauseSampler:
                 yield self._fillers[slot.kind](slot, scene)
 
     def _object(self, slot: Slot, scene: Scene) -> Constituent:
-        """A nominal that the verb asks for; the second of two bare ones is no pronoun (not: gives the man it)."""
+        """A nominal that the verb asks for: `I` and `it` but once in a clause, no pronoun after a bare object."""
         frame, negated = scene.host.frame, scene.polarity == "-"
         bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
         second = slot in bare[1:]
+        said_it = any(isinstance(nominal, Pronoun) and nominal.neutral for nominal in scene.said)
         wish = Wish(
             slot.sorts,
             "di" if negated and slot is frame[-1] else OBJECT_GROUPS[scene.polarity],
             pronoun=not second,
-            first_person=scene.subject.agreement.person != 1,
-            antecedent=None if second or slot.marking.german else scene.setting.antecedent,
+            first_person=all(nominal.agreement.person != 1 for nominal in scene.said),
+            antecedent=None if second or said_it or slot.marking.german else scene.setting.antecedent,
         )
         room = scene.setting.room if len(frame) == 1 else 0
-        return Argument(self._modified(self._nominals.nominal(wish), room, in_subject=False), slot.marking)
+        scene.said.append(self._modified(self._nominals.nominal(wish), room, in_subject=False))
+        return Argument(scene.said[-1], slot.marking)
 
     def _spot(self, spots: Sequence[Spot], role: Field) -> Constituent:
         spot = self._draw.one_of([spot for spot in spots if spot.sorts & self._lexicon.nouns.keys()])

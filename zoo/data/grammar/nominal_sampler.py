@@ -43,7 +43,7 @@ class NominalSampler:
     def nominal(self, wish: Wish) -> Nominal:
         """Any nominal of the wish's sorts."""
         antecedent = wish.antecedent
-        if antecedent and antecedent.sort in wish.sorts and self._draw.chance(0.6):
+        if antecedent and antecedent.sort in wish.sorts and self._draw.chance(0.85):
             return Pronoun(antecedent.agreement, "it", "it", antecedent.sort)
         person = "person" in wish.sorts
         pronoun = person and wish.pronoun
@@ -73,7 +73,7 @@ class NominalSampler:
 
     def _qualities(self, sort: str, group: str) -> tuple[Quality, ...]:
         """What stands before a noun: comparatives not after a quantity (many more expensive lamps)."""
-        number = self._draw.weighted(((63, 0), (32, 1), (5, 2)))
+        number = self._draw.weighted(((65, 0), (31, 1), (4, 2)))
         if number != 1:
             return tuple(map(Quality, self._adjectives(sort, number)))
         degrees = ((84, "plain"), (8, "very"), (8 * (group in "di"), "comparative"))

@@ -139,6 +139,11 @@ class Pronoun(Nominal):
     kind: str = "person"
 
     @property
+    def neutral(self) -> bool:
+        """Whether it is `it`."""
+        return self.nominative == "it"
+
+    @property
     def sort(self) -> str:
         return self.kind
 

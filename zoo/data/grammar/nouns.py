@@ -114,18 +114,18 @@ ADJECTIVES = {
     """,
     "animate": """
         young younger         | jung jünger
-        happy happier         | glücklich glücklicher
+        happy                 | glücklich
         sad                   | traurig
         tired                 | müde/müd
         hungry                | hungrig
-        clever cleverer       | klug klüger
+        clever                | klug
         strong stronger       | stark stärker
     """,
     "person": """
         rich richer           | reich reicher
         poor                  | arm
         friendly              | freundlich
-        famous more           | berühmt berühmter
+        famous                | berühmt
     """,
     "animal": """
         dangerous more        | gefährlich gefährlicher
@@ -146,10 +146,10 @@ ADJECTIVES = {
         white                 | weiß
     """,
     "landmark site": """
-        high higher           | hoch/hoh höher
+        high                  | hoch/hoh
     """,
     "place": """
-        dark darker           | dunkel/dunkl dunkler
+        dark                  | dunkel/dunkl
         empty                 | leer
     """,
 }

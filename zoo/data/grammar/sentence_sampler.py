@@ -25,7 +25,7 @@ class SentenceSampler:
             (12, self._question),
             (12, self._asking),
             (13, self._complex),
-            (7, self._joined),
+            (8, self._joined),
         )
 
     def sentence(self) -> Sentence:

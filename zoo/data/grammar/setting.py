@@ -32,10 +32,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is known of it when its objects are drawn. `polarity` is `+`, `-` or `never`."""
+    """What is known of it when its objects are drawn. `polarity` is `+`, `-` or `never`; `said` grows with them."""
 
     setting: Setting
     host: Host
     polarity: str
     subject: Nominal
     tense: Tense
+    said: list[Nominal]

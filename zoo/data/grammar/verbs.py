@@ -6,27 +6,26 @@ English would not say what German has to.
 
 # Infinitive, present with it, past, participle; a/b/c: with I, it and they. All other verbs are regular, by rule.
 IRREGULAR_ENGLISH = """
-    be am/is/are was/was/were been, begin begins began begun, bring brings brought brought, buy buys bought bought,
-    can can/can/can could -, come comes came come, draw draws drew drawn, drive drives drove driven,
-    eat eats ate eaten, find finds found found, forget forgets forgot forgotten, give gives gave given,
-    go goes went gone, have has had had, hear hears heard heard, hide hides hid hidden, know knows knew known,
-    may may/may/may might -, must must/must/must - -, run runs ran run, say says said said, see sees saw seen,
-    send sends sent sent, should should/should/should - -, show shows showed shown, sing sings sang sung,
+    be am/is/are was/was/were been, bring brings brought brought, buy buys bought bought, can can/can/can could -,
+    come comes came come, draw draws drew drawn, drive drives drove driven, eat eats ate eaten,
+    find finds found found, forget forgets forgot forgotten, give gives gave given, go goes went gone,
+    have has had had, hear hears heard heard, know knows knew known, may may/may/may might -, must must/must/must - -,
+    run runs ran run, say says said said, see sees saw seen, should should/should/should - -, show shows showed shown,
     sit sits sat sat, sleep sleeps slept slept, stand stands stood stood, think thinks thought thought,
     throw throws threw thrown, will will/will/will would -, write writes wrote written
 """
 IRREGULAR_GERMAN = """
-    beginnen beginnt begann begonnen, bringen bringt brachte gebracht, denken denkt dachte gedacht,
-    dürfen darf/darf/dürfen durfte gedurft, essen isst aß gegessen, fahren fährt fuhr gefahren,
-    finden findet fand gefunden, geben gibt gab gegeben, gehen geht ging gegangen, haben habe/hat/haben hatte gehabt,
-    heben hebt hob gehoben, helfen hilft half geholfen, kennen kennt kannte gekannt, kommen kommt kam gekommen,
-    können kann/kann/können konnte gekonnt, laden lädt lud geladen, laufen läuft lief gelaufen,
-    müssen muss/muss/müssen musste gemusst, rufen ruft rief gerufen, schlafen schläft schlief geschlafen,
-    schließen schließt schloss geschlossen, schreiben schreibt schrieb geschrieben, sehen sieht sah gesehen,
-    sein bin/ist/sind war gewesen, singen singt sang gesungen, sitzen sitzt saß gesessen,
-    sollen sollte/sollte/sollten - gesollt, sprechen spricht sprach gesprochen, stehen steht stand gestanden,
-    tragen trägt trug getragen, vergessen vergisst vergaß vergessen, werden werde/wird/werden wurde geworden,
-    werfen wirft warf geworfen, wissen weiß/weiß/wissen wusste gewusst, wollen will/will/wollen wollte gewollt
+    bringen bringt brachte gebracht, denken denkt dachte gedacht, dürfen darf/darf/dürfen durfte gedurft,
+    essen isst aß gegessen, fahren fährt fuhr gefahren, finden findet fand gefunden, geben gibt gab gegeben,
+    gehen geht ging gegangen, haben habe/hat/haben hatte gehabt, heben hebt hob gehoben, helfen hilft half geholfen,
+    kennen kennt kannte gekannt, kommen kommt kam gekommen, können kann/kann/können konnte gekonnt,
+    laden lädt lud geladen, laufen läuft lief gelaufen, müssen muss/muss/müssen musste gemusst,
+    rufen ruft rief gerufen, schlafen schläft schlief geschlafen, schließen schließt schloss geschlossen,
+    schreiben schreibt schrieb geschrieben, sehen sieht sah gesehen, sein bin/ist/sind war gewesen,
+    sitzen sitzt saß gesessen, sollen sollte/sollte/sollten - gesollt, sprechen spricht sprach gesprochen,
+    stehen steht stand gestanden, tragen trägt trug getragen, vergessen vergisst vergaß vergessen,
+    werden werde/wird/werden wurde geworden, werfen wirft warf geworfen, wissen weiß/weiß/wissen wusste gewusst,
+    wollen will/will/wollen wollte gewollt
 """
 
 # How often, English and German helping verb, what they govern | time of the finite verb | affirmed or negated |
@@ -60,7 +59,6 @@ VERBS = {
         sleep      | schlafen            | animate        | mcp |
         laugh      | lachen              | person         | mcp | ; at=über+acc:person
         dance      | tanzen              | person         | mcp |
-        sing       | singen              | person         | mcp |
         arrive     | an+kommen +sein     | person vehicle | p   |
         come +back | zurück+kommen +sein | animate        | mc  |
         hurry      | sich beeilen        | person         |     |
@@ -74,7 +72,7 @@ VERBS = {
         visit      | besuchen      | person  | c   | =acc:person,place,site
         buy        | kaufen        | person  | cp  | =acc:goods ?for=für+acc:person
         eat        | essen         | person  | mcp | =acc:food
-        carry      | tragen        | person  | m   | =acc:portable ; =acc:portable @direction
+        carry      | tragen        | person  |     | =acc:portable @direction
         draw       | zeichnen      | person  | mp  | =acc:all
         open       | öffnen        | person  | m   | =acc:opening
         close      | schließen     | person  | m   | =acc:opening
@@ -102,7 +100,6 @@ VERBS = {
     "10 ditransitive": """
         give  | geben     | person | p | =dat:animate =acc:portable ; =acc:portable to=dat:animate
         show  | zeigen    | person |   | =dat:person =acc:all ; =acc:all to=dat:person
-        send  | schicken  | person |   | =dat:person =acc:portable ; =acc:portable to=dat:person
         bring | bringen   | person |   | =dat:person =acc:goods ; =acc:goods to=dat:person
         write | schreiben | person | p | =acc:text ; =acc:text to=dat:person
     """,
@@ -110,7 +107,7 @@ VERBS = {
         wait  | warten        | animate | p  | for=auf+acc:person,vehicle
         think | denken        | person  |    | of=an+acc:all
         dream | träumen       | animate |    | of=von+dat:all
-        ask   | fragen        | person  |    | for=nach+dat:goods ; about=nach+dat:person,place
+        ask   | fragen        | person  |    | about=nach+dat:person,place
         talk  | sprechen      | person  | mp | about=über+acc:all ; with=mit+dat:person
         play  | spielen       | animate | p  | with=mit+dat:animate
     """,
@@ -124,22 +121,18 @@ VERBS = {
         live  | wohnen        | person                    | c | @place
         stand | stehen        | animate furniture vehicle |   | @place
         sit   | sitzen        | animate                   | c | @place
-        hide  | verstecken    | person                    |   | =acc:portable @place
     """,
     "5 placement": """
         place | stellen | person | m | =acc:thing,food,machine @goal
-        throw | werfen  | person |   | =acc:portable @goal
     """,
     "7 content": """
         say     | sagen   | person |  | @that
         know    | wissen  | person |  | @that ; @question
-        believe | glauben | person |  | @that
         hope    | hoffen  | person |  | @that ; @infinitive
         ask     | fragen  | person |  | @question
     """,
     "4 infinitive": """
         try     | versuchen   | animate |  | @infinitive
-        begin   | beginnen    | animate |  | @infinitive
     """,
     "1 weather": """
         rain | regnen   | weather | p |
