@@ -68,7 +68,7 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
         ("FLOPs a training step", f"{plan.step_flops:.3g}", "forward and backward, of a full batch"),
         ("weights", size(plan.weight_bytes), "in memory, and the file"),
         ("training state", size(plan.state_bytes), "weights, gradients and Adam's moments, in memory"),
-        ("activations", size(plan.activation_bytes), "in training at most, of one part of a full batch, in memory"),
+        ("activations", size(plan.activation_bytes), "about, for one part of a full batch in training, in memory"),
         ("cache", size(plan.cache_bytes), "a hypothesis when it translates, in memory"),
         ("run", size(plan.disk_bytes), "checkpoints and weights at their most, on disk"),
     ]

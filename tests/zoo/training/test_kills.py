@@ -19,7 +19,7 @@ from zoo.training.run import Run
 from zoo.training.train import train
 
 KEYS = [
-    "architecture={N: 1, d_model: 32, d_ff: 48, h: 2, d_k: 6, d_v: 4}",
+    "architecture={N: 1, d_model: 32, d_ff: 48, h: 2, d_k: 6, d_v: 4, dropout: 0.1}",
     "vocabulary.size=200",
     "corpus={train: [{grammar: 300}], dev: [{grammar: 10}], test: [{grammar: 10}]}",
     "training={steps: 400, source_tokens: 400, target_tokens: 400, checkpoint_steps: 7, average: 3}",

@@ -34,6 +34,7 @@ WORLD = [
     "architecture.h=2",
     "architecture.d_k=6",
     "architecture.d_v=4",
+    "architecture.dropout=0.1",
     "vocabulary.size=200",
     "corpus.train=[{grammar: 300}]",
     "corpus.dev=[{grammar: 10}]",
