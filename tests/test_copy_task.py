@@ -32,8 +32,12 @@ def test_a_tiny_model_learns_to_copy() -> None:
                 "test": [],
             },
             "training": {
-                "steps": 600, "warmup_steps": 200, "learning_rate": 1.0, "average": 1,
-                "source_tokens": 1500, "target_tokens": 1500,
+                "steps": 600,
+                "warmup_steps": 200,
+                "learning_rate": 1.0,
+                "average": 1,
+                "source_tokens": 1500,
+                "target_tokens": 1500,
             },
         },
     )
