@@ -18,7 +18,8 @@ except ImportError as error:
 
 import typer
 
-from cli import average, decode, evaluate, plan, prepare, publish, schema, score, show, train, verify
+from cli import average, benchmark, decode, doctor, evaluate, plan, prepare, publish, schema, score, show, train, verify
+from cli import compile as compile_
 from cli import list as list_
 from cli.errors import handled, unknown_command
 
@@ -35,8 +36,12 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "evaluate": (evaluate, "Translating"),
     "publish": (publish, "Publishing"),
     "verify": (verify, "Publishing"),
+    "doctor": (doctor, "This machine"),
+    "compile": (compile_, "This machine"),
+    "benchmark decode": (benchmark, "This machine"),
 }
-"""Each with the heading it stands under in the help."""
+"""Each with the heading it stands under in the help; one of two words belongs to the group of its first."""
+GROUPS = {"benchmark": "How fast this machine is."}
 
 app = typer.Typer(
     help='The Transformers of "Attention Is All You Need": declared, compiled, trained, published.',
@@ -68,21 +73,33 @@ def _zoo(
     """Every command has --help."""
 
 
-for name, (module, heading) in COMMANDS.items():
-    app.command(name, help=_text(module.command), epilog=module.EXAMPLES, rich_help_panel=heading)(module.command)
+def _register() -> None:
+    groups = {"": app}
+    for name, (module, heading) in COMMANDS.items():
+        group, _, word = name.rpartition(" ")
+        if group not in groups:
+            groups[group] = typer.Typer(rich_markup_mode="rich")
+            app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=heading)
+        told = {"help": _text(module.command), "epilog": module.EXAMPLES, "rich_help_panel": None if group else heading}
+        groups[group].command(word, **told)(module.command)
+
+
+_register()
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit status; an error is told on stderr."""
-    first = next((argument for argument in arguments if not argument.startswith("-")), None)
-    return handled(lambda: _invoked(arguments, first), f"zoo {first}" if first else "zoo")
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    name = " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
+    return handled(lambda: _invoked(arguments, name), f"zoo {name}" if name else "zoo")
 
 
-def _invoked(arguments: Sequence[str], first: str | None) -> int | None:
-    if first is not None and first not in COMMANDS:
-        raise unknown_command(first, list(COMMANDS))
+def _invoked(arguments: Sequence[str], name: str | None) -> int | None:
+    if name is not None and name not in COMMANDS and name not in GROUPS:
+        raise unknown_command(name, list(COMMANDS))
+    alone = not arguments or (list(arguments) == [name] and name in GROUPS)
     command = typer.main.get_command(app)
-    with command.make_context("zoo", list(arguments) or ["--help"]) as context:
+    with command.make_context("zoo", [*arguments, *(["--help"] if alone else [])]) as context:
         status: int | None = command.invoke(context)
     return status
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import tee
 from json import dumps
 from pathlib import Path
@@ -13,70 +15,159 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
+    from zoo.decoding.request import Choice
     from zoo.decoding.translation import Translation
+    from zoo.shelf.bundle import How
 
 EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
     "\n\nzoo decode --model transformer-big-ende --input news.en --output news.de --device cuda --precision bfloat16"
     "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
+    "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
+    "\n\nzoo decode --model runs/one --model runs/two < lines.en"
 )
+
+_OF_SPEC = "the spec's"
+_SAMPLES = "How samples are drawn"
+
+_Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|RUN",
+        help="A published model by name, or a run by folder or spec; several, each with --model, are an ensemble.",
+    ),
+]
+_Input = Annotated[
+    Path | None, typer.Option(metavar="FILE", show_default="stdin", help="UTF-8 text, one sentence a line.")
+]
+_Prefix = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What the translation of each line must start with, a line to a line."),
+]
+_Search = Annotated[
+    str | None,
+    typer.Option(metavar="beam|sample", show_default=_OF_SPEC, help="Look for the best, or draw translations."),
+]
+_Beam = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, show_default=_OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."),
+]
+_Alpha = Annotated[
+    float | None,
+    typer.Option(metavar="X", min=0.0, show_default=_OF_SPEC, help="Exponent of the length penalty."),
+]
+_NBest = Annotated[
+    int | None,
+    typer.Option(
+        "--n-best",
+        metavar="N",
+        min=1,
+        help="The N best of each line, best first, as line number, score and text with tabs between them. Samples come "
+        "as they were drawn.",
+    ),
+]
+_Temperature = Annotated[
+    float | None,
+    typer.Option(metavar="X", show_default=_OF_SPEC, rich_help_panel=_SAMPLES, help="Logits are divided by this."),
+]
+_TopK = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, show_default=_OF_SPEC, rich_help_panel=_SAMPLES, help="Only the N likeliest pieces; 0: any."
+    ),
+]
+_TopP = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        show_default=_OF_SPEC,
+        rich_help_panel=_SAMPLES,
+        help="Only the fewest likeliest pieces that together reach this probability; 1.0: any.",
+    ),
+]
+_Seed = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        show_default="its training.seed",
+        rich_help_panel=_SAMPLES,
+        help="Another seed draws others. What is drawn for a line does not depend on the other lines.",
+    ),
+]
 
 
 def command(
     spec: options.OfSpec = None,
-    model: options.Model = None,
-    input: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default="stdin", help="UTF-8 text, one sentence a line.")
-    ] = None,
+    model: _Models = None,
+    input: _Input = None,
+    prefix: _Prefix = None,
     output: options.Output = None,
-    beam: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, show_default="the spec's", help="Hypotheses kept at each step; 1 is greedy."),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(metavar="X", min=0.0, show_default="the spec's", help="Exponent of the length penalty."),
-    ] = None,
-    n_best: Annotated[
-        int | None,
-        typer.Option(
-            "--n-best",
-            metavar="N",
-            min=1,
-            help="The N best of each line, best first, as line number, score and text with tabs between them.",
-        ),
-    ] = None,
+    search: _Search = None,
+    beam: _Beam = None,
+    alpha: _Alpha = None,
+    n_best: _NBest = None,
+    temperature: _Temperature = None,
+    top_k: _TopK = None,
+    top_p: _TopP = None,
+    seed: _Seed = None,
     json: options.Json = False,
     device: options.Device = "auto",
-    precision: options.Precision = "float32",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
     tokens: options.Tokens = None,
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    As many lines come out as went in; empty ones stay empty. Either --spec or --model says what with. With --json each
-    line becomes an object with `source` and `translations`, each of these with `text`, `score` (length-penalised) and
-    `log_probability` (natural, of the whole translation).
+    As many lines come out as went in, each as soon as it and all before it are done; empty ones stay empty. Either
+    --spec or --model says what with. With --json each line becomes an object with `source` and `translations`, each of
+    these with `text`, `score` (length-penalised) and `log_probability` (natural, of the whole translation).
     """
+    how: How = {"device": device, "precision": precision, "backend": backend}
+    choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
+    choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    _decode(spec, model or [], (input, prefix, output), how, choice, n_best, json)
+
+
+def _decode(
+    spec: str | None,
+    models: list[str],
+    files: tuple[Path | None, Path | None, Path | None],
+    how: How,
+    choice: Choice,
+    n_best: int | None,
+    json: bool,
+) -> None:
     from cli.console import report
     from cli.lines import reading, typed, writing
     from zoo.decoding.stream import WINDOW, translate_lines
+    from zoo.decoding.translator import Translator
     from zoo.report import Report
     from zoo.shelf.bundle import open_model
     from zoo.shelf.find import chosen
 
+    input, prefix, output = files
     words, person = report(), typed(input)
-    folder = chosen(spec, model)
-    translator = open_model(folder, device=device, precision=precision, tokens=tokens, report=words)
+    folders = [chosen(spec, model) for model in models] or [chosen(spec, None)]
+    opened = [open_model(folder, **how, report=words) for folder in folders]
+    translator = Translator.ensemble(opened) if len(opened) > 1 else opened[0]
     if person:
-        words.say(f"{folder} translates what you type, line by line; Ctrl-D ends it")
+        words.say(f"{', '.join(map(str, folders))} translates what you type, line by line; Ctrl-D ends it")
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     window = 1 if person else WINDOW
-    with reading(input) as lines, writing(output, at_once=person) as write:
+    with reading(input) as lines, _prefixes(prefix) as begun, writing(output, at_once=True) as write:
         texts, sources = tee(lines)
-        found = translate_lines(translator, texts, n_best=n_best, window=window, report=shown, beam=beam, alpha=alpha)
-        for number, (source, translations) in enumerate(zip(sources, found, strict=False), start=1):
+        found = translate_lines(translator, texts, prefixes=begun, n_best=n_best, window=window, report=shown, **choice)
+        for number, (translations, source) in enumerate(zip(found, sources, strict=False), start=1):
             for line in _lines(number, source, translations, json, n_best):
                 write(line)
+
+
+def _prefixes(path: Path | None) -> AbstractContextManager[Iterator[str] | None]:
+    from cli.lines import reading
+
+    return reading(path) if path else nullcontext()
 
 
 def _lines(number: int, source: str, found: list[Translation], json: bool, n_best: int | None) -> list[str]:

@@ -45,7 +45,8 @@ def command(
     ] = False,
     json: options.Json = False,
     device: options.Device = "auto",
-    precision: options.Precision = "float32",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
     tokens: options.Tokens = None,
 ) -> None:
     """BLEU and perplexity on dev or test, or BLEU of two files.
@@ -58,6 +59,7 @@ def command(
     from zoo.evaluation.bleu import Bleu
     from zoo.evaluation.evaluate import Scores, evaluate_files
     from zoo.evaluation.model import evaluate_model
+    from zoo.shelf.bundle import How
     from zoo.shelf.find import chosen
 
     words = report()
@@ -69,9 +71,8 @@ def command(
     else:
         _refused("--tokenize", tokenize is not None, "two files")
         _refused("--lowercase", lowercase, "two files")
-        found = evaluate_model(
-            chosen(spec, model), set or "test", device=device, precision=precision, tokens=tokens, report=words
-        )
+        how: How = {"device": device, "precision": precision, "backend": backend}
+        found = evaluate_model(chosen(spec, model), set or "test", **how, tokens=tokens, report=words)
     if json:
         return show_json(asdict(found))
     if isinstance(found, Bleu):

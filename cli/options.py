@@ -46,9 +46,21 @@ Device = Annotated[
     typer.Option(metavar="auto|cpu|cuda|cuda:N", rich_help_panel=_HOW, help="auto is the GPU where there is one."),
 ]
 Precision = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="float32|bfloat16", rich_help_panel=_HOW, help="Numbers of the weights and of the arithmetic."
+        metavar="float32|bfloat16|int8",
+        show_default="the spec's",
+        rich_help_panel=_HOW,
+        help="Numbers of weights and products; all but float32 are approximate.",
+    ),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default="the spec's",
+        rich_help_panel=_HOW,
+        help="What runs it: auto, or one of those that `zoo doctor` lists.",
     ),
 ]
 Tokens = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,14 +12,23 @@ from cli import options
 
 if TYPE_CHECKING:
     from zoo.plan import Plan
+    from zoo.rewriting import Sizes
 
-EXAMPLES = "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
+EXAMPLES = (
+    "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
+    "\n\nzoo plan base compilation.precision=int8 --passes\n\nzoo plan table3/e-learned --graph figure-1.svg"
+)
 
 
 def command(
     spec: options.Reference,
     overrides: options.Overrides = None,
+    passes: Annotated[bool, typer.Option("--passes", help="What each pass did, and nothing else.")] = False,
     code: Annotated[bool, typer.Option("--code", help="The PyTorch it becomes, and nothing else.")] = False,
+    graph: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.svg", show_default=False, help="Draw it as Figure 1 does, and nothing else."),
+    ] = None,
     length: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Tokens of a sentence on either side, for figures that depend on it."),
@@ -27,17 +37,44 @@ def command(
 ) -> None:
     """Layers, parameters, FLOPs and memory, before anything runs.
 
-    FLOPs are those of matrix products, a multiply-add counted as two; memory is that of float32.
+    FLOPs are those of matrix products, a multiply-add counted as two. Memory is that of float32, but with --passes that
+    of the spec's precision.
     """
     import specs
     from cli.console import show_json
     from zoo import plan as plans
 
     chosen = specs.load(spec, overrides or ())
+    if graph is not None:
+        return print(plans.draw_to(chosen, graph, length))
     if code:
         return print(plans.code(chosen), end="")
     plan = plans.plan(chosen, length)
-    return show_json(asdict(plan)) if json else _show(plan)
+    if json:
+        return show_json(asdict(plan))
+    return _show_passes(plan) if passes else _show(plan)
+
+
+def _show_passes(plan: Plan) -> None:
+    from cli.console import show_table
+
+    columns = ("pass", "operations>", "FLOPs a sentence>", "weights>", "a step moves>", "training keeps>", "", "…")
+    first = plan.passes[0].before if plan.passes else None
+    rows = [("as in the paper", *_amounts(first), "", "")] if first else []
+    for each in plan.passes:
+        changes = [
+            f"{old} → {new}" if new != old else "·"
+            for old, new in zip(_amounts(each.before), _amounts(each.after), strict=True)
+        ]
+        rows.append((each.name, *changes, "exact" if each.exact else "approximate", each.summary))
+    show_table(columns, rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
+
+
+def _amounts(sizes: Sizes) -> tuple[str, ...]:
+    from zoo.report import size
+
+    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
 
 
 def _show(plan: Plan) -> None:
@@ -52,9 +89,6 @@ def _show(plan: Plan) -> None:
         [*layers, ("all", "", f"{plan.parameters:,}", f"{plan.flops_a_token:,.0f}", plan.flops)],
         title=f"{plan.name}, sentences of {plan.length} tokens",
     )
-    print()
-    passes = [(p.name, f"{p.operations:+,}", f"{p.parameters:+,}", p.summary) for p in plan.passes]
-    show_table(("pass", "operations>", "parameters>", "what it does…"), passes)
     print()
     show_table(("", ">", "…"), _totals(plan))
 

@@ -34,7 +34,8 @@ def command(
     output: options.Output = None,
     json: options.Json = False,
     device: options.Device = "auto",
-    precision: options.Precision = "float32",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
     tokens: options.Tokens = None,
 ) -> None:
     """Log-probability of given translations.
@@ -46,12 +47,13 @@ def command(
     from cli.console import report
     from cli.lines import typed, writing
     from zoo.report import Report
-    from zoo.shelf.bundle import open_model
+    from zoo.shelf.bundle import How, open_model
     from zoo.shelf.find import chosen
 
     _check(source, target)
     words, person = report(), source is None and typed(None)
-    translator = open_model(chosen(spec, model), device=device, precision=precision, tokens=tokens, report=words)
+    how: How = {"device": device, "precision": precision, "backend": backend}
+    translator = open_model(chosen(spec, model), **how, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     waiting = _pairs(source, target)
     with writing(output, at_once=person) as write:

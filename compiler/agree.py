@@ -16,14 +16,15 @@ from specs import BOS, EOS, PAD
 ROWS, SOURCE, TARGET = 4, 9, 7
 
 
-def disagreement(program: Program, seed: int = 0) -> dict[Purpose, float]:
+def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """For each purpose, the largest difference from the graph before any pass, relative to the largest value.
 
-    Runs on random pieces of uneven lengths; a decoder's step is run until the longest target ends.
+    Runs on random pieces of uneven lengths; a decoder's step is run until the longest target ends. `weights` are the
+    tensors of the file, where the program cannot give them back because it has rounded them.
     """
     source, target = _batch(program.spec.vocabulary.size, seed)
-    weights = {name: tensor.cpu().float() for name, tensor in program.weights().items()}
-    purposes = [p for p in (Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP) if p in program.graphs]
+    weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
+    purposes = [p for p in _RUNS if p in program.graphs]
     was_training = program.training
     program.eval()
     with torch.no_grad():
@@ -46,14 +47,14 @@ def _batch(vocabulary: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def _train(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    device = next(program.parameters()).device
+    device = program.device
     loss = program(source.to(device), target.to(device))
     expected = interpret(lower(program.spec, Purpose.TRAIN), weights, {"source": source, "target": target})["loss"]
     return torch.stack([loss.smoothed, loss.plain]).cpu(), expected
 
 
 def _score(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    device = next(program.parameters()).device
+    device = program.device
     inputs = {"source": source, "target": target}
     expected = interpret(lower(program.spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
     return program.score(source.to(device), target.to(device)).cpu(), expected
@@ -61,7 +62,7 @@ def _score(program: Program, source: Tensor, target: Tensor, weights: Mapping[st
 
 def _decode(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Step after step with the cache, against the interpreter's pass over the whole target."""
-    device = next(program.parameters()).device
+    device = program.device
     state = program.encode(source.to(device))
     steps = []
     for token in target[:, :-1].unbind(1):

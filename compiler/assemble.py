@@ -1,21 +1,24 @@
-"""From a spec to a program that runs: lower, pass, emit, compile, take weights."""
+"""From a spec to a program that runs: lower, pass, and hand the graphs with their weights to a backend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from compiler.backends import choose
-from compiler.emit import emit
-from compiler.graph import Purpose
-from compiler.host import use_fast_float32
+from compiler.backends.backend import Order
+from compiler.graph import Purpose, stored
+from compiler.initial import initial_weights
 from compiler.passes import TRANSLATE, graphs
-from compiler.program import Program
+from compiler.weights import check
 from specs import Spec, ZooError
 
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 def build(
@@ -24,26 +27,30 @@ def build(
     *,
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
-    precision: str = "float32",
+    precision: str | None = None,
     backend: str | None = None,
-) -> Program:
+    folder: Path | None = None,
+) -> Any:
     """A program for these purposes, with these weights or, without any, with those of before training.
 
-    `device` is auto, cpu, cuda or cuda:N; `backend` overrides the spec's. Raises ZooError where the weights are not
-    those of the spec, or where the device is not there.
+    `device` is auto, cpu, cuda or cuda:N; `precision` and `backend` override the spec's; `folder` is where compiled
+    artefacts are kept. The program is a `compiler.Program`, or answers to the same verbs. On a CPU it may share the
+    memory of the weights, which then must not change. Raises ZooError where the weights are not those of the spec, or
+    where device or backend are not there or cannot express the spec.
     """
     device = find_device(device)
-    lowered = graphs(spec, purposes)
-    code = emit(lowered.values())
-    functions = choose(backend or spec.compilation.backend, device)(code)
-    program = Program(spec, lowered, functions, str(code))
-    use_fast_float32()
-    program.to_empty(device=device).to(PRECISIONS[precision])
+    if precision not in (None, *PRECISIONS):
+        raise ZooError(f"`{precision}` is not a precision", hint=f"it is one of {', '.join(PRECISIONS)}")
+    chosen = {key: value for key, value in (("precision", precision), ("backend", backend)) if value is not None}
+    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update=chosen)})
+    lowered = graphs(spec, purposes, device)
     if weights is None:
-        program.initialise(spec.training.seed)
-    else:
-        program.load(weights)
-    return program
+        weights = initial_weights(spec, lowered)
+    check(weights, stored(lowered.values()), spec.name)
+    order = Order(spec, lowered, weights, device, folder)
+    taken = choose(spec.compilation.backend, order)
+    named = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": taken.name})})
+    return taken.build(replace(order, spec=named))
 
 
 def find_device(name: str) -> str:

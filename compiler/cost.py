@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compiler.graph import Graph, Node
-from compiler.operation import Kind, Slice, SplitHeads, Type
+from compiler.operation import FoldBeams, Kind, Slice, SplitHeads, Type, UnfoldBeams, Write
 from compiler.size import Size, product
 
 FLOAT_BYTES = 4
@@ -17,18 +17,16 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a graph or of one layer. Sizes are polynomials of batch, source and target; bytes are those of float32."""
+    """Of a graph or of one layer. Sizes are polynomials; bytes are those of float32 but for weights."""
 
     parameters: int
+    weight_bytes: int
+    """In the type that the weights have in the graph."""
     flops: Size
     activation_bytes: Size
     """Every result that is a tensor of its own: what a training step keeps for the backward pass, roughly."""
     cache_bytes: Size
     """What is carried from step to step."""
-
-    @property
-    def weight_bytes(self) -> int:
-        return self.parameters * FLOAT_BYTES
 
 
 def cost(graph: Graph, layer: str | None = None) -> Cost:
@@ -38,6 +36,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
     names = {p for node in nodes for p in node.parameters}
     return Cost(
         sum(graph.parameters[name].count for name in names),
+        sum(graph.parameters[name].bytes for name in names),
         _sum(node.operation.products(tuple(types[i] for i in node.inputs), graph.shapes(node)) for node in nodes),
         _sum(_bytes(node.type) for node in nodes if not _is_view(node))
         + FLOAT_BYTES
@@ -56,7 +55,7 @@ def _bytes(type_: Type) -> Size:
 
 
 def _is_view(node: Node) -> bool:
-    return isinstance(node.operation, Slice | SplitHeads)
+    return isinstance(node.operation, Slice | SplitHeads | FoldBeams | UnfoldBeams | Write)
 
 
 def _sum(sizes: Iterable[Size]) -> Size:

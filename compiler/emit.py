@@ -20,7 +20,19 @@ import math
 import torch
 from torch.nn.functional import embedding, layer_norm, linear, relu
 
-from compiler.runtime import causal_mask, chunked_loss, dropout, padding_mask, pick, sinusoids, smoothed_loss
+from compiler.runtime import (
+    causal_mask,
+    chunked_loss,
+    dropout,
+    fused_attention,
+    padding_mask,
+    pick,
+    quantised_linear,
+    sinusoids,
+    smoothed_loss,
+    unwritten_mask,
+    written,
+)
 """
 
 
@@ -82,12 +94,21 @@ class _Main:
         return "\n    ".join([*lines, "return {", *outputs, "}"]) + "\n"
 
     def _masks(self) -> list[str]:
-        masks = sorted({mask for node in self.graph.nodes for mask in _masks_of(node)})
-        values = {
-            mask: "causal_mask(given)" if mask == "causal" else f"padding_mask({mask.removesuffix('_padding')})"
-            for mask in masks
-        }
-        return [f"{mask} = {value}" for mask, value in values.items()]
+        values: dict[str, str] = {}
+        for node in self.graph.nodes:
+            for mask in _masks_of(node):
+                values.setdefault(mask, self._mask(mask, node))
+        return [f"{mask} = {values[mask]}" for mask in sorted(values)]
+
+    def _mask(self, mask: str, node: Node) -> str:
+        if mask == "causal":
+            return "causal_mask(given)"
+        if mask != "unwritten":
+            return f"padding_mask({mask.removesuffix('_padding')})"
+        cache = next(self.names[name] for name in self.graph.carried)
+        assert isinstance(node.operation, op.Attention)
+        grown = node.operation.cached is op.Cached.GROWN
+        return f"unwritten_mask(position, {cache}.shape[2]{' + 1' if grown else ''}, grown={grown})"
 
     def _name(self, value: str, name: str | None = None) -> str:
         self.names[value] = name or value.replace(".", "_")
@@ -101,7 +122,8 @@ class _Main:
         used = {i for node in self.graph.nodes if node.name not in made for i in node.inputs}
         used |= set(self.graph.outputs.values())
         results = [node.name for node in nodes if node.name in used]
-        body, arguments = _layer_function(layer, nodes, outside, masks, results)
+        whole = [i for i in outside if i in self.graph.inputs and self.graph.inputs[i].kind is op.Kind.INTEGER]
+        body, arguments = _layer_function(layer, nodes, outside, masks, results, whole)
         stack, number = layer.split(".")
         name = self.code.layer(stack + "_layer" + _SUFFIXES.get((self.graph.purpose, stack), ""), body)
         given = [self.names[value] for value in arguments] + masks
@@ -117,13 +139,18 @@ def _wrapped(start: str, given: list[str]) -> str:
 
 
 def _layer_function(
-    layer: str, nodes: list[Node], outside: list[str], masks: list[str], results: list[str]
+    layer: str, nodes: list[Node], outside: list[str], masks: list[str], results: list[str], whole: list[str]
 ) -> tuple[str, list[str]]:
-    """The text after the function's name, free of the layer's own number, and the values it must be called with."""
+    """The text after the function's name, free of the layer's own number, and the values it must be called with.
+
+    `whole` are inputs of the graph that keep their names, such as `position`.
+    """
     names = {node.name: node.name.removeprefix(f"{layer}.") for node in nodes}
     for value in outside:
         if value.startswith(f"{layer}."):
             names[value] = value.removeprefix(f"{layer}.")
+        elif value in whole:
+            names[value] = value
         else:
             # A layer runs on what the layer below gives; a decoder's also on the memory.
             names[value] = "memory" if "x" in names.values() else "x"
@@ -147,7 +174,8 @@ def _masks_of(node: Node) -> list[str]:
     if not isinstance(node.operation, op.Attention):
         return []
     padding = [f"{node.operation.padding}_padding"] if node.operation.padding else []
-    return [*padding, *(["causal"] if node.operation.causal else [])]
+    causal = ["causal"] if node.operation.causal else []
+    return [*padding, *causal, *(["unwritten"] if node.operation.cached else [])]
 
 
 def _lines(node: Node, name: str, names: Mapping[str, str], path: Callable[[str], str]) -> list[str]:
@@ -161,14 +189,21 @@ def _lines(node: Node, name: str, names: Mapping[str, str], path: Callable[[str]
 
 
 def _attention(o: op.Attention, name: str, masks: list[str], query: str, key: str, value: str) -> list[str]:
+    if o.kernel is op.Kernel.FUSED:
+        mask = " | ".join(masks) or "None"
+        return [f"fused_attention({query}, {key}, {value}, {mask}, {o.scale!r})"]
     weights = name.replace("context", "weights")
-    lines = [f"{weights} = ({query} * {o.scale!r}) @ {key}.mT"]
+    lines = [f"{weights} = {_scaled(query, o.scale)} @ {key}.mT"]
     if masks:
         lines.append(f"{weights} = {weights}.masked_fill({' | '.join(masks)}, -math.inf)")
     lines.append(f"{weights} = torch.softmax({weights}, dim=-1)")
     if o.dropout:
         lines.append(f"{weights} = dropout({weights}, {o.dropout!r}, w.training)")
     return [*lines, f"{weights} @ {value}"]
+
+
+def _scaled(x: str, scale: float) -> str:
+    return x if scale == 1.0 else f"({x} * {scale!r})"
 
 
 def _linear(node: Node, x: str, matrix: str, bias: str | None = None) -> str:
@@ -180,7 +215,7 @@ def _position(node: Node, x: str, *rest: str) -> str:
     table = next((r for r in rest if r.startswith("w.")), None)
     if table is None:
         return f"{x} + sinusoids({x}{f', {start}' if start else ''})"
-    return f"{x} + {table}[{start} : {start} + 1]" if start else f"{x} + {table}[: {x}.shape[1]]"
+    return f"{x} + {table}[{start}]" if start else f"{x} + {table}[: {x}.shape[1]]"
 
 
 def _slice(node: Node, x: str) -> str:
@@ -192,13 +227,20 @@ def _slice(node: Node, x: str) -> str:
 
 
 _RULES: Mapping[type[op.Operation], Callable[..., str]] = {
-    op.Embed: lambda n, tokens, table: f"embedding({tokens}, {table}) * {n.operation.scale!r}",
+    op.Embed: lambda n, tokens, table: _scaled(f"embedding({tokens}, {table})", n.operation.scale),
     op.Position: _position,
     op.Slice: _slice,
     op.Linear: _linear,
     op.Logits: lambda n, x, table: f"{x} @ {table}.T",
     op.SplitHeads: lambda n, x: f"{x}.unflatten(-1, ({n.operation.heads}, -1)).transpose(1, 2)",
     op.MergeHeads: lambda n, x: f"{x}.transpose(1, 2).flatten(2)",
+    op.QuantisedLinear: lambda n, x, matrix, scales, bias=None: (
+        f"quantised_linear({', '.join(filter(None, (x, matrix, scales, bias)))})"
+    ),
+    op.QuantisedLogits: lambda n, x, table, scales: f"quantised_linear({x}, {table}.T, {scales})",
+    op.FoldBeams: lambda n, x: f"{x}.flatten(0, 1).unsqueeze(1)",
+    op.UnfoldBeams: lambda n, x, like: f"{x}.view(*{like}.shape, -1)",
+    op.Write: lambda n, cache, new, position: f"written({cache}, {new}, {position})",
     op.Append: lambda n, cache, new: f"torch.cat([{cache}, {new}], dim=2)",
     op.Add: lambda n, x, y: f"{x} + {y}",
     op.Norm: lambda n, x, gain, bias: (

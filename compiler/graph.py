@@ -7,7 +7,7 @@ file names. `verify` is its grammar, and is asked between all passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from compiler.operation import Attention, GraphError, Kind, Operation, Type
@@ -73,8 +73,8 @@ def verify(graph: Graph) -> None:
         absent = [i for i in node.inputs if i not in known] + [p for p in node.parameters if p not in graph.parameters]
         if absent:
             raise GraphError(f"`{node.name}` uses {absent} before it is made")
-        if isinstance(node.operation, Attention) and node.operation.padding not in (None, *graph.inputs):
-            raise GraphError(f"`{node.name}` masks the padding of {node.operation.padding}, which is no input")
+        if isinstance(node.operation, Attention) and not set(node.operation.masked_by) <= set(graph.inputs):
+            raise GraphError(f"`{node.name}` is masked by {node.operation.masked_by}, which are not all inputs")
         inferred = node.operation.infer(tuple(known[i] for i in node.inputs), graph.shapes(node))
         if inferred != node.type:
             raise GraphError(f"`{node.name}` is {inferred}, not {node.type}")
@@ -86,6 +86,16 @@ def verify(graph: Graph) -> None:
         raise GraphError(f"parameters that nothing uses: {sorted(set(graph.parameters) - used)}")
 
 
+def inferred(graph: Graph) -> Graph:
+    """The graph with the type of every node found anew, after inputs have changed theirs."""
+    types = dict(graph.inputs)
+    nodes = []
+    for node in graph.nodes:
+        types[node.name] = node.operation.infer(tuple(types[i] for i in node.inputs), graph.shapes(node))
+        nodes.append(replace(node, type=types[node.name]))
+    return replace(graph, nodes=tuple(nodes))
+
+
 def prune(graph: Graph) -> Graph:
     """Without the nodes, parameters and inputs that no output needs."""
     needed = set(graph.outputs.values())
@@ -94,8 +104,8 @@ def prune(graph: Graph) -> Graph:
         if node.name in needed:
             nodes.append(node)
             needed.update(node.inputs)
-            if isinstance(node.operation, Attention) and node.operation.padding:
-                needed.add(node.operation.padding)
+            if isinstance(node.operation, Attention):
+                needed.update(node.operation.masked_by)
     used = {p for node in nodes for p in node.parameters}
     return Graph(
         graph.purpose,
@@ -120,6 +130,7 @@ __all__ = [
     "Node",
     "Parameter",
     "Purpose",
+    "inferred",
     "prune",
     "stored",
     "verify",

@@ -1,16 +1,18 @@
-"""What this machine's processor can do, where a choice depends on it."""
+"""What this machine can do, where a choice depends on it."""
 
 from __future__ import annotations
 
-import torch
+import os
+from dataclasses import dataclass
 
 
-def use_fast_float32() -> None:
-    """Sends float32 products to oneDNN, where it computes them exactly in float32 and torch's default is slower.
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    torch's name for that route is "bf16": on a processor with AMX it does round to bfloat16, so there the default
-    stays. Without AMX, oneDNN has nothing narrower that it could use for it and computes in float32.
-    """
-    capability = torch.backends.cpu.get_cpu_capability()
-    if "AVX512" in capability and not torch.cpu._is_amx_tile_supported():
-        torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
+
+@dataclass(frozen=True)
+class Host:
+    """What a program will run on: `device` is cpu or cuda."""
+
+    device: str = "cpu"

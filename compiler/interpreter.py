@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import torch
@@ -37,6 +38,9 @@ def _hidden(node: Node, values: Environment) -> Tensor:
     hidden = torch.zeros(1, 1, query.shape[2], key.shape[2], dtype=torch.bool)
     if attention.causal:
         hidden = hidden | torch.ones_like(hidden).triu(1)
+    if attention.cached:
+        own, keys = values["position"].flatten()[:, None, None, None] + 1, torch.arange(key.shape[2])
+        hidden = hidden | (keys >= own if attention.cached is op.Cached.PLANNED else keys < key.shape[2] - own)
     if attention.padding:
         hidden = hidden | (values[attention.padding] == PAD)[:, None, None, :]
     return hidden
@@ -47,15 +51,27 @@ def _attention(o: op.Attention, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor)
 
 
 def _position(o: op.Position, x: Tensor, *rest: Tensor) -> Tensor:
-    start = int(rest[0]) if rest and rest[0].ndim == 0 else 0
-    if rest and rest[-1].ndim == 2:
-        return x + rest[-1][start : start + x.shape[1]]
-    encoding = torch.empty(x.shape[1], x.shape[2], dtype=torch.float64)
-    for row in range(x.shape[1]):
+    positions = next((r for r in rest if not r.is_floating_point()), torch.arange(x.shape[1])[None])
+    table = next((r for r in rest if r.is_floating_point()), None)
+    if table is not None:
+        return x + table[positions]
+    encoding = torch.empty(*positions.shape, x.shape[2], dtype=torch.float64)
+    for place in product(*map(range, positions.shape)):
         for i in range(x.shape[2] // 2):
-            angle = (start + row) / 10000 ** (2 * i / x.shape[2])
-            encoding[row, 2 * i], encoding[row, 2 * i + 1] = math.sin(angle), math.cos(angle)
+            angle = int(positions[place]) / 10000 ** (2 * i / x.shape[2])
+            encoding[(*place, 2 * i)], encoding[(*place, 2 * i + 1)] = math.sin(angle), math.cos(angle)
     return x + encoding.to(x.dtype)
+
+
+def _write(o: op.Write, cache: Tensor, new: Tensor, position: Tensor) -> Tensor:
+    here = position.flatten()[:, None] == torch.arange(cache.shape[2])
+    return torch.where(here[:, None, :, None], new, cache)
+
+
+def _quantised(o: op.Operation, x: Tensor, matrix: Tensor, scales: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+    largest = x.abs().amax(-1, keepdim=True)
+    rows = (x * (127 / largest)).nan_to_num(0.0).round()
+    return (rows.double() @ matrix.double()).float() * (largest / 127) * scales + bias
 
 
 def _loss(o: op.Loss, logits: Tensor, labels: Tensor) -> Tensor:
@@ -87,6 +103,11 @@ _RULES: Mapping[type[op.Operation], Callable[..., Any]] = {
     op.SplitHeads: lambda o, x: torch.stack(x.split(x.shape[-1] // o.heads, -1), 1),
     op.MergeHeads: lambda o, x: torch.cat(tuple(x.unbind(1)), -1),
     op.Attention: _attention,
+    op.QuantisedLinear: _quantised,
+    op.QuantisedLogits: lambda o, x, table, scales: _quantised(o, x, table.T, scales),
+    op.FoldBeams: lambda o, x: x.flatten(0, 1)[:, None],
+    op.UnfoldBeams: lambda o, x, like: x.view(*like.shape, -1),
+    op.Write: _write,
     op.Append: lambda o, cache, new: torch.cat([cache, new], 2),
     op.Add: lambda o, x, y: x + y,
     op.Norm: lambda o, x, gain, bias: F.layer_norm(x, x.shape[-1:], gain, bias, o.epsilon),

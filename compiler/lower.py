@@ -7,7 +7,7 @@ Inputs and outputs of each purpose, where `source` ends with EOS and `target` ru
 | `train`       | source [batch, source], target [b, target+1] | loss [2]: smoothed and plain, summed             |
 | `score`       | the same                                     | log_probabilities [batch, target]                |
 | `encode`      | source                                       | memory [batch, source, d_model]                  |
-| `decode_step` | token [batch, 1], position [], source,       | log_probabilities [batch, 1, V],                 |
+| `decode_step` | token and position [batch, 1], source,       | log_probabilities [batch, 1, V],                 |
 |               | memory, two caches a layer                   | the caches, one position longer                  |
 """
 
@@ -21,6 +21,7 @@ from compiler.operation import (
     Activation,
     Append,
     Attention,
+    Cached,
     Dropout,
     Embed,
     Linear,
@@ -69,7 +70,7 @@ class _Transformer:
         return self.b.graph()
 
     def decode_step(self) -> Graph:
-        token, position = self.tokens("token", 1), self.b.input("position", kind=Kind.INTEGER)
+        token, position = self.tokens("token", 1), self.tokens("position", 1)
         self.tokens("source", SOURCE)
         memory = self.b.input("memory", BATCH, SOURCE, self.a.d_model)
         logits = self.logits(self.decoder(token, memory, position))
@@ -120,9 +121,10 @@ class _Transformer:
         query = self.heads("query", x, a.d_k)
         key = self.heads("key", memory, a.d_k)
         value = self.heads("value", memory, a.d_v)
+        cached = None
         if causal and self.b.purpose is Purpose.DECODE_STEP:
-            key, value, causal = self.cached("keys", key), self.cached("values", value), False
-        attention = Attention(a.d_k**-0.5, causal, padding, a.attention_dropout)
+            key, value, causal, cached = self.cached("keys", key), self.cached("values", value), False, Cached.GROWN
+        attention = Attention(a.d_k**-0.5, causal, padding, a.attention_dropout, cached)
         context = self.b.node("context", attention, (query, key, value))
         return self.linear("output", self.b.node("merged", MergeHeads(), (context,)), a.d_model)
 

@@ -67,11 +67,11 @@ class Embed(Operation):
 
 @dataclass(frozen=True)
 class Position(Operation):
-    """Adds the encoding of each position (3.5): of 0.. on, or of `position` alone. x [, position] [, table] -> x"""
+    """Adds the encoding of each position (3.5): of 0.. on, or of those given. x [, position [b, n]] [, table] -> x"""
 
     def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
         x, *position = inputs
-        require(len(x.shape) == 3 and all(p.shape == () for p in position), self, *inputs)
+        require(len(x.shape) == 3 and all(p.shape == x.shape[:2] for p in position), self, *inputs)
         require(all(table[1] == x.shape[2] for table in parameters), self, *inputs)
         return x
 
@@ -120,6 +120,54 @@ class Logits(Operation):
 
 
 @dataclass(frozen=True)
+class QuantisedLinear(Operation):
+    """x W + b in int8: x is scaled a row, W a column, sums are int32. x [..., i], W [i, o], scales [o] [, b [o]]
+
+    A row's scale is that of its largest number alone, so that no row depends on its neighbours.
+    """
+
+    def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
+        (x,), (matrix, *columns) = inputs, parameters
+        require(x.shape[-1] == matrix[0] and all(c == matrix[1:] for c in columns), self, x, Type(matrix))
+        return Type((*x.shape[:-1], matrix[1]))
+
+    def products(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
+        return 2 * product(inputs[0].shape) * parameters[0][1]
+
+
+@dataclass(frozen=True)
+class QuantisedLogits(Operation):
+    """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] -> [..., V]"""
+
+    def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
+        (x,), (table, scales) = inputs, parameters
+        require(x.shape[-1] == table[1] and scales == table[:1], self, x, Type(table))
+        return Type((*x.shape[:-1], table[0]))
+
+    def products(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
+        return 2 * product(inputs[0].shape) * parameters[0][0]
+
+
+@dataclass(frozen=True)
+class FoldBeams(Operation):
+    """Each hypothesis a row of its own. [batch, beams, w] -> [batch·beams, 1, w]"""
+
+    def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
+        batch, beams, width = inputs[0].shape
+        return Type((batch * beams, Size.of(1), width))
+
+
+@dataclass(frozen=True)
+class UnfoldBeams(Operation):
+    """The hypotheses of a sentence side by side again. x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w]"""
+
+    def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
+        x, like = inputs
+        require(len(like.shape) == 2 and x.shape[0] == like.shape[0] * like.shape[1], self, *inputs)
+        return Type((*like.shape, x.shape[2]))
+
+
+@dataclass(frozen=True)
 class SplitHeads(Operation):
     """[batch, n, h·d] -> [batch, h, n, d]"""
 
@@ -141,18 +189,40 @@ class MergeHeads(Operation):
         return Type((batch, length, heads * width))
 
 
+class Cached(StrEnum):
+    """Which keys of a cache are a row's own, where some rows are at earlier positions than others."""
+
+    GROWN = "grown"  # the last ones, as many as it has read
+    PLANNED = "planned"  # the first ones
+
+
+class Kernel(StrEnum):
+    """How an attention is computed."""
+
+    EXPLICIT = "explicit"  # product, softmax, product
+    FUSED = "fused"  # in one call, its weights never whole
+
+
 @dataclass(frozen=True)
 class Attention(Operation):
     """softmax(scale · Q Kᵀ, masked) V (3.2.1). Q [batch, h, n, d_k], K [batch, h, m, d_k], V [batch, h, m, d_v].
 
     Masks are attributes: `causal` hides keys after the query; `padding` names the graph input whose padding the
-    keys stand for. Dropout falls on the weights after the softmax.
+    keys stand for; `cached` hides keys of a cache that are not the row's own, by the input `position`. Dropout falls
+    on the weights after the softmax.
     """
 
     scale: float
     causal: bool = False
     padding: str | None = None
     dropout: float = 0.0
+    cached: Cached | None = None
+    kernel: Kernel = Kernel.EXPLICIT
+
+    @property
+    def masked_by(self) -> tuple[str, ...]:
+        """The graph's inputs that its masks are made of."""
+        return (*((self.padding,) if self.padding else ()), *(("position",) if self.cached else ()))
 
     def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
         query, key, value = inputs
@@ -167,7 +237,8 @@ class Attention(Operation):
 
     def kept(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
-        return weights * 3 if self.dropout else weights  # the mask, and the weights after it
+        # The scaled query and, with dropout, its mask and the weights after it.
+        return product(inputs[0].shape) + weights * (3 if self.dropout else 1)
 
 
 @dataclass(frozen=True)
@@ -179,6 +250,17 @@ class Append(Operation):
         fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
         require(fits, self, *inputs)
         return Type((*cache.shape[:2], cache.shape[2] + new.shape[2], cache.shape[3]))
+
+
+@dataclass(frozen=True)
+class Write(Operation):
+    """The cache write where there is room already. cache [b, h, room, d], new [b, h, 1, d], position -> cache"""
+
+    def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
+        cache, new, position = inputs
+        fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
+        require(fits and product(position.shape) == cache.shape[0], self, *inputs)
+        return cache
 
 
 @dataclass(frozen=True)
@@ -219,6 +301,9 @@ class Dropout(Operation):
 
     def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
         return inputs[0]
+
+    def kept(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Size:
+        return product(inputs[0].shape)  # its mask
 
 
 @dataclass(frozen=True)

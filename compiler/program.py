@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from compiler.graph import Graphs, Purpose, stored
-from compiler.seeds import stream
-from compiler.weights import Initial, Origin, Stored
-from specs import PAD, Spec, ZooError
-from specs.errors import nearest
+from compiler.likeliest import Likeliest, likeliest
+from compiler.operation import Write
+from compiler.weights import Origin, check
+from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor | int]], dict[str, Tensor]]
 """What a backend makes of a graph: from the parameters and the inputs to the outputs."""
@@ -32,12 +34,21 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What a decoder knows of its rows: the sources, what the encoder made of them, the caches, the position."""
+    """What a decoder knows of its sentences. A row is a hypothesis; those of a sentence stand together."""
 
-    source: Int[Tensor, "rows source"]
+    source: Int[Tensor, "sentences source"]
     memory: Mapping[str, Tensor]
+    """What the encoder made of the sources, a row a sentence."""
     cache: Mapping[str, Tensor]
-    position: int = 0
+    """Keys and values of the pieces read so far, a row a hypothesis."""
+    position: Int[Tensor, "sentences beams"]
+    """Pieces that each hypothesis has read."""
+    read: tuple[int, ...]
+    """The same for each sentence, known without asking the device."""
+
+
+ROOM = 16
+"""Positions by which a planned cache grows."""
 
 
 class _Tree(nn.Module):
@@ -56,7 +67,12 @@ class Program(nn.Module):
         self._functions = functions
         for graph in graphs.values():
             for name, parameter in graph.parameters.items():
-                self._place(name, nn.Parameter(torch.empty(parameter.origin.shape, device="meta")))
+                empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
+                self._place(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
 
     # What it computes.
 
@@ -71,38 +87,78 @@ class Program(nn.Module):
         """The log-probability of each target token given those before it, in nats, and 0 at padding."""
         return self._run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
 
-    def encode(self, source: Int[Tensor, "rows source"]) -> State:
-        """The state before the first step. Source rows end with EOS and are padded with PAD."""
+    def encode(self, source: Int[Tensor, "sentences source"]) -> State:
+        """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
         memory = self._run(Purpose.ENCODE, source=source)
-        step = self.graphs[Purpose.DECODE_STEP]
+        step, sentences = self.graphs[Purpose.DECODE_STEP], source.shape[0]
         some = next(iter(memory.values()))
-        shapes = {name: step.inputs[name].shape for name in step.carried}
-        cache = {
-            name: some.new_empty([size(batch=source.shape[0], target=1) for size in shape])
-            for name, shape in shapes.items()
-        }
-        return State(source, memory, cache)
+        sizes = {"batch": sentences, "beams": 1, "target": 1, "room": ROOM}
+        cache = {name: some.new_zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.carried}
+        position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
+        return State(source, memory, cache, position, (0,) * sentences)
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
-        """Log-probabilities of the next piece after `token` (BOS at first), in float32, and the state after it."""
-        carried = {**state.memory, **state.cache}
-        outputs = self._run(
-            Purpose.DECODE_STEP, token=token[:, None], position=state.position, source=state.source, **carried
-        )
-        log_probabilities = outputs.pop("log_probabilities")[:, 0]
-        return log_probabilities, replace(state, cache=outputs, position=state.position + 1)
+        """Log-probabilities of the next piece after `token` (BOS at first), in float32, and the state after it.
 
-    def select(self, state: State, rows: Int[Tensor, " n"], *, within_sentences: bool = False) -> State:
-        """The state of these rows, in this order, repeated where an index is.
-
-        With `within_sentences` each row is followed by one of the same sentence, so that sources and memory stay
-        as they are and only the caches move: what a beam search wants after each step.
+        The state that goes in is used up: its caches may be written in place.
         """
-        cache = {name: value.index_select(0, rows) for name, value in state.cache.items()}
-        if within_sentences:
-            return replace(state, cache=cache)
-        memory = {name: value.index_select(0, rows) for name, value in state.memory.items()}
-        return replace(state, source=state.source.index_select(0, rows), memory=memory, cache=cache)
+        cache, position, memory = state.cache, state.position, {"source": state.source, **state.memory}
+        if self._planned and max(state.read) == self._length(cache):
+            cache = {name: _padded(value, self._length(cache) + ROOM) for name, value in cache.items()}
+        if not self._by_sentence and position.shape[1] > 1:
+            memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
+        shape = position.shape if self._by_sentence else (token.shape[0], 1)
+        outputs = self._run(
+            Purpose.DECODE_STEP, token=token.view(shape), position=position.reshape(shape), **memory, **cache
+        )
+        log_probabilities = outputs.pop("log_probabilities").flatten(0, 1)
+        read = tuple(count + 1 for count in state.read)
+        return log_probabilities, replace(state, cache=outputs, position=position + 1, read=read)
+
+    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, State]:
+        """As `decode_step`, but of each row only the `count` likeliest pieces."""
+        log_probabilities, state = self.decode_step(state, token)
+        return likeliest(log_probabilities, count), state
+
+    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
+        """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""
+        rows = (sentences[:, None] * state.position.shape[1] + parents).flatten()
+        position = state.position.index_select(0, sentences)[:, :1].expand(parents.shape)
+        if sentences.shape[0] == state.source.shape[0]:
+            cache = {name: value.index_select(0, rows) for name, value in state.cache.items()}
+            return replace(state, cache=cache, position=position)
+        read = tuple(state.read[sentence] for sentence in sentences.tolist())
+        memory = {name: value.index_select(0, sentences) for name, value in state.memory.items()}
+        cache = {name: self._shortened(value, max(read)).index_select(0, rows) for name, value in state.cache.items()}
+        return State(state.source.index_select(0, sentences), memory, cache, position, read)
+
+    def join(self, first: State, second: State) -> State:
+        """The sentences of both, which have the same number of beams."""
+        source = _joined(first.source, second.source)
+        memory = {name: _joined(value, second.memory[name]) for name, value in first.memory.items()}
+        cache = {name: _joined(value, second.cache[name], at_end=self._planned) for name, value in first.cache.items()}
+        position = torch.cat([first.position, second.position])
+        return State(source, memory, cache, position, first.read + second.read)
+
+    @cached_property
+    def _planned(self) -> bool:
+        """Whether caches have room for more than was read; else they grow in each step."""
+        return any(isinstance(node.operation, Write) for node in self.graphs[Purpose.DECODE_STEP].nodes)
+
+    @cached_property
+    def _by_sentence(self) -> bool:
+        """Whether a step takes a row a sentence, its beams side by side."""
+        return bool(self.graphs[Purpose.DECODE_STEP].inputs["token"].shape[1].symbols)
+
+    @staticmethod
+    def _length(cache: Mapping[str, Tensor]) -> int:
+        return next(iter(cache.values())).shape[2]
+
+    def _shortened(self, cache: Tensor, read: int) -> Tensor:
+        """Without positions that no row has reached."""
+        if not self._planned:
+            return cache[:, :, cache.shape[2] - read :]
+        return cache[:, :, : max(ROOM, -(-read // ROOM) * ROOM)]
 
     def _run(self, purpose: Purpose, **inputs: Tensor | int) -> dict[str, Tensor]:
         if purpose not in self._functions:
@@ -129,34 +185,18 @@ class Program(nn.Module):
 
         Raises ZooError where names or shapes are not those of the spec.
         """
-        self.check(file)
+        check(file, stored(self.graphs.values()), self.spec.name)
         with torch.no_grad():
             for name, tensor in self.in_program_layout(file).items():
                 self.get_parameter(name).copy_(tensor)
 
-    def check(self, file: Mapping[str, Tensor]) -> None:
-        """Raises ZooError unless the tensors are exactly those that the spec asks for."""
-        wanted = stored(self.graphs.values())
-        hint = f"these weights belong to another spec than `{self.spec.name}`"
-        for name, tensor in wanted.items():
-            if name not in file:
-                raise ZooError(f"the weights have no tensor `{name}`", hint=hint)
-            if tuple(file[name].shape) != tensor.shape:
-                problem = f"the weights' `{name}` is {list(file[name].shape)}, not {list(tensor.shape)}"
-                raise ZooError(problem, hint=hint)
-        for name in file:
-            if name not in wanted:
-                near = nearest(name, list(wanted))
-                problem = f"the weights' tensor `{name}` is not one of this spec"
-                raise ZooError(problem + (f" (the nearest is `{near}`)" if near else ""), hint=hint)
-
-    def initialise(self, seed: int) -> None:
-        """Weights as before training (see `Initial`), each tensor from a random stream of its own, on any device."""
-        file = {
-            tensor.name: _initial(tensor, self.spec, stream(seed, "weights", tensor.name))
-            for tensor in stored(self.graphs.values()).values()
-        }
-        self.load(file)
+    def share(self, file: Mapping[str, Tensor]) -> None:
+        """As `load`, but a tensor that is as the program wants it is not copied: the two then share their memory."""
+        check(file, stored(self.graphs.values()), self.spec.name)
+        for name, tensor in self.in_program_layout(file).items():
+            *parents, leaf = name.split(".")
+            tree = self.get_submodule(".".join(parents))
+            tree.register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
 
     def _origins(self) -> dict[str, Origin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
@@ -172,19 +212,15 @@ class Program(nn.Module):
             module.register_parameter(leaf, parameter)
 
 
-def _initial(tensor: Stored, spec: Spec, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    value = torch.empty(tensor.shape)
-    match tensor.initial:
-        case Initial.ONE:
-            return value.fill_(1.0)
-        case Initial.ZERO:
-            return value.zero_()
-        case Initial.EMBEDDING:
-            return value.normal_(0.0, spec.architecture.d_model**-0.5, generator=generator)
-        case Initial.MATRIX:
-            variance = 2.0 / (tensor.shape[0] + tensor.shape[1])
-            if spec.architecture.initial_weights == "glorot_uniform":
-                bound = (3.0 * variance) ** 0.5
-                return value.uniform_(-bound, bound, generator=generator)
-            return value.normal_(0.0, variance**0.5, generator=generator)
+def _padded(tensor: Tensor, length: int, *, at_end: bool = True) -> Tensor:
+    """With zeros up to this many positions, which are the last dimension but one (of sources, PAD in the last)."""
+    dimension = max(1, tensor.ndim - 2)
+    more = length - tensor.shape[dimension]
+    sides = [0, more] if at_end else [more, 0]
+    return functional.pad(tensor, [0, 0] * (tensor.ndim - 1 - dimension) + sides) if more else tensor
+
+
+def _joined(first: Tensor, second: Tensor, *, at_end: bool = True) -> Tensor:
+    """One after the other, the shorter one padded: what is there is masked."""
+    length = max(t.shape[max(1, t.ndim - 2)] for t in (first, second))
+    return torch.cat([_padded(first, length, at_end=at_end), _padded(second, length, at_end=at_end)])

@@ -29,20 +29,63 @@ def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "length len
     return torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
 
 
-def sinusoids(x: Float[Tensor, "batch length d_model"], start: int = 0) -> Float[Tensor, "length d_model"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5), from `start` on."""
-    stop = start + x.shape[1]
-    room = max(256, 2 ** math.ceil(math.log2(stop)))
-    return _sinusoids(room, x.shape[2], x.device, x.dtype)[start:stop]
+def unwritten_mask(position: Int[Tensor, ...], keys: int, *, grown: bool) -> Bool[Tensor, "rows 1 1 keys"]:
+    """True at keys of a cache that are not the row's own: after its position, or before where the cache has grown."""
+    own, key = position.flatten()[:, None, None, None] + 1, torch.arange(keys, device=position.device)
+    return key < keys - own if grown else key >= own
+
+
+def written(
+    cache: Float[Tensor, "rows h room d"], new: Float[Tensor, "rows h 1 d"], position: Int[Tensor, ...]
+) -> Float[Tensor, "rows h room d"]:
+    """The cache with each row's new key or value at its position: in place, but where a graph is being exported."""
+    index = position.flatten()[:, None, None, None].expand_as(new)
+    return cache.scatter(2, index, new) if torch.compiler.is_exporting() else cache.scatter_(2, index, new)
+
+
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None, scale: float) -> Tensor:
+    """softmax(scale · Q Kᵀ, masked) V in one call of torch's."""
+    mask = None if hidden is None else ~hidden
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
+def quantised_linear(
+    x: Float[Tensor, "... inner"],
+    matrix: Int[Tensor, "inner outer"],
+    scales: Float[Tensor, " outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+) -> Float[Tensor, "... outer"]:
+    """x W + b, each row of x rounded to 8 bits by a scale of its own; the sums are exact."""
+    largest = x.abs().amax(-1, keepdim=True)
+    rows = (x * (127 / largest)).nan_to_num(0.0).round().char().flatten(0, -2)
+    sums = torch._int_mm(rows, matrix).view(*x.shape[:-1], -1)
+    y = sums * (largest / 127) * scales
+    return y if bias is None else y + bias
+
+
+def sinusoids(
+    x: Float[Tensor, "batch length d_model"], position: Int[Tensor, "batch length"] | None = None
+) -> Float[Tensor, "... d_model"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5), of 0.. or of `position`."""
+    if position is None and torch.compiler.is_exporting():
+        position = torch.arange(x.shape[1], device=x.device)
+    if position is not None:
+        return _encoded(position, x.shape[2]).to(x.dtype)
+    room = max(256, 2 ** math.ceil(math.log2(x.shape[1])))
+    return _sinusoids(room, x.shape[2], x.device, x.dtype)[: x.shape[1]]
 
 
 @lru_cache(maxsize=8)
 def _sinusoids(length: int, d_model: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    # In float64: at position 1000 a float32 angle is already wrong in the fifth digit.
     with torch.inference_mode(False):
-        positions = torch.arange(length, dtype=torch.float64)[:, None]
-        angles = positions / 10000 ** (torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-        return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).to(device, dtype)
+        return _encoded(torch.arange(length), d_model).to(device, dtype)
+
+
+def _encoded(position: Int[Tensor, ...], d_model: int) -> Float[Tensor, "... d_model"]:
+    # In float64: at position 1000 a float32 angle is already wrong in the fifth digit.
+    divisors = 10000 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device) / d_model)
+    angles = position[..., None] / divisors
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
 def pick(

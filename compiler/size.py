@@ -1,4 +1,4 @@
-"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source` and `target`.
+"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source`, `target`, `beams` and `room`.
 
 A graph is lowered once and costed for any batch, so shapes, FLOPs and bytes are polynomials rather than numbers.
 """
@@ -85,4 +85,5 @@ def _term(monomial: Monomial, coefficient: int) -> str:
     return ("-" if coefficient < 0 else "") + "·".join(number + powers)
 
 
-BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))
+BATCH, SOURCE, TARGET, BEAMS, ROOM = (Size.symbol(name) for name in ("batch", "source", "target", "beams", "room"))
+"""`beams` are the hypotheses of a sentence in a decoder's step, `room` the positions for which its caches are made."""

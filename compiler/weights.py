@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from compiler.size import Size
+from specs import ZooError
+from specs.errors import nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,7 +97,87 @@ class Padded:
         return self.part.undo(parameter[: self.part.shape[0]])
 
 
-Origin = Stored | Concatenated | Padded
+@dataclass(frozen=True)
+class Scaled:
+    """The part, times a factor."""
+
+    part: Origin
+    factor: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.part.shape
+
+    def stored(self) -> Iterator[Stored]:
+        return self.part.stored()
+
+    def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        return self.part.make(file) * self.factor
+
+    def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        return self.part.undo(parameter / self.factor)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """The part in bfloat16."""
+
+    part: Origin
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.part.shape
+
+    def stored(self) -> Iterator[Stored]:
+        return self.part.stored()
+
+    def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        return self.part.make(file).bfloat16()
+
+    def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        return self.part.undo(parameter.float())
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Of a matrix: for each place of `dimension` (0 or 1) what one of its 8-bit numbers is worth."""
+
+    part: Origin
+    dimension: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.part.shape[self.dimension],)
+
+    def stored(self) -> Iterator[Stored]:
+        return self.part.stored()
+
+    def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        return self.largest(self.part.make(file).float()).flatten() / 127
+
+    def largest(self, part: Tensor) -> Tensor:
+        """The largest magnitude at each place of the dimension: [places, 1] or [1, places]."""
+        low, high = part.aminmax(dim=1 - self.dimension, keepdim=True)
+        return high.maximum(-low)
+
+    def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        raise TypeError("weights that were rounded to 8 bits do not come back")
+
+
+@dataclass(frozen=True)
+class Quantised(Scales):
+    """The matrix itself in 8-bit numbers, of which `Scales` says what they are worth."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.part.shape
+
+    def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        part = self.part.make(file).float()
+        return (part * (127 / self.largest(part))).nan_to_num_(0.0).round_().char()
+
+
+Origin = Stored | Concatenated | Padded | Scaled | Rounded | Scales
 
 
 @dataclass(frozen=True)
@@ -110,11 +192,36 @@ class Parameter:
         return tuple(map(Size.of, self.origin.shape))
 
     @property
+    def type(self) -> str:
+        """float32, bfloat16 or int8."""
+        return {Rounded: "bfloat16", Quantised: "int8"}.get(type(self.origin), "float32")
+
+    @property
+    def bytes(self) -> int:
+        return self.count * {"float32": 4, "bfloat16": 2, "int8": 1}[self.type]
+
+    @property
     def count(self) -> int:
         count = 1
         for size in self.origin.shape:
             count *= size
         return count
+
+
+def check(file: Mapping[str, Tensor], wanted: Mapping[str, Stored], spec: str) -> None:
+    """Raises ZooError unless the tensors of a file are exactly those that the spec of this name asks for."""
+    hint = f"these weights belong to another spec than `{spec}`"
+    for name, tensor in wanted.items():
+        if name not in file:
+            raise ZooError(f"the weights have no tensor `{name}`", hint=hint)
+        if tuple(file[name].shape) != tensor.shape:
+            problem = f"the weights' `{name}` is {list(file[name].shape)}, not {list(tensor.shape)}"
+            raise ZooError(problem, hint=hint)
+    for name in file:
+        if name not in wanted:
+            near = nearest(name, list(wanted))
+            problem = f"the weights' tensor `{name}` is not one of this spec"
+            raise ZooError(problem + (f" (the nearest is `{near}`)" if near else ""), hint=hint)
 
 
 def _split(parameter: Tensor, widths: list[int]) -> Iterator[Tensor]:

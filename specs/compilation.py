@@ -10,8 +10,13 @@ from specs.section import Section, Size
 class Compilation(Section):
     """What the compiler may do. None of it changes what the model is (no section of the paper)."""
 
-    backend: Literal["auto", "eager", "inductor"] = Field(
-        description="What runs the emitted program (no letter); auto takes what is fastest on the machine; a choice."
+    backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt", "ctranslate2"] = Field(
+        description="What runs the program (no letter); auto takes the best that is present for device and purpose, as "
+        "does training where a backend only translates; a choice."
+    )
+    precision: Literal["float32", "bfloat16", "int8"] = Field(
+        description="Numbers of weights and products when it translates (no letter); all but float32 are approximate; "
+        "a choice."
     )
     without: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         description="Passes switched off, by name, as `zoo plan SPEC` lists them; a list of names."

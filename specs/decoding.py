@@ -1,19 +1,36 @@
-"""The section `decoding`: beam search."""
+"""The section `decoding`: beam search or sampling."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from specs.section import Count, Section, Size
+from specs.section import Count, Positive, Section, Size
 
 
 class Decoding(Section):
     """How a translation is looked for (section 6.1)."""
 
-    beam: Size = Field(description="Beam size (6.1: 4); hypotheses. 1 is greedy search.")
-    alpha: Annotated[float, Field(ge=0)] = Field(
+    search: Literal["beam", "sample"] = Field(
+        description="beam looks for the best translations (6.1); sample draws from the model's distribution "
+        "(the paper is silent), piece by piece; a choice."
+    )
+    beam: Size = Field(description="Beam size (6.1: 4); hypotheses. 1 is greedy search. Samples need none.")
+    alpha: Annotated[float, Field(ge=0, le=10)] = Field(
         description="alpha (6.1: 0.6) of the length penalty ((5 + length) / 6)^alpha of Wu et al. 2016; no unit."
     )
     extra_length: Count = Field(
         description="A translation is at most the source's length plus this (6.1: 50), EOS not counted; pieces."
+    )
+    temperature: Positive = Field(
+        description="Logits are divided by this before a piece is drawn (no letter); no unit. Read only by sample, as "
+        "are top_k and top_p."
+    )
+    top_k: Count = Field(description="Only the k likeliest pieces may be drawn (no letter), 0: any; pieces.")
+    top_p: Annotated[float, Field(gt=0, le=1)] = Field(
+        description="Only the fewest likeliest pieces that together reach this may be drawn (no letter), 1.0: any; "
+        "a probability. It counts after temperature and top_k."
+    )
+    workers: Literal["auto"] | Size = Field(
+        description="Threads that search at the same time, each a batch of its own (no letter); threads. auto: as many "
+        "as there are cores where the backend computes one batch on one core, else 1."
     )

@@ -1,6 +1,7 @@
 """From a reference to a spec: read, overlay `extends`, validate, freeze."""
 
 import os
+import re
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from specs.notation import shown
 from specs.override import Overrides, overrides_written
 from specs.problem import first_error
 from specs.reader import read
-from specs.spec import Spec
+from specs.spec import WRITTEN_BY, Spec
 from specs.written import Written
 
 
@@ -33,16 +34,34 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
     return _spec(chain[1:]) if len(chain) > 1 else None
 
 
+LATER = ("decoding", "compilation")
+"""Sections that say nothing of what a model is: what a whole spec lacks there came after it, and is as in `base`."""
+
+_WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
+
+
 def parse(text: str, where: str) -> Spec:
     """A whole spec from its text as `Spec.yaml` writes it; `where` is how errors call the file.
 
-    Raises ZooError (exit code 1: nobody writes such a file by hand) where the text is not a whole spec.
+    Fields of LATER that were none when it was written are those of `base`. Raises ZooError (exit code 1: nobody writes
+    such a file by hand) where the text is not a whole spec, or has a field that is none.
     """
     try:
-        return _validated(read(text, where), [where])
+        return _validated(_completed(read(text, where)), [where])
     except ZooError as error:
         hint = "`zoo` wrote this file, with every field, and it has changed since: restore it"
+        if writer := _WRITER.match(text):
+            hint = f"zoo {writer[1]} wrote this file: restore it, or read it with that version"
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1) from None
+
+
+def _completed(written: Written) -> Written:
+    sections = {name: written.value[name] for name in LATER if name in written.value}
+    known = {name: Spec.model_fields[name].annotation.model_fields for name in sections}  # type: ignore[union-attr]
+    if not any(isinstance(s.value, dict) and known[name].keys() - s.value for name, s in sections.items()):
+        return written
+    base = read(find("base").text(), written.file)
+    return Written({name: base.value[name] for name in sections}, written.file).overlaid(written)
 
 
 def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) -> Spec:

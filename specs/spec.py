@@ -16,6 +16,8 @@ from specs.vocabulary import Vocabulary
 # Letters, digits and - _ . , only; no two dots in a row, so that a name is never a way out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
 
+WRITTEN_BY = "# written by zoo "
+
 
 class Spec(Section):
     """One model, declared. Two specs are equal when all their fields are, wherever they were read from."""
@@ -38,9 +40,13 @@ class Spec(Section):
         """The catalogue's name ("big", "table3/a-h1"), a file's stem, or, where neither is known, `name`."""
         return self.name if self._short is None else self._short
 
-    def yaml(self) -> str:
-        """The whole spec as YAML that needs no other file and that YAML 1.1 and 1.2 read alike."""
-        return dump(self.model_dump(mode="json"))
+    def yaml(self, version: str | None = None) -> str:
+        """The whole spec as YAML that needs no other file and that YAML 1.1 and 1.2 read alike.
+
+        `version` is that of the zoo that writes it into a file, which then says so.
+        """
+        header = "" if version is None else f"{WRITTEN_BY}{version}\n"
+        return header + dump(self.model_dump(mode="json"))
 
     def called(self, short: str) -> Self:
         """The same spec under the short name `short`."""

@@ -57,15 +57,29 @@ def spec(reference: str, overrides: Sequence[str] | Mapping[str, object] = ()) -
     return specs.load(reference, overrides)
 
 
-def load(name: str, *, device: str = "auto", precision: str = "float32", tokens: int | None = None) -> Translator:
+def load(
+    name: str | Sequence[str],
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    backend: str | None = None,
+    tokens: int | None = None,
+) -> Translator:
     """A translator from a published model's name, from a run's folder, or from the name of a spec that has a run.
 
-    `device` is auto, cpu, cuda or cuda:N; `precision` float32 or bfloat16; `tokens` the budget of one batch in source
-    tokens. Raises ZooError where there is no such model, or where a file of it is damaged.
+    Several names of models of one vocabulary are an ensemble. `device` is auto, cpu, cuda or cuda:N; `precision`
+    (float32, bfloat16, int8) and `backend` (auto, or one that `zoo doctor` lists) are the spec's where they are not
+    given; `tokens` is the budget of one batch in source tokens. Raises ZooError where there is no such model, or where
+    a file of it is damaged.
     """
-    bundle = import_module("zoo.shelf.bundle")
-    found = import_module("zoo.shelf.find").model(name)
-    return bundle.open_model(found, device=device, precision=precision, tokens=tokens)  # type: ignore[no-any-return]
+    bundle, find = import_module("zoo.shelf.bundle"), import_module("zoo.shelf.find")
+    how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
+    opened = [bundle.open_model(find.model(each), **how) for each in ([name] if isinstance(name, str) else name)]
+    if not opened:
+        raise ZooError("there is no model to load: the list is empty", hint="`zoo.names()` are the published ones")
+    if len(opened) == 1:
+        return opened[0]  # type: ignore[no-any-return]
+    return import_module("zoo.decoding.translator").Translator.ensemble(opened)  # type: ignore[no-any-return]
 
 
 def model(spec: Spec, *, device: str = "cpu") -> Program:

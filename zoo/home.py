@@ -1,4 +1,4 @@
-"""Where `zoo` keeps what outlives a run: published models, fetched archives, prepared corpora."""
+"""Where `zoo` keeps what outlives a run: published models, fetched archives, prepared corpora, compiled programs."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def archives() -> Path:
 def prepared() -> Path:
     """Prepared corpora, one folder each, named by fingerprint."""
     return home() / "prepared"
+
+
+def compiled() -> Path:
+    """Compiled artefacts, one folder each, named by their content: a cache that may be removed at any time."""
+    return home() / "compiled"
+
+
+def verified() -> Path:
+    """Which large files had the right digest when they were last read: a cache, too."""
+    return home() / "verified"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
-from compiler import PASSES, Graph, Graphs, Purpose, cost, emit, graphs, lower
+from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower
+from compiler.drawing import draw
 from compiler.graph import Node
 from compiler.operation import Embed, Logits
-from compiler.size import Size
-from specs import Spec
+from compiler.size import Size, product
+from specs import Spec, ZooError
+from zoo.files import writing
+from zoo.rewriting import Rewriting, at, for_training, rewritings
 from zoo.training.footprint import footprint
 
 LENGTH = 27
@@ -30,17 +34,6 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Rewriting:
-    """What a pass did to the graphs that it was given."""
-
-    name: str
-    summary: str
-    operations: int
-    """More than before; fewer where it is negative."""
-    parameters: int
-
-
-@dataclass(frozen=True)
 class Plan:
     """Sizes in bytes of float32 unless said; FLOPs count a multiply-add of matrix products as two.
 
@@ -49,6 +42,7 @@ class Plan:
 
     name: str
     length: int
+    beam: int
     layers: tuple[Layer, ...]
     passes: tuple[Rewriting, ...]
     parameters: int
@@ -73,13 +67,14 @@ class Plan:
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
     """The plan of a spec for sentences of `length` tokens. Raises ZooError for a pass that is not known."""
     train, whole = lower(spec, Purpose.TRAIN), cost(lower(spec, Purpose.TRAIN))
-    final, needs = graphs(spec, list(Purpose)), footprint(spec, length)
+    final, needs = _final(spec), footprint(for_training(spec), length)
     sizes = {"batch": 1, "source": length, "target": length}
     return Plan(
         name=spec.name,
         length=length,
+        beam=spec.decoding.beam,
         layers=tuple(_layers(train, sizes)),
-        passes=tuple(_rewritings(spec)),
+        passes=rewritings(spec, length),
         parameters=whole.parameters,
         program_parameters=cost(final[Purpose.TRAIN]).parameters,
         flops=str(whole.flops),
@@ -88,14 +83,38 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
         weight_bytes=whole.weight_bytes,
         state_bytes=needs.state_bytes,
         activation_bytes=needs.activation_bytes,
-        cache_bytes=_cache_bytes(final, sizes),
+        cache_bytes=_cache_bytes(final, length),
         disk_bytes=needs.disk_bytes,
     )
 
 
 def code(spec: Spec) -> str:
     """The PyTorch that the spec becomes after all passes, for training, scoring and translating."""
-    return str(emit(graphs(spec, list(Purpose)).values()))
+    return str(emit(_final(spec).values()))
+
+
+def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
+    """Draws Figure 1 of the paper for this spec, after all passes: as it is trained, and as it translates.
+
+    Raises ZooError unless the file's name ends in .svg and it can be written.
+    """
+    if file.suffix.lower() != ".svg":
+        raise ZooError(f"`{file}` does not end in .svg", hint=f"the drawing is SVG: call it `{file.stem}.svg`")
+    final, whole = _final(spec), cost(lower(spec, Purpose.TRAIN))
+    flops = whole.flops(batch=1, source=length, target=length) / length
+    panels = {
+        "As it is trained": [final[Purpose.TRAIN]],
+        f"As it translates, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
+    }
+    title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs a target token"
+    with writing(file) as partial:
+        partial.write_text(draw(panels, title), encoding="utf-8")
+    return file
+
+
+def _final(spec: Spec) -> Graphs:
+    """The graphs of all purposes after all passes. What is trained and what translates is rewritten apart."""
+    return {**graphs(for_training(spec), [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
@@ -131,33 +150,9 @@ def _products(graph: Graph, node: Node) -> Size:
     return node.operation.products(tuple(types[name] for name in node.inputs), graph.shapes(node))
 
 
-def _rewritings(spec: Spec) -> Iterator[Rewriting]:
-    """Each pass with what it changed, in the order in which they run."""
-    names, off = [each.name for each in PASSES], set(spec.compilation.without)
-    before = _sizes(spec, [*names, *off])
-    for number, each in enumerate(PASSES, start=1):
-        if each.name not in off:
-            after = _sizes(spec, [*names[number:], *off])
-            yield Rewriting(each.name, each.summary, after[0] - before[0], after[1] - before[1])
-            before = after
-
-
-def _sizes(spec: Spec, without: Sequence[str]) -> tuple[int, int]:
-    """Operations of all graphs, and parameters, without these passes."""
-    compilation = spec.compilation.model_copy(update={"without": tuple(without)})
-    after = graphs(spec.model_copy(update={"compilation": compilation}), list(Purpose))
-    return sum(len(graph.nodes) for graph in after.values()), cost(after[Purpose.TRAIN]).parameters
-
-
-def _cache_bytes(final: Graphs, sizes: dict[str, int]) -> int:
-    step = final[Purpose.DECODE_STEP]
-    memory = sum(4 * _count(step, name, sizes) for name in step.inputs if name in final[Purpose.ENCODE].outputs)
+def _cache_bytes(final: Graphs, length: int) -> int:
+    encode, step = final[Purpose.ENCODE], final[Purpose.DECODE_STEP]
+    sizes = at(step, 1, length)
+    memory = sum(4 * product(step.inputs[name].shape)(**sizes) for name in step.inputs if name in encode.outputs)
     # The last step's own keys and values are in it.
-    return cost(step).cache_bytes(batch=1, source=sizes["source"], target=sizes["target"] + 1) + memory
-
-
-def _count(graph: Graph, name: str, sizes: dict[str, int]) -> int:
-    count = 1
-    for size in graph.inputs[name].shape:
-        count *= size(**sizes)
-    return count
+    return cost(step).cache_bytes(**{**sizes, "target": length + 1}) + memory

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specs import ZooError
+from zoo import verified
 from zoo.files import sha256, writing
 
 NAME = "weights.safetensors"
@@ -46,7 +47,7 @@ class Weights:
 
 
 def read(file: Path) -> Weights:
-    """The weights in a file, memory-mapped.
+    """The weights in a file, memory-mapped; their digest is computed where that was not done before.
 
     Raises ZooError where the file is missing, cut short or changed, where a tensor is not of numbers, and where the
     vocabulary beside it is not the one that the weights were written with.
@@ -62,7 +63,7 @@ def read(file: Path) -> Weights:
     for name, tensor in tensors.items():
         if tensor.dtype not in _TYPES:
             raise ZooError(f"`{file}`: `{name}` is of {tensor.dtype}, which weights are not", hint=_HINT, exit_code=1)
-    if facts.get(_DIGEST, digest := _digest(tensors)) != digest:
+    if _DIGEST in facts and verified.digest(file, lambda: _digest(tensors)) != facts[_DIGEST]:
         problem = f"`{file}` is damaged: its content is not what was written"
         raise ZooError(problem, hint=_HINT, exit_code=1)
     if _VOCABULARY in facts and facts[_VOCABULARY] != _vocabulary(file.parent):

@@ -1,29 +1,52 @@
-"""The backends: what makes emitted code run. To add one: its file, and its line here."""
+"""The backends: what makes graphs run. To add one: its file, and its line here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from compiler.backends.backend import Backend, Order
+from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.eager import eager
 from compiler.backends.inductor import inductor
-from compiler.emit import Code
+from compiler.backends.native import native
 from compiler.graph import Purpose
-from compiler.program import Function
 from specs import ZooError
 from specs.errors import nearest
 
-Backend = Callable[[Code], Mapping[Purpose, Function]]
+BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, ctranslate2)}
 
-BACKENDS: Mapping[str, Backend] = {"eager": eager, "inductor": inductor}
+TRAINING = ("eager", "inductor")
+"""Those that can train; a spec's backend that cannot leaves it to what `auto` takes."""
 
 
-def choose(name: str, device: str) -> Backend:
-    """The backend of this name; `auto` is the best for the device. Raises ZooError on an unknown name."""
-    if name == "auto":
-        # Measured (BENCHMARKS.md): on a CPU the compiled layers are not faster and take a minute to compile.
-        name = "inductor" if device.startswith("cuda") else "eager"
-    if name not in BACKENDS:
+def choose(name: str, order: Order) -> Backend:
+    """The backend of this name, or for `auto` the best present for the order's device, purposes and precision.
+
+    Raises ZooError on an unknown name, and where the backend is absent or cannot express what is ordered.
+    """
+    if name != "auto" and name not in BACKENDS:
         near = nearest(name, list(BACKENDS))
         hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
         raise ZooError(f"`{name}` is not a backend", hint=hint)
-    return BACKENDS[name]
+    if name == "auto" or (Purpose.TRAIN in order.graphs and name not in TRAINING):
+        return BACKENDS[_best(order)]
+    backend = BACKENDS[name]
+    if problem := backend.absent():
+        raise ZooError(f"the backend `{name}` is not on this machine", hint=problem, exit_code=1)
+    if problem := backend.refuses(order):
+        raise ZooError(f"the backend `{name}` cannot run this", hint=problem)
+    return backend
+
+
+def _best(order: Order) -> str:
+    # Measured (BENCHMARKS.md): on a CPU the compiled layers are not faster and take a minute to compile.
+    if order.device.startswith("cuda"):
+        return "inductor"
+    if "native" in BACKENDS and Purpose.TRAIN not in order.graphs:
+        native = BACKENDS["native"]
+        if native.absent() is None and native.refuses(order) is None:
+            return "native"
+    return "eager"
+
+
+__all__ = ["BACKENDS", "Backend", "Order", "choose"]

@@ -7,12 +7,26 @@ import linecache
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.emit import Code
+from compiler.backends.backend import Backend, Order
+from compiler.emit import Code, emit
 from compiler.graph import Purpose
-from compiler.program import Function
+from compiler.matrix_library import use_fast_float32
+from compiler.program import Function, Program
 
 
-def eager(code: Code) -> Mapping[Purpose, Function]:
+def program(order: Order, functions: Mapping[Purpose, Function], code: Code) -> Program:
+    """A program of these functions with the weights of the order: its own where it will train, else shared."""
+    made = Program(order.spec, order.graphs, functions, str(code))
+    use_fast_float32()
+    if Purpose.TRAIN in order.graphs:
+        made.to_empty(device=order.device)
+        made.load(order.weights)
+        return made
+    made.share({name: tensor.to(order.device) for name, tensor in order.weights.items()})
+    return made.eval()
+
+
+def functions(code: Code) -> dict[Purpose, Function]:
     """The function of each purpose, executed by Python line by line."""
     namespace = execute(code)
     return {Purpose(purpose): namespace[purpose] for purpose in code.main}
@@ -26,3 +40,17 @@ def execute(code: Code) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "zoo.emitted"}
     exec(compile(text, file, "exec"), namespace)
     return namespace
+
+
+def _build(order: Order) -> Program:
+    code = emit(order.graphs.values())
+    return program(order, functions(code), code)
+
+
+eager = Backend(
+    name="eager",
+    summary="the emitted PyTorch, line by line",
+    absent=lambda: None,
+    refuses=lambda order: None,
+    build=_build,
+)

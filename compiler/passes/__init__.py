@@ -10,12 +10,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from compiler.graph import Graphs, Purpose, verify
+from compiler.host import Host
 from compiler.lower import lower
+from compiler.passes.beams_as_queries import beams_as_queries
+from compiler.passes.bfloat16 import bfloat16
+from compiler.passes.choose_attention import choose_attention
 from compiler.passes.chunk_loss import chunk_loss
 from compiler.passes.drop_dropout import drop_dropout
+from compiler.passes.fold_scales import fold_scales
+from compiler.passes.fuse_memory import fuse_memory
 from compiler.passes.fuse_projections import fuse_projections
 from compiler.passes.hoist_memory import hoist_memory
+from compiler.passes.int8 import int8
 from compiler.passes.pad_vocabulary import pad_vocabulary
+from compiler.passes.plan_cache import plan_cache
 from specs import Spec, ZooError
 from specs.errors import nearest
 
@@ -24,7 +32,7 @@ from specs.errors import nearest
 class Pass:
     """A named rewriting of graphs. Its summary is the first line of what its function says of itself."""
 
-    apply: Callable[[Graphs, Spec], Graphs]
+    apply: Callable[[Graphs, Spec, Host], Graphs]
     exact: bool = True
 
     @property
@@ -38,10 +46,17 @@ class Pass:
 
 PASSES = (
     Pass(drop_dropout),
+    Pass(fold_scales),
     Pass(fuse_projections),
     Pass(hoist_memory),
+    Pass(fuse_memory),
+    Pass(beams_as_queries),
+    Pass(plan_cache),
     Pass(pad_vocabulary),
     Pass(chunk_loss),
+    Pass(choose_attention),
+    Pass(bfloat16, exact=False),
+    Pass(int8, exact=False),
 )
 
 
@@ -49,12 +64,12 @@ TRANSLATE = (Purpose.ENCODE, Purpose.DECODE_STEP, Purpose.SCORE)
 """What a program for translating computes."""
 
 
-def graphs(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE) -> Graphs:
-    """The graphs of a spec after all passes."""
-    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec)
+def graphs(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, device: str = "cpu") -> Graphs:
+    """The graphs of a spec after all passes, for a device."""
+    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, Host(device.partition(":")[0]))
 
 
-def optimise(graphs: Graphs, spec: Spec) -> Graphs:
+def optimise(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
     """All passes but those in `compilation.without`, each one's result verified. Raises ZooError on an unknown name."""
     names = [p.name for p in PASSES]
     for name in spec.compilation.without:
@@ -64,7 +79,7 @@ def optimise(graphs: Graphs, spec: Spec) -> Graphs:
             raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.without:
-            graphs = step.apply(graphs, spec)
+            graphs = step.apply(graphs, spec, host)
             for graph in graphs.values():
                 verify(graph)
     return graphs

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
+from compiler.host import Host
 from compiler.operation import Attention, Dropout
 from specs import Spec
 
 
-def drop_dropout(graphs: Graphs, spec: Spec) -> Graphs:
+def drop_dropout(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
     """Takes dropout out where nothing is trained, and everywhere that its probability is 0."""
     return {purpose: _without(graph) for purpose, graph in graphs.items()}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
+from compiler.host import Host
 from specs import Spec
 
 
-def hoist_memory(graphs: Graphs, spec: Spec) -> Graphs:
+def hoist_memory(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
     """Moves the encoder-decoder keys and values out of the step and into the encoder."""
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs

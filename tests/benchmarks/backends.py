@@ -15,7 +15,7 @@ import torch
 
 import specs
 from compiler import Program, Purpose, build
-from compiler.backends import BACKENDS
+from compiler.backends import TRAINING
 
 ROUNDS = 6
 LENGTHS = (11, 16, 27)
@@ -23,7 +23,7 @@ LENGTHS = (11, 16, 27)
 
 def main(reference: str, overrides: list[str]) -> None:
     spec = specs.load(reference, overrides)
-    programs = {name: build(spec, [Purpose.TRAIN], backend=name).train() for name in BACKENDS}
+    programs = {name: build(spec, [Purpose.TRAIN], backend=name).train() for name in TRAINING}
     steps = {name: _Step(program) for name, program in programs.items()}
     for name, step in steps.items():
         started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -12,20 +13,23 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.app import COMMANDS, app
+from cli.app import COMMANDS, GROUPS, app
 
 ROOT = Path(__file__).parents[2]
 _MODEL = ["--spec", "--model"]
-_HOW = ["--device", "--precision", "--tokens"]
+_HOW = ["--device", "--precision", "--backend", "--tokens"]
 FROZEN = {
     "list": ["PATTERN", "--json"],
     "show": ["SPEC", "KEY=VALUE", "--difference", "--json"],
-    "plan": ["SPEC", "KEY=VALUE", "--code", "--length", "--json"],
+    "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json"],
     "schema": [],
     "prepare": ["SPEC", "KEY=VALUE"],
     "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device"],
     "average": ["RUN", "--last"],
-    "decode": [*_MODEL, "--input", "--output", "--beam", "--alpha", "--n-best", "--json", *_HOW],
+    "decode": [
+        *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
+        *("--temperature", "--top-k", "--top-p", "--seed", "--json", *_HOW),
+    ],
     "score": [*_MODEL, "--source", "--target", "--output", "--json", *_HOW],
     "evaluate": [
         *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase", "--json"),
@@ -33,12 +37,20 @@ FROZEN = {
     ],
     "publish": ["RUN", "--name"],
     "verify": ["NAME"],
+    "doctor": ["--json"],
+    "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
+    "benchmark decode": [
+        *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),
+        *("--device", "--backend", "--precision"),
+    ],
 }
 GROUP = typer.main.get_command(app)
 
 
 def parameters(name: str) -> list[str]:
-    known = GROUP.commands[name].params  # type: ignore[attr-defined]
+    group, _, word = name.rpartition(" ")
+    commands = GROUP.commands[group] if group else GROUP  # type: ignore[attr-defined]
+    known = commands.commands[word].params
     return [parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0] for parameter in known]
 
 
@@ -63,13 +75,15 @@ def test_every_example_is_a_command_with_its_options(name: str) -> None:
         words = [re.split(r"\s*(?:[<>]|\|)\s*", part)[0] for part in re.findall(r"\bzoo [a-z].*", example)]
         assert words, example
         lines = [shlex.split(line) for word in words for line in word.split(" && ")]
-        assert name in [command for _, command, *_ in lines]
-        for _, command, *arguments in lines:
+        called = [(" ".join(line[1:3]) if line[1] in GROUPS else line[1], line) for line in lines]
+        assert name in [command for command, _ in called]
+        for command, arguments in called:
             assert {argument for argument in arguments if argument.startswith("--")} <= set(FROZEN[command])
 
 
 def test_help_is_shown_for_every_command_and_for_none(zoo: Callable[..., object]) -> None:
-    for arguments in ([], ["--help"], ["-h"], *([name, "--help"] for name in COMMANDS)):
+    commands = [*([*name.split(), "--help"] for name in COMMANDS), *([name] for name in GROUPS)]
+    for arguments in ([], ["--help"], ["-h"], *commands):
         done = zoo(*arguments)
         assert done.status == 0  # type: ignore[attr-defined]
         assert "Usage: zoo" in done.out  # type: ignore[attr-defined]
@@ -80,7 +94,11 @@ def test_the_version(zoo: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["list"], ["show", "tiny"], ["plan", "tiny"], ["schema"], ["foo"]]
+    "arguments",
+    [
+        *(["--help"], ["train", "--help"], ["benchmark"], ["list"], ["show", "tiny"], ["schema"], ["foo"]),
+        *(["plan", "tiny"], ["plan", "tiny", "--passes"], ["plan", "tiny", "--graph", "/dev/null/x.svg"]),
+    ],
 )
 def test_what_needs_no_torch_waits_for_none(arguments: list[str]) -> None:
     code = (
@@ -90,3 +108,19 @@ def test_what_needs_no_torch_waits_for_none(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_translating_imports_no_compiler_of_torchs(zoo: Callable[..., object], trained: Callable[..., object]) -> None:
+    """torch's inductor and dynamo take longer to import than a short text to translate."""
+    trained("runs/tiny")
+    code = (
+        "import sys; from cli.app import run; status = run(['decode', '--spec', 'tiny', '--device', 'cpu']); "
+        "late = {'torch._inductor', 'torch._dynamo', 'sacrebleu', 'onnx', 'ctranslate2'} & sys.modules.keys(); "
+        "print(late, file=sys.stderr); sys.exit(status or bool(late))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="we read\n", capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1

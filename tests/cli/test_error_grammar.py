@@ -18,7 +18,23 @@ SNAPSHOTS = {
     ("foo",): """\
 error: `foo` is not a command of zoo
 
-hint: the commands are list, show, plan, schema, prepare, train, average, decode, score, evaluate, publish, verify
+hint: the commands are list, show, plan, schema, prepare, train, average, decode, score, evaluate, publish, verify, \
+doctor, compile, benchmark decode
+""",
+    ("benchmark", "decoed", "tiny"): """\
+error: `benchmark decoed` is not a command of zoo
+
+hint: did you mean `zoo benchmark decode`?
+""",
+    ("compile",): """\
+error: nothing says what is to be compiled
+
+hint: say either SPEC, or `--model NAME|RUN` for trained weights
+""",
+    ("plan", "tiny", "--graph", "tiny.png"): """\
+error: `tiny.png` does not end in .svg
+
+hint: the drawing is SVG: call it `tiny.svg`
 """,
     ("pubish", "tiny"): """\
 error: `pubish` is not a command of zoo

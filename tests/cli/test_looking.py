@@ -82,6 +82,42 @@ def test_plan_code_is_a_program(zoo: Zoo) -> None:
     assert done.err == ""
 
 
+def test_plan_passes_lists_each_with_what_it_changed(zoo: Zoo) -> None:
+    done = zoo("plan", "tiny", "compilation.without=[fuse_memory]", "--passes")
+    lines = {line.split()[0]: line for line in done.out.splitlines() if line}
+    names = [each.name for each in compiler.PASSES if each.name != "fuse_memory"]
+    assert [name for name in lines if name in names] == names
+    assert "fuse_memory" not in lines
+    assert "→" in lines["hoist_memory"]
+    assert " exact " in lines["hoist_memory"]
+    assert " approximate " in lines["int8"]
+    assert "encoder.0" not in done.out
+    told = json.loads(zoo("plan", "tiny", "--json").out)["passes"]
+    hoisted = next(each for each in told if each["name"] == "hoist_memory")
+    assert hoisted["after"]["flops"] < hoisted["before"]["flops"]
+
+
+def test_plan_without_a_wish_shows_no_passes(zoo: Zoo) -> None:
+    assert "hoist_memory" not in zoo("plan", "tiny").out
+
+
+def test_plan_graph_is_drawn_into_a_file(zoo: Zoo) -> None:
+    done = zoo("plan", "tiny", "--graph", "figures/tiny.svg")
+    assert (done.status, done.out, done.err) == (0, "figures/tiny.svg\n", "")
+    assert Path("figures/tiny.svg").read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_doctor_says_what_is_there_and_what_is_not(zoo: Zoo, home: Path) -> None:
+    done = zoo("doctor")
+    assert (done.status, done.err) == (0, "")
+    told = json.loads(zoo("doctor", "--json").out)
+    for backend in told["backends"]:
+        (line,) = [line for line in done.out.splitlines() if line.split()[:1] == [backend["name"]]]
+        assert (backend["problem"] or "present") in line
+    assert str(home / "compiled") in done.out
+    assert told["versions"]["torch"] in done.out
+
+
 def test_schema_is_that_of_the_specs(zoo: Zoo) -> None:
     assert json.loads(zoo("schema").out) == specs.schema()
 

@@ -121,18 +121,72 @@ def test_a_reader_that_has_enough_ends_it_quietly(trained: Callable[..., Run]) -
 
 
 def test_a_person_is_answered_line_by_line(zoo: Zoo, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-    hypotheses = Translator.hypotheses
+    asked: list[list[list[tuple[str, str]]]] = []
+    found = Translator.found
 
-    def counted(self: Translator, texts: Any, **more: Any) -> Any:
-        asked.append(list(texts))
-        return hypotheses(self, asked[-1], **more)
+    def counted(self: Translator, windows: Any, *more: Any, **others: Any) -> Any:
+        asked.append(list(windows))
+        return found(self, asked[-1], *more, **others)
 
-    monkeypatch.setattr(Translator, "hypotheses", counted)
+    monkeypatch.setattr(Translator, "found", counted)
     monkeypatch.setattr("cli.lines.typed", lambda path: True)
     done = zoo("decode", "--spec", "tiny", stdin="we read\nthe cat\n")
-    assert asked == [["we read"], ["the cat"]]
+    assert asked == [[[("we read", "")]], [[("the cat", "")]]]
     assert "Ctrl-D" in done.err
+
+
+def test_an_error_comes_after_the_lines_before_it(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin=b"we read\n" * 64 + b"na\xefve\n")
+    assert done.status == 2
+    assert done.out == f"{translator.translate('we read', beam=1)}\n" * 64
+    assert "(<stdin>:65)" in done.err
+
+
+def test_samples_are_the_librarys_and_another_seed_draws_others(zoo: Zoo, translator: Translator) -> None:
+    text = "we read two books\nthe cat\n"
+    options = ("--search", "sample", "--temperature", "0.9", "--top-k", "50", "--top-p", "0.95", "--n-best", "2")
+    done = zoo("decode", "--spec", "tiny", *options, "--seed", "7", stdin=text)
+    choice = {"search": "sample", "temperature": 0.9, "top_k": 50, "top_p": 0.95, "seed": 7}
+    found = translator.translate(text.splitlines(), n_best=2, **choice)
+    assert [line.split("\t")[2] for line in done.out.splitlines()] == [each for several in found for each in several]
+    assert zoo("decode", "--spec", "tiny", *options, "--seed", "8", stdin=text).out != done.out
+
+
+def test_prefixes_are_read_beside_the_lines(zoo: Zoo, translator: Translator) -> None:
+    Path("begun").write_text("wir\n\ndie Katze\n", encoding="utf-8")
+    done = zoo("decode", "--spec", "tiny", "--prefix", "begun", stdin="we read\nthe old dog\nthe cat\n")
+    texts, prefixes = ["we read", "the old dog", "the cat"], ["wir", "", "die Katze"]
+    assert done.out.splitlines() == translator.translate(texts, prefixes=prefixes)
+    assert [line.startswith(prefix) for line, prefix in zip(done.out.splitlines(), prefixes, strict=True)] == [True] * 3
+    done = zoo("decode", "--spec", "tiny", "--prefix", "begun", stdin="we read\n")
+    assert done.status == 2
+    assert "there are 1 texts, and more prefixes" in done.err
+    assert "`none` cannot be read" in zoo("decode", "--spec", "tiny", "--prefix", "none", stdin="we read\n").err
+
+
+def test_several_models_are_an_ensemble(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    opened = [library.load(str(trained(f"runs/{name}").folder), device="cpu") for name in ("one", "two")]
+    done = zoo("decode", "--model", "runs/one", "--model", "runs/two", stdin=TEXT)
+    assert done.out.splitlines() == Translator.ensemble(opened).translate(TEXT.splitlines())
+    both = zoo("decode", "--spec", "tiny", "--model", "runs/one", stdin=TEXT)
+    assert "`--spec` and `--model` are both given" in both.err
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--search", "dfs"), "error: `search` is 'dfs'\n\nhint: it is `beam` or `sample`"),
+        (("--top-p", "0.5"), "error: `top_p` is given, and the search is `beam`, which has no use for it"),
+        (("--search", "sample", "--top-p", "0"), "error: `top_p` is 0.0: it must be a number above 0 and at most 1"),
+        (("--search", "sample", "--temperature", "0"), "error: `temperature` is 0.0: it must be a number above 0"),
+    ],
+)
+def test_choices_that_make_no_sense_are_named(
+    zoo: Zoo, translator: Translator, options: tuple[str, ...], named: str
+) -> None:
+    done = zoo("decode", "--spec", "tiny", *options, stdin="we read\n")
+    assert done.status == 2
+    assert done.err.startswith(named)
 
 
 # score

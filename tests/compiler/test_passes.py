@@ -9,9 +9,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import PASSES, TRANSLATE, Purpose, build, graphs, lower
+from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower
 from compiler.agree import disagreement
-from compiler.operation import Attention, Dropout, Linear, Logits
+from compiler.backends import Order
+from compiler.backends.eager import eager
+from compiler.initial import initial_weights
+from compiler.operation import Attention, Dropout, Embed, Kernel, Linear, Logits
 from specs import Spec, ZooError
 
 architectures = st.fixed_dictionaries(
@@ -32,12 +35,88 @@ architectures = st.fixed_dictionaries(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(architectures, st.sets(st.sampled_from([p.name for p in PASSES])), st.integers(0, 99))
+@given(architectures, st.sets(st.sampled_from([p.name for p in PASSES])), st.booleans(), st.integers(0, 99))
 def test_programs_agree_with_the_interpreter_whichever_passes_run(
-    small: Callable[..., Spec], architecture: dict[str, object], without: set[str], seed: int
+    small: Callable[..., Spec], architecture: dict[str, object], without: set[str], train: bool, seed: int
 ) -> None:
-    program = build(_without(small(**architecture), *without), [Purpose.TRAIN, *TRANSLATE])
+    purposes = [Purpose.TRAIN, *TRANSLATE] if train else TRANSLATE
+    program = build(_without(small(**architecture), *without), purposes)
     for purpose, error in disagreement(program, seed).items():
+        assert error < 1e-5, purpose
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(architectures, st.sets(st.sampled_from([p.name for p in PASSES if p.exact])))
+def test_the_interpreter_computes_the_same_before_and_after_exact_passes(
+    small: Callable[..., Spec], architecture: dict[str, object], without: set[str]
+) -> None:
+    """The graphs themselves, without any code that is emitted from them."""
+    spec = _without(small(**architecture), *without)
+    source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
+    weights = initial_weights(spec, graphs(spec))
+    inputs = {"source": source, "target": target}
+    before = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
+    after = interpret(graphs(spec)[Purpose.SCORE], weights, inputs)["log_probabilities"]
+    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_the_emitted_code_rounds_as_the_interpreter_does(small: Callable[..., Spec], precision: str) -> None:
+    """An approximate pass is approximate against the paper, not against its own graph."""
+    spec = small()
+    weights = build(spec).weights()
+    program = build(spec, [Purpose.SCORE], weights=weights, precision=precision)
+    inputs = {"source": torch.randint(4, 101, (3, 7)), "target": torch.randint(4, 101, (3, 6))}
+    expected = interpret(program.graphs[Purpose.SCORE], weights, inputs)["log_probabilities"]
+    tolerance = 1e-5 if precision == "int8" else 1e-2
+    torch.testing.assert_close(program.score(**inputs), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_scales_are_folded_into_weights_that_nothing_else_reads(small: Callable[..., Spec]) -> None:
+    for tied, embeddings in (("all", 4.0), ("target", 1.0), ("none", 1.0)):
+        lowered = graphs(small(tied_embeddings=tied))
+        scales = [n.operation.scale for n in lowered[Purpose.ENCODE].nodes if isinstance(n.operation, Embed)]
+        assert scales == [embeddings], tied
+        attention = [n.operation for g in lowered.values() for n in g.nodes if isinstance(n.operation, Attention)]
+        assert {a.scale for a in attention} == {1.0}
+    training = graphs(small(), [Purpose.TRAIN, Purpose.SCORE])
+    attention = [n.operation for g in training.values() for n in g.nodes if isinstance(n.operation, Attention)]
+    assert {a.scale for a in attention} == {6**-0.5}
+
+
+def test_the_memory_is_projected_once_for_all_layers(small: Callable[..., Spec]) -> None:
+    for purpose, graph in graphs(small(N=3), [Purpose.TRAIN, *TRANSLATE]).items():
+        joined = [n for n in graph.nodes if n.name == "memory_keys_values"]
+        assert len(joined) == (purpose is not Purpose.DECODE_STEP), purpose
+        for node in joined:
+            assert node.type.shape[-1].constant == 3 * 2 * (6 + 4)
+            assert [n.name for n in graph.nodes if isinstance(n.operation, Linear) and n.inputs == node.inputs] == [
+                node.name
+            ]
+
+
+def test_a_step_takes_a_row_a_sentence_and_writes_where_there_is_room(small: Callable[..., Spec]) -> None:
+    step = graphs(small())[Purpose.DECODE_STEP]
+    shapes = {name: str(type_) for name, type_ in step.inputs.items()}
+    assert shapes["token"] == shapes["position"] == "i[batch, beams]"
+    assert shapes["decoder.1.memory_key_heads"] == "f[batch, 2, source, 6]"
+    assert shapes["decoder.1.values"] == "f[batch·beams, 2, room, 4]"
+
+
+def test_attention_is_fused_on_a_gpu_where_there_is_no_dropout(small: Callable[..., Spec]) -> None:
+    for attention_dropout in (0.0, 0.2):
+        lowered = graphs(small(attention_dropout=attention_dropout), [Purpose.TRAIN, *TRANSLATE], "cuda:0")
+        for purpose, graph in lowered.items():
+            kernels = {n.operation.kernel for n in graph.nodes if isinstance(n.operation, Attention)}
+            dropped = purpose is Purpose.TRAIN and attention_dropout
+            assert kernels == {Kernel.EXPLICIT if dropped else Kernel.FUSED}
+
+
+def test_fused_attention_computes_the_same(small: Callable[..., Spec]) -> None:
+    spec = small()
+    weights = build(spec).weights()
+    order = Order(spec, graphs(spec, TRANSLATE, "cuda"), weights)
+    for purpose, error in disagreement(eager.build(order)).items():
         assert error < 1e-5, purpose
 
 

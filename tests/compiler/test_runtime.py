@@ -13,7 +13,7 @@ from specs import PAD
 
 
 def test_sinusoids_are_interleaved_and_exact_far_out() -> None:
-    encoding = runtime.sinusoids(torch.zeros(1, 40, 10), start=3000)
+    encoding = runtime.sinusoids(torch.zeros(1, 40, 10), torch.arange(3000, 3040)[None])[0]
     for row, i in [(0, 0), (7, 2), (39, 4)]:
         angle = (3000 + row) / 10000 ** (2 * i / 10)
         assert float(encoding[row, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-6)

@@ -12,17 +12,22 @@ SHORTEST = 16
 """A shorter sentence takes as much room as this: its translation and the vocabulary's logits need it."""
 
 
+def room(longest: int, tokens: int) -> int:
+    """How many sentences go together, such that rows * longest <= `tokens`; a longer one goes alone."""
+    return max(1, tokens // max(longest, SHORTEST))
+
+
 def groups(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Indices of sentences, longest first, such that rows * longest <= `tokens`; a longer one goes alone."""
+    """Indices of sentences, longest first, that go together."""
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     made: list[list[int]] = []
-    room = 0
+    free = 0
     for index in order:
-        if room == 0:
+        if free == 0:
             made.append([])
-            room = max(1, tokens // max(lengths[index], SHORTEST))
+            free = room(lengths[index], tokens)
         made[-1].append(index)
-        room -= 1
+        free -= 1
     return made
 
 

@@ -1,15 +1,19 @@
 """Texts as a translator takes them: one line each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from specs import ZooError
 
 
-def sentences(texts: Iterable[str]) -> list[str]:
-    """The texts as a list. Raises TypeError for what is not text, ZooError for what is not one line."""
+def sentences(texts: Iterable[str], *, first: int = 1, called: str = "text") -> list[str]:
+    """The texts as a list. Raises TypeError for what is not text, ZooError for what is not one line.
+
+    Errors call the texts so, and the first one by that number.
+    """
     several = list(texts)
-    for number, text in enumerate(several, start=1):
-        _check(text, number)
+    for number, text in enumerate(several, start=first):
+        _check(text, number, called)
     return several
 
 
@@ -24,21 +28,41 @@ def pairs(sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], li
     return left, right
 
 
+def with_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
+    """Each text with what its translation must start with. Raises ZooError where there are not as many of both."""
+    if prefixes is None:
+        yield from ((text, "") for text in texts)
+        return
+    both: Iterator[tuple[str | _End, str | _End]] = zip_longest(texts, prefixes, fillvalue=_End())
+    for number, (text, prefix) in enumerate(both):
+        if isinstance(text, _End) or isinstance(prefix, _End):
+            fewer, more = ("texts", "prefixes") if isinstance(text, _End) else ("prefixes", "texts")
+            raise ZooError(
+                f"there are {number:,} {fewer}, and more {more}",
+                hint="line n of the prefixes begins the translation of line n: both need as many lines",
+            )
+        yield text, prefix
+
+
 def shown(text: str, width: int = 40) -> str:
     """The beginning of a text, to tell it from others in a message."""
     return repr(text if len(text) <= width else text[: width - 3] + "...")
 
 
-def _check(text: object, number: int) -> None:
+class _End:
+    """Stands for what is no longer there: None may be given by mistake."""
+
+
+def _check(text: object, number: int, called: str) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"text {number} is a {type(text).__name__}: give a str, or a list of them")
+        raise TypeError(f"{called} {number} is a {type(text).__name__}: give a str, or a list of them")
     if "\n" in text.strip():
         raise ZooError(
-            f"text {number} ({shown(text)}) has a line break in it",
+            f"{called} {number} ({shown(text)}) has a line break in it",
             hint="a sentence is one line: split the text, or replace its line breaks with spaces",
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ZooError(
-            f"text {number} ({shown(text)}) is not Unicode text: half of a surrogate pair is in it",
+            f"{called} {number} ({shown(text)}) is not Unicode text: half of a surrogate pair is in it",
             hint="read the file as UTF-8, with errors='strict'",
         )

@@ -17,6 +17,10 @@ class Translation:
     pieces: tuple[int, ...]
 
 
+NOTHING = Translation("", 0.0, 0.0, ())
+"""The translation of an empty text."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForcedScore:
     """The natural log-probability that the model gives to each piece of a given translation, EOS last."""

@@ -1,40 +1,28 @@
 """Text in, text out: a program, its vocabulary and its spec as one thing that translates."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypedDict, Unpack, overload
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self, Unpack, overload
 
 import torch
-from jaxtyping import Float32, Int
-from torch import Tensor
 
-from specs import BOS, EOS, Spec, ZooError
+from specs import Spec
 from zoo.data.vocabulary import Vocabulary
-from zoo.decoding.beam_search import search
-from zoo.decoding.groups import groups, padded
-from zoo.decoding.request import Request, budget
-from zoo.decoding.sentences import pairs, sentences, shown
-from zoo.decoding.steps import Steps
-from zoo.decoding.translation import ForcedScore, Translation
+from zoo.decoding.dispatch import dispatched
+from zoo.decoding.ensemble import Ensemble, check_together
+from zoo.decoding.hypothesis import Hypothesis
+from zoo.decoding.intake import Intake, Pair
+from zoo.decoding.request import Choice, Request, budget
+from zoo.decoding.scoring import forced
+from zoo.decoding.sentences import pairs, with_prefixes
+from zoo.decoding.steps import Scoring
+from zoo.decoding.translation import NOTHING, ForcedScore, Translation
 from zoo.report import Report
 
-NOTHING = Translation("", 0.0, 0.0, ())
+__all__ = ["Choice", "Scoring", "Translator"]
 
-
-class Scoring(Steps[Any], Protocol):
-    """A program that can also be asked for the probability of a given translation."""
-
-    def score(
-        self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"], /
-    ) -> Float32[Tensor, "rows target"]:
-        """Log-probability of target[:, 1:], 0 at padding; a target is BOS ... EOS PAD*."""
-
-
-class Choice(TypedDict, total=False):
-    """What a caller may choose and the spec decides otherwise; `tokens` is the budget of one batch."""
-
-    beam: int | None
-    alpha: float | None
-    tokens: int | None
+Prefixes = Iterable[str] | None
 
 
 class Translator:
@@ -62,67 +50,116 @@ class Translator:
         self.report = report or Report()
         self.device = torch.device(device)
         self.tokens = budget(tokens)
+        architecture = spec.architecture
+        self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else None
+        """The rows of a learned table; sinusoids know no bound."""
+
+    @classmethod
+    def ensemble(cls, translators: Sequence[Translator]) -> Self:
+        """One that takes the mean of their models' probabilities; all else, its spec too, is of the first.
+
+        Raises ZooError for none, and for such as do not belong together: other vocabularies, other devices.
+        """
+        check_together(translators)
+        first = translators[0]
+        known = [each.longest_source for each in translators if each.longest_source is not None]
+        program = Ensemble([each.program for each in translators])
+        made = cls(program, first.vocabulary, first.spec, report=first.report, device=first.device, tokens=first.tokens)
+        made.longest_source = min(known, default=None)
+        made.positions = min((each.positions for each in translators if each.positions is not None), default=None)
+        return made
 
     # A str is an iterable of str as well, so mypy has to be told that it comes first.
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, n_best: None = None, **choice: Unpack[Choice]
+        self, texts: str, *, n_best: None = None, prefixes: str | None = None, **choice: Unpack[Choice]
     ) -> str: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, n_best: int, **choice: Unpack[Choice]
+        self, texts: str, *, n_best: int, prefixes: str | None = None, **choice: Unpack[Choice]
     ) -> list[str]: ...
     @overload
-    def translate(self, texts: Iterable[str], *, n_best: None = None, **choice: Unpack[Choice]) -> list[str]: ...
+    def translate(
+        self, texts: Iterable[str], *, n_best: None = None, prefixes: Prefixes = None, **choice: Unpack[Choice]
+    ) -> list[str]: ...
     @overload
-    def translate(self, texts: Iterable[str], *, n_best: int, **choice: Unpack[Choice]) -> list[list[str]]: ...
+    def translate(
+        self, texts: Iterable[str], *, n_best: int, prefixes: Prefixes = None, **choice: Unpack[Choice]
+    ) -> list[list[str]]: ...
     def translate(
         self,
         texts: str | Iterable[str],
         *,
-        beam: int | None = None,
-        alpha: float | None = None,
         n_best: int | None = None,
-        tokens: int | None = None,
+        prefixes: str | Iterable[str] | None = None,
+        **choice: Unpack[Choice],
     ) -> str | list[str] | list[list[str]]:
         """The best translation of a text, or of each of a list; with `n_best` a list of the best, best first.
 
-        beam and alpha are the spec's where they are not given; `tokens` is the budget of one batch (source
-        tokens, padding counted). Raises ZooError for values out of range and texts that are not one line,
-        TypeError for what is not text.
+        A translation starts with its text's prefix, if there are `prefixes`: one for a text, a list for a list. What
+        may be chosen stands in `Choice`; of samples, `n_best` are drawn, in no order. Raises ZooError for values out
+        of range and texts that are not one line, TypeError for what is not text.
         """
+        one = isinstance(texts, str)
+        if prefixes is not None and one != isinstance(prefixes, str):
+            raise TypeError("give one text and one prefix, or a list and a list")
         several = [texts] if isinstance(texts, str) else texts
-        found = self.hypotheses(several, beam=beam, alpha=alpha, n_best=n_best, tokens=tokens)
-        if n_best is None:
-            best = [translations[0].text for translations in found]
-            return best[0] if isinstance(texts, str) else best
+        begun = [prefixes] if isinstance(prefixes, str) else prefixes
+        found = self.hypotheses(several, n_best=n_best, prefixes=begun, **choice)
         lists = [[translation.text for translation in translations] for translations in found]
-        return lists[0] if isinstance(texts, str) else lists
+        if n_best is not None:
+            return lists[0] if one else lists
+        return lists[0][0] if one else [first for first, *_ in lists]
 
     def hypotheses(
         self,
         texts: Iterable[str],
         *,
         n_best: int | None = None,
+        prefixes: Prefixes = None,
         report: Report | None = None,
         **choice: Unpack[Choice],
     ) -> list[list[Translation]]:
         """The `n_best` best translations of each text, with their scores; progress goes to `report`."""
-        request = Request.of(self.spec, n_best=n_best, **self._completed(choice))
-        several = sentences(texts)
-        sources = self._sources(several)
-        self._warn_of_long(sources, several)
-        found = [[NOTHING] for _ in sources]
-        wanted = [index for index, source in enumerate(sources) if len(source) > 1]
-        with (report or Report()).progress("translate", len(sources), "sentences") as progress:
-            progress.advance(len(sources) - len(wanted))
-            for group in groups([len(sources[index]) for index in wanted], request.tokens):
-                chosen = [wanted[place] for place in group]
-                translations = self._search([sources[index] for index in chosen], request)
-                for index, translation in zip(chosen, translations, strict=True):
-                    found[index] = translation
-                progress.advance(len(chosen))
+        request = self.request(n_best, choice)
+        several = list(with_prefixes(texts, prefixes))
+        found = [[NOTHING]] * len(several)
+        with (report or Report()).progress("translate", len(several), "sentences") as progress:
+            for index, translations in self.found([several], request, most=len(several)):
+                found[index] = translations
+                progress.advance()
         return found
+
+    def request(self, n_best: int | None, choice: Choice) -> Request:
+        """How translations are wanted, with what the choice leaves open. Raises ZooError for values out of range."""
+        tokens = choice.get("tokens")
+        return Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
+
+    def found(
+        self, windows: Iterable[Sequence[Pair]], request: Request, *, first: int = 0, most: int | None = None
+    ) -> Iterator[tuple[int, list[Translation]]]:
+        """The translations of each text with its index, as soon as they are there; `first` is the index of the first.
+
+        A window is read where sentences run out. `most` is how many texts there are, if that is known. An error in
+        reading is raised when all that was read before is translated.
+        """
+        intake = self._intake()
+        read = intake.windows(windows, first)
+        for index, hypotheses in dispatched(self.program, read, request, device=self.device, most=most):
+            while intake.nothing:
+                yield intake.nothing.popleft(), [NOTHING]
+            yield index, [self._translation(hypothesis) for hypothesis in hypotheses]
+        while intake.nothing:
+            yield intake.nothing.popleft(), [NOTHING]
+        if intake.failure:
+            raise intake.failure
+
+    def _intake(self) -> Intake:
+        return Intake(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        text = self.vocabulary.decode(list(found.pieces), "target")
+        return Translation(text, found.score, found.log_probability, found.pieces)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -143,7 +180,6 @@ class Translator:
             raise TypeError("give one text and one text, or a list and a list")
         return [forced.log_probability for forced in self.forced(sources, targets, tokens=tokens)]
 
-    @torch.no_grad()
     def forced(
         self,
         sources: Iterable[str],
@@ -154,84 +190,8 @@ class Translator:
     ) -> list[ForcedScore]:
         """`score` piece by piece; progress goes to `report`."""
         left, right = pairs(sources, targets)
-        source = self._sources(left)
-        target = [[BOS, *self.vocabulary.encode(text, "target"), EOS] for text in right]
-        self._check_positions(target, right, "target")
-        lengths = [max(len(ids), len(given)) for ids, given in zip(source, target, strict=True)]
-        found = [ForcedScore(())] * len(left)
+        intake = self._intake()
+        source, target = intake.rows(left, "source"), intake.rows(right, "target")
+        tokens = self.tokens if tokens is None else budget(tokens)
         with (report or Report()).progress("score", len(left), "sentences") as progress:
-            for group in groups(lengths, self.tokens if tokens is None else budget(tokens)):
-                given = padded([target[index] for index in group], self.device)
-                scores = self.program.score(padded([source[index] for index in group], self.device), given)
-                for index, row in zip(group, scores.tolist(), strict=True):
-                    found[index] = ForcedScore(tuple(row[: len(target[index]) - 1]))
-                progress.advance(len(group))
-        return found
-
-    def _sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """The pieces of each text and EOS; of white space only EOS."""
-        sources = [[*(self.vocabulary.encode(text, "source") if text.strip() else ()), EOS] for text in texts]
-        self._check_positions(sources, texts, "source")
-        return sources
-
-    def _search(self, sources: Sequence[Sequence[int]], request: Request) -> list[list[Translation]]:
-        found = search(
-            self.program,
-            padded(sources, self.device),
-            [self._limit(len(source) - 1) for source in sources],
-            beam=request.beam,
-            alpha=request.alpha,
-            n_best=request.n_best,
-        )
-        return [
-            [
-                Translation(
-                    self.vocabulary.decode(list(hypothesis.pieces), "target"),
-                    hypothesis.score,
-                    hypothesis.log_probability,
-                    hypothesis.pieces,
-                )
-                for hypothesis in hypotheses
-            ]
-            for hypotheses in found
-        ]
-
-    def _completed(self, choice: Choice) -> Choice:
-        """With the translator's own budget where the call names none."""
-        tokens = choice.get("tokens")
-        return {**choice, "tokens": self.tokens if tokens is None else tokens}
-
-    @property
-    def _positions(self) -> int | None:
-        """The rows of a learned table; sinusoids know no bound."""
-        architecture = self.spec.architecture
-        return architecture.max_positions if architecture.positional_encoding == "learned" else None
-
-    def _limit(self, source: int) -> int:
-        """Pieces of a translation at most, EOS not counted: the source's and 50 (paper, section 6.1)."""
-        limit = source + self.spec.decoding.extra_length
-        # BOS takes the first position; EOS is produced, but never read.
-        return limit if self._positions is None else min(limit, self._positions - 1)
-
-    def _check_positions(self, rows: Sequence[Sequence[int]], texts: Sequence[str], side: str) -> None:
-        # EOS of a target is not read.
-        lengths = [len(row) - (side == "target") for row in rows]
-        for length, text in zip(lengths, texts, strict=True):
-            if self._positions is not None and length > self._positions:
-                raise ZooError(
-                    f"the {side} {shown(text)} takes {length:,} positions, and the model has learned "
-                    f"{self._positions:,} (`architecture.max_positions`)",
-                    hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
-                )
-
-    def _warn_of_long(self, sources: Sequence[Sequence[int]], texts: Sequence[str]) -> None:
-        lengths = [len(source) - 1 for source in sources]
-        known = self.longest_source
-        if known is None or max(lengths, default=0) <= known:
-            return
-        longest = max(range(len(texts)), key=lambda index: lengths[index])
-        self.report.warn(
-            f"longer than any source in training ({known:,} pieces): {sum(n > known for n in lengths):,} of "
-            f"{len(texts):,}, at most {lengths[longest]:,} pieces, {shown(texts[longest])}; translated whole, "
-            "but perhaps not well"
-        )
+            return forced(self.program, source, target, tokens=tokens, device=self.device, progress=progress)

@@ -11,7 +11,7 @@ from zoo.data.prepare import prepare
 from zoo.evaluation.evaluate import Scores, evaluate
 from zoo.files import read_json, write_json
 from zoo.report import Report
-from zoo.shelf.bundle import open_model
+from zoo.shelf.bundle import How, open_model
 
 SCORES = "scores.json"
 _SPLITS: dict[str, Split] = {"dev": "dev", "test": "test"}
@@ -22,7 +22,8 @@ def evaluate_model(
     split: str,
     *,
     device: str = "auto",
-    precision: str = "float32",
+    precision: str | None = None,
+    backend: str | None = None,
     tokens: int | None = None,
     report: Report | None = None,
 ) -> Scores:
@@ -34,10 +35,11 @@ def evaluate_model(
     if split not in _SPLITS:
         raise ZooError(f"`{split}` is not a set to evaluate on", hint="it is `dev` or `test`")
     report = report or Report()
-    translator = open_model(folder, device=device, precision=precision, tokens=tokens, report=report)
+    how: How = {"device": device, "precision": precision, "backend": backend}
+    translator = open_model(folder, **how, tokens=tokens, report=report)
     sources, references = texts(translator.spec, _SPLITS[split], report)
     scores = evaluate(translator, sources, references, report)
-    if precision == "float32" and not (folder / manifest.NAME).is_file():
+    if (precision or translator.spec.compilation.precision) == "float32" and not (folder / manifest.NAME).is_file():
         kept = read_json(folder / SCORES) if (folder / SCORES).is_file() else {}
         write_json(folder / SCORES, {**kept, split: scores.as_dict()})
     return scores

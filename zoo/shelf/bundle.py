@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
-from compiler import TRANSLATE, build, find_device
-from compiler.assemble import PRECISIONS
-from specs import ZooError
-from zoo import manifest, weights
+from compiler import TRANSLATE, Purpose, build, find_device, lower
+from compiler.graph import stored
+from compiler.weights import check
+from specs import Spec, ZooError
+from zoo import home, manifest, weights
 from zoo.data.vocabulary import Vocabulary
 from zoo.decoding.translator import Translator
 from zoo.report import Plain, Report
 from zoo.shelf.find import SPEC
 from zoo.training.run import Run
+from zoo.weights import Weights
 
 
-def open_model(
-    folder: Path,
-    *,
-    device: str = "auto",
-    precision: str = "float32",
-    tokens: int | None = None,
-    report: Report | None = None,
-) -> Translator:
-    """The translator that a run's or a bundle's folder holds; its warnings go to `report` (stderr without one).
+class How(TypedDict, total=False):
+    """How a model is run. What is None or left out is as its spec says."""
 
-    Raises ZooError where a file is missing or damaged, where weights, vocabulary and spec do not belong together, and
-    where the device or the precision is not there.
-    """
-    if precision not in PRECISIONS:
-        raise ZooError(f"`{precision}` is not a precision", hint=f"it is one of {', '.join(PRECISIONS)}")
+    device: str
+    precision: str | None
+    backend: str | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a run's or a bundle's folder holds, and belongs together."""
+
+    spec: Spec
+    vocabulary: Vocabulary
+    weights: Weights
+
+
+def read_model(folder: Path) -> Model:
+    """What the folder holds. Raises ZooError where a file is missing, damaged, or does not fit the others."""
     if (folder / manifest.NAME).is_file():
         # The weights carry a digest of their own, which covers the vocabulary, too.
         manifest.check(folder, [SPEC])
@@ -38,18 +46,45 @@ def open_model(
     if (found := (vocabulary.size, vocabulary.shared)) != (wanted := (spec.vocabulary.size, spec.vocabulary.shared)):
         problem = f"the vocabulary in `{folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
-    device = find_device(device)
     file = folder / weights.NAME
     read = weights.read(file)
     try:
-        program = build(spec, TRANSLATE, weights=read.tensors, device=device, precision=precision)
+        check(read.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
     except ZooError as error:
-        raise ZooError(error.problem, where=error.where or str(file), hint=error.hint, exit_code=1) from None
+        raise ZooError(error.problem, where=str(file), hint=error.hint, exit_code=1) from None
+    return Model(spec, vocabulary, read)
+
+
+def open_model(
+    folder: Path,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    backend: str | None = None,
+    tokens: int | None = None,
+    report: Report | None = None,
+) -> Translator:
+    """The translator that a run's or a bundle's folder holds; its warnings go to `report` (stderr without one).
+
+    `precision` and `backend` are the spec's where they are not given; what a backend compiles is kept in
+    `home.compiled()`. Raises ZooError as `read_model` does, and where device, precision or backend are not there.
+    """
+    device = find_device(device)
+    model = read_model(folder)
+    program = build(
+        model.spec,
+        TRANSLATE,
+        weights=model.weights.tensors,
+        device=device,
+        precision=precision,
+        backend=backend,
+        folder=home.compiled(),
+    )
     return Translator(
-        program.eval(),
-        vocabulary,
-        spec,
-        longest_source=read.longest_source,
+        program,
+        model.vocabulary,
+        model.spec,
+        longest_source=model.weights.longest_source,
         report=report or Plain(),
         device=device,
         tokens=tokens,

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import zoo
 from specs import ZooError
 from zoo import home, manifest, weights
 from zoo.data.prepare import Prepared
@@ -14,7 +15,7 @@ from zoo.decoding.translator import Translator
 from zoo.files import read_json, require_space, write_json, writing_folder
 from zoo.report import Report
 from zoo.shelf import find, proof
-from zoo.shelf.bundle import open_model
+from zoo.shelf.bundle import How, open_model
 from zoo.shelf.card import card
 from zoo.shelf.find import SPEC
 from zoo.shelf.names import names, place
@@ -24,6 +25,7 @@ SCORES, CARD = "scores.json", "README.md"
 FILES = (SPEC, weights.NAME, proof.NAME, SCORES, CARD)
 """What a bundle has beside its vocabulary and its manifest."""
 _PAIRS, _LONGEST = 4, 100  # of a proof: pairs, and pieces of a sentence
+_PLAIN: How = {"device": "cpu", "precision": "float32", "backend": "eager"}  # what every machine has, and exact
 _SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 
 
@@ -48,11 +50,11 @@ def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Rep
     if name is not None:
         spec = spec.model_copy(update={"name": name})
     folder = place(spec.name)
-    translator = open_model(find.model(source.folder), device="cpu", report=report)
+    translator = open_model(find.model(source.folder), **_PLAIN, report=report)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     scores = read_json(source.scores) if source.scores.is_file() else {}
     with writing_folder(folder) as partial:
-        (partial / SPEC).write_text(spec.yaml(), encoding="utf-8")
+        (partial / SPEC).write_text(spec.yaml(zoo.__version__), encoding="utf-8")
         translator.vocabulary.save(partial)
         read = weights.read(source.weights)
         read.write(partial / weights.NAME)
@@ -81,7 +83,7 @@ def verify(name: str, *, report: Report | None = None) -> Verified:
 def _verify(folder: Path, report: Report) -> Verified:
     manifest.check(folder)
     manifest.check(folder, FILES)
-    program = open_model(folder, device="cpu", report=report).program
+    program = open_model(folder, **_PLAIN, report=report).program
     proved = proof.read(folder / proof.NAME)
     difference = proved.check(program)
     return Verified(len(read_json(folder / manifest.NAME)), len(proved.source), difference)
@@ -92,7 +94,7 @@ def _pairs(run: Run, translator: Translator) -> list[tuple[str, str]]:
     pairs = [pair for pair in _dev_set(run) if _is_short(pair[0], translator) and _is_short(pair[1], translator)]
     if not pairs:
         sources = [sentence for sentence in _SENTENCES if _is_short(sentence, translator)] or ["a"]
-        pairs = list(zip(sources, translator.translate(sources, beam=1), strict=True))
+        pairs = list(zip(sources, translator.translate(sources, search="beam", beam=1), strict=True))
     return pairs[:_PAIRS]
 
 

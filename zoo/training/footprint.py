@@ -30,8 +30,7 @@ def footprint(spec: Spec, length: int = 27) -> Footprint:
     """Of training by this spec, taking every sentence of both sides to have `length` tokens."""
     training = spec.training
     train = cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
-    batch = max(1, min(training.source_tokens, training.target_tokens) // length)
-    part = max(1, batch // training.accumulation)
+    batch, part = pairs(spec, length)
     weights = train.weight_bytes
     return Footprint(
         state_bytes=_COPIES_IN_MEMORY * weights,
@@ -39,3 +38,10 @@ def footprint(spec: Spec, length: int = 27) -> Footprint:
         disk_bytes=(max(training.average, KEPT_OPTIMISERS) + 2) * weights + (KEPT_OPTIMISERS + 1) * 2 * weights,
         step_flops=3 * train.flops(batch=batch, source=length, target=length),
     )
+
+
+def pairs(spec: Spec, length: int) -> tuple[int, int]:
+    """How many pairs of this length a full batch has, and each of the parts that are computed one after another."""
+    training = spec.training
+    batch = max(1, min(training.source_tokens, training.target_tokens) // length)
+    return batch, max(1, batch // training.accumulation)

@@ -63,7 +63,7 @@ def _score_dev(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
         report.say("there is no dev set to score")
         return
-    scores = evaluate_model(run.folder, "dev", device=device, report=report)
+    scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report)
     report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
 
 

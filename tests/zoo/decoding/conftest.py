@@ -1,27 +1,49 @@
-"""A toy program: log-probabilities drawn from a hash of the source and the whole prefix."""
+"""A toy program: log-probabilities drawn from a hash of the source and the whole prefix; and ways to search over it."""
 
 import random
 
 import pytest
 import torch
 
-from specs import PAD
+import specs
+from compiler.likeliest import likeliest
+from specs import EOS, PAD
+from zoo.decoding.beam import Beam
+from zoo.decoding.source import Source
+from zoo.decoding.translator import Translator
+from zoo.decoding.workers import searched
 
-Row = tuple[tuple[int, ...], tuple[int, ...]]
+
+class ToyState:
+    """Sources, and the prefixes (BOS included) of each one's rows. It says so when it is used twice."""
+
+    def __init__(self, sources, rows):
+        assert len(sources) == len(rows)
+        assert len(set(map(len, rows))) == 1, "all sentences have equally many rows"
+        self.sources, self.rows, self.used = sources, rows, False
+
+    def use(self):
+        assert not self.used, "a state that was handed on is used up"
+        self.used = True
+        return self.sources, self.rows
 
 
 class ToyProgram:
-    """Knows the three verbs (and `score`); a state is a list of (source, prefix), BOS included.
+    """Knows the verbs (and `score`).
 
     Log-probabilities are multiples of 1/64, so that sums of them are exact in any order; few `levels` make
     many ties. `overriding` maps a prefix (without BOS) to a row of log-probabilities.
     """
 
+    concurrent = False
+
     def __init__(self, vocabulary=7, seed=0, levels=200, overriding=None):
         self.vocabulary, self.seed, self.levels = vocabulary, seed, levels
         self.overriding = overriding or {}
-        self.read: list[int] = []  # rows of each decode_step
-        self.selected: list[bool] = []  # within_sentences of each select
+        self.encoded: list[tuple[int, int]] = []  # shape of each source
+        self.read: list[int] = []  # rows of each step
+        self.selected: list[list[int]] = []  # sentences of each select
+        self.joined: list[tuple[int, int]] = []  # sentences of each join
 
     def row(self, source, prefix):
         if prefix in self.overriding:
@@ -30,22 +52,37 @@ class ToyProgram:
         return [-draw.randrange(1, self.levels + 1) / 64 for _ in range(self.vocabulary)]
 
     def encode(self, source):
-        return [(tuple(piece for piece in row if piece != PAD), ()) for row in source.tolist()]
+        self.encoded.append(tuple(source.shape))
+        sources = [tuple(piece for piece in row if piece != PAD) for row in source.tolist()]
+        assert all(row[-1] == EOS for row in sources)
+        return ToyState(sources, [[()] for _ in sources])
 
     def decode_step(self, state, token):
-        assert token.shape == (len(state),)
-        self.read.append(len(state))
-        read = zip(state, token.tolist(), strict=True)
-        after = [(source, (*prefix, piece)) for (source, prefix), piece in read]
-        rows = [self.row(source, prefix[1:]) for source, prefix in after]
-        return torch.tensor(rows, dtype=torch.float32), after
+        sources, rows = state.use()
+        assert token.shape == (len(sources) * len(rows[0]),)
+        self.read.append(len(token))
+        tokens = iter(token.tolist())
+        rows = [[(*prefix, next(tokens)) for prefix in each] for each in rows]
+        found = [self.row(source, prefix[1:]) for source, each in zip(sources, rows, strict=True) for prefix in each]
+        return torch.tensor(found, dtype=torch.float32), ToyState(sources, rows)
 
-    def select(self, state, rows, *, within_sentences=False):
-        self.selected.append(within_sentences)
-        chosen = [state[row] for row in rows.tolist()]
-        if within_sentences:
-            assert [source for source, _ in chosen] == [source for source, _ in state]
-        return chosen
+    def likeliest(self, state, token, count):
+        log_probabilities, state = self.decode_step(state, token)
+        return likeliest(log_probabilities, count), state
+
+    def select(self, state, sentences, parents):
+        sources, rows = state.use()
+        kept = sentences.tolist()
+        assert kept == sorted(set(kept))
+        self.selected.append(kept)
+        chosen = [[rows[i][j] for j in each] for i, each in zip(kept, parents.tolist(), strict=True)]
+        return ToyState([sources[i] for i in kept], chosen)
+
+    def join(self, first, second):
+        (sources, rows), (others, more) = first.use(), second.use()
+        assert len(rows[0]) == len(more[0])
+        self.joined.append((len(sources), len(others)))
+        return ToyState(sources + others, rows + more)
 
     def score(self, source, target):
         scores = torch.zeros(target.shape[0], target.shape[1] - 1)
@@ -57,6 +94,67 @@ class ToyProgram:
         return scores
 
 
+def searching(
+    program,
+    sources,
+    limits,
+    chooser=None,
+    *,
+    prefixes=None,
+    tokens=4096,
+    workers=1,
+    windows=None,
+    device="cpu",
+    **choice,
+):
+    """What is found for each source (pieces without EOS), with a beam of such a size, alpha and n_best."""
+    if chooser is None:
+        chooser = Beam(choice.pop("beam"), choice.pop("alpha"), choice.pop("n_best", 1))
+    assert not choice
+    prefixes = prefixes or [()] * len(sources)
+    several = [
+        Source(index, (*pieces, EOS), limit, tuple(prefix))
+        for index, (pieces, limit, prefix) in enumerate(zip(sources, limits, prefixes, strict=True))
+    ]
+    size = windows or max(1, len(several))
+    read = (several[start : start + size] for start in range(0, len(several), size))
+    found = list(searched(program, read, chooser, tokens, workers, device))
+    assert sorted(index for index, _ in found) == list(range(len(several)))
+    return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]
+
+
 @pytest.fixture(scope="session")
 def toy():
     return ToyProgram
+
+
+@pytest.fixture(scope="session")
+def search():
+    return searching
+
+
+ALPHABET = "abcdefgh "
+
+
+class Letters:
+    """One piece a letter, from 4 on; what is not in the alphabet vanishes."""
+
+    def encode(self, text, side="source"):
+        return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]
+
+    def decode(self, pieces, side="target"):
+        return "".join(ALPHABET[piece - 4] if piece >= 4 else "?" for piece in pieces)
+
+
+@pytest.fixture(scope="session")
+def letters():
+    return Letters()
+
+
+@pytest.fixture
+def translator_of(toy, letters):
+    def make(overrides=(), program=None, **more):
+        spec = specs.load("tiny", ["decoding.extra_length=2", "decoding.beam=3", *overrides])
+        return Translator(program or toy(4 + len(ALPHABET), 1, 50), letters, spec, **more)
+
+    return make

@@ -1,29 +1,18 @@
 """Text in, text out, with a toy program and a vocabulary of letters."""
 
+import math
 import random
 
 import pytest
 import torch
 
 import specs
+from compiler import build
 from specs import ZooError
-from zoo.decoding.beam_search import search
-from zoo.decoding.stream import translate_lines
+from zoo.decoding.sample import Sample
 from zoo.decoding.translation import ForcedScore, Translation
 from zoo.decoding.translator import Translator
 from zoo.report import Report
-
-ALPHABET = "abcdefgh "
-
-
-class Letters:
-    """One piece a letter, from 4 on; what is not in the alphabet vanishes."""
-
-    def encode(self, text, side="source"):
-        return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]
-
-    def decode(self, pieces, side="target"):
-        return "".join(ALPHABET[piece - 4] if piece >= 4 else "?" for piece in pieces)
 
 
 class Listening(Report):
@@ -45,15 +34,6 @@ class Listening(Report):
 
     def advance(self, n=1, **_):
         self.advanced += n
-
-
-@pytest.fixture
-def translator_of(toy):
-    def make(overrides=(), **more):
-        spec = specs.load("tiny", ["decoding.extra_length=2", "decoding.beam=3", *overrides])
-        return Translator(toy(4 + len(ALPHABET), 1, 50), Letters(), spec, **more)
-
-    return make
 
 
 @pytest.fixture
@@ -82,14 +62,53 @@ def test_n_best_gives_lists_of_different_texts_whose_first_is_the_best(translato
     assert translator.translate("ab", n_best=1) == [translator.translate("ab")]
 
 
-def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translator):
-    source = torch.tensor([[*Letters().encode("fed"), specs.EOS]])
-    decoding = translator.spec.decoding
-    found = search(translator.program, source, [3 + 2], beam=3, alpha=decoding.alpha, n_best=3)[0]
-    expected = [Translation(Letters().decode(h.pieces), h.score, h.log_probability, h.pieces) for h in found]
+def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translator, letters, search):
+    source, program = letters.encode("fed"), translator.program
+    (found,) = search(program, [source], [3 + 2], beam=3, alpha=translator.spec.decoding.alpha, n_best=3)
+    expected = [Translation(letters.decode(h.pieces), h.score, h.log_probability, h.pieces) for h in found]
     assert translator.hypotheses(["fed"], n_best=3) == [expected]
-    greedy = search(translator.program, source, [3 + 2], beam=1, alpha=0.0)[0][0]
+    greedy = search(program, [source], [3 + 2], beam=1, alpha=0.0)[0][0]
     assert translator.hypotheses(["fed"], beam=1, alpha=0.0)[0][0].pieces == greedy.pieces
+    drawn = search(program, [source], [3 + 2], Sample(2, translator.spec.decoding.alpha, 0.9, 5, 0.8, 7))[0]
+    choice = {"search": "sample", "temperature": 0.9, "top_k": 5, "top_p": 0.8, "seed": 7}
+    assert [each.pieces for each in translator.hypotheses(["fed"], n_best=2, **choice)[0]] == [h.pieces for h in drawn]
+
+
+def test_translations_start_with_their_prefixes(translator):
+    """And what they score counts the prefix."""
+    prefixes = ["", "", "ba", "", "h", "ab", "", "hhh"]
+    found = translator.hypotheses(TEXTS, n_best=2, prefixes=prefixes)
+    free = translator.hypotheses(TEXTS, n_best=2)
+    for prefix, several, others in zip(prefixes, found, free, strict=True):
+        assert several == others or prefix
+        for each in several:
+            assert each.text.startswith(prefix)
+    begun = [(each, text) for text, several in zip(TEXTS, found, strict=True) for each in several if each.pieces]
+    for each, text in begun:
+        source = torch.tensor([[*translator.vocabulary.encode(text), specs.EOS]])
+        target = torch.tensor([[specs.BOS, *each.pieces, specs.EOS]])
+        assert translator.program.score(source, target).sum() == each.log_probability
+    assert translator.translate(iter(TEXTS), prefixes=iter(prefixes)) == [several[0].text for several in found]
+    assert translator.translate("h", prefixes="ab") == translator.translate(["h"], prefixes=["ab"])[0]
+    assert translator.translate("hgfedc", prefixes="ba", search="sample").startswith("ba")
+
+
+def test_prefixes_belong_to_texts(translator):
+    for texts, prefixes in ((["a", "b"], ["a"]), (["a"], ["a", "b"])):
+        with pytest.raises(ZooError, match="there are 1 "):
+            translator.translate(texts, prefixes=prefixes)
+    for mixed in (("ab", ["ab"]), (["ab"], "ab")):
+        with pytest.raises(TypeError, match="one text and one prefix"):
+            translator.translate(mixed[0], prefixes=mixed[1])
+    with pytest.raises(ZooError, match="an empty text is to have a translation that starts with 'a'"):
+        translator.translate(["a", " "], prefixes=["", "a"])
+    with pytest.raises(ZooError, match="the prefix 'abcd' has 4 pieces, and a translation of 'h' has 3 at most"):
+        translator.translate("h", prefixes="abcd")
+    assert translator.translate("h", prefixes="abc") == "abc"
+    with pytest.raises(ZooError, match=r"prefix 1 \('a.nb'\) has a line break"):
+        translator.translate("ab", prefixes="a\nb")
+    with pytest.raises(TypeError, match="prefix 2 is a NoneType"):
+        translator.translate(["ab", "a"], prefixes=["a", None])
 
 
 def test_nothing_to_translate_never_reaches_the_model(translator):
@@ -101,27 +120,25 @@ def test_nothing_to_translate_never_reaches_the_model(translator):
 
 def test_batches_hold_to_the_budget_and_change_nothing(translator_of):
     draw = random.Random(3)
-    texts = ["".join(draw.choices(ALPHABET, k=draw.randrange(40))) for _ in range(60)]
+    texts = ["".join(draw.choices("abcdefgh ", k=draw.randrange(40))) for _ in range(60)]
     whole, report = translator_of(), Listening()
     expected = whole.hypotheses(texts, report=report)
     assert (report.total, report.advanced) == (60, 60)
     small = translator_of()
-    shapes = []
-    encode = small.program.encode
-    small.program.encode = lambda source: (shapes.append(tuple(source.shape)), encode(source))[1]
     assert small.hypotheses(texts, tokens=90) == expected
+    shapes = small.program.encoded
     assert len(shapes) > 5
     assert all(rows * length <= 90 for rows, length in shapes)
     assert translator_of().hypotheses(texts, tokens=1) == expected
 
 
-def test_scores_are_sums_over_pieces_and_the_end(translator):
+def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
     sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
     forced = translator.forced(sources, targets, tokens=20)
     assert [score.tokens for score in forced] == [3, 1, 4, 9]
     for source, target, score in zip(sources, targets, forced, strict=True):
-        given = (*Letters().encode(source), specs.EOS)
-        pieces = (*Letters().encode(target), specs.EOS)
+        given = (*letters.encode(source), specs.EOS)
+        pieces = (*letters.encode(target), specs.EOS)
         expected = [translator.program.row(given, pieces[:i])[piece] for i, piece in enumerate(pieces)]
         assert list(score.token_log_probabilities) == expected
     assert translator.score(sources, targets) == [score.log_probability for score in forced]
@@ -130,10 +147,10 @@ def test_scores_are_sums_over_pieces_and_the_end(translator):
     assert ForcedScore((-1.0, -2.5)).log_probability == -3.5
 
 
-def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(translator):
+def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(translator, letters):
     texts = ["abc", "hh", "a b"]
     for text, (best,) in zip(texts, translator.hypotheses(texts), strict=True):
-        source = torch.tensor([[*Letters().encode(text), specs.EOS]])
+        source = torch.tensor([[*letters.encode(text), specs.EOS]])
         target = torch.tensor([[specs.BOS, *best.pieces, specs.EOS]])
         assert translator.program.score(source, target).sum() == best.log_probability
 
@@ -159,16 +176,24 @@ def test_what_is_not_a_line_of_text_is_refused(translator):
         translator.translate("ab\udcff")
 
 
-@pytest.mark.parametrize("tokens", [0, -5, 1.5, True])
-def test_a_budget_is_a_whole_number(translator, tokens):
-    for ask in (translator.translate, lambda text, tokens: translator.score(text, text, tokens=tokens)):
-        with pytest.raises(ZooError, match="`tokens` is"):
-            ask("ab", tokens=tokens)
+def test_choices_are_checked_even_where_there_is_nothing_to_do(translator):
+    for choice in ({"n_best": 4}, {"tokens": 0}, {"top_k": 3}):
+        with pytest.raises(ZooError, match=f"`{next(iter(choice))}` is"):
+            translator.translate("", **choice)
+    with pytest.raises(ZooError, match=r"`tokens` is 1\.5"):
+        translator.score("a", "a", tokens=1.5)
+    with pytest.raises(TypeError, match="`beams` is no choice"):
+        translator.translate("ab", beams=4)
 
 
-def test_the_beam_is_checked_even_where_there_is_nothing_to_do(translator):
-    with pytest.raises(ZooError, match="`n_best` is 4"):
-        translator.translate("", n_best=4)
+def test_a_source_of_nothing_but_unknown_pieces_is_translated(pieces, small):
+    """As any other: it may end at once, or say something."""
+    spec = small()
+    translator = Translator(build(spec), pieces, spec)
+    assert specs.UNK in pieces.encode("你好")
+    (found,) = translator.hypotheses(["你好"], n_best=2)
+    assert len(found) == 2
+    assert all(math.isfinite(each.score) for each in found)
 
 
 def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning(translator_of):
@@ -177,11 +202,8 @@ def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning
     translator.translate(["abcdef", "ab"])
     assert report.warnings == []
     long = "abcdefgh" * 8
-    shapes = []
-    encode = translator.program.encode
-    translator.program.encode = lambda source: (shapes.append(source.shape[1]), encode(source))[1]
     translator.translate(["ab", long, "abcdefg"])
-    assert max(shapes) == 65
+    assert max(length for _, length in translator.program.encoded) == 65
     (warning,) = report.warnings
     assert warning.startswith("longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, 'abc")
     translator.score(long, "ab")
@@ -198,19 +220,3 @@ def test_learned_positions_bound_sources_and_translations(translator_of):
     assert translator.score("abcde", "abcde") < 0
     with pytest.raises(ZooError, match="the target 'abcdef' takes 7 positions"):
         translator.score("ab", "abcdef")
-
-
-def test_lines_come_in_order_and_a_window_at_a_time(translator):
-    read = []
-
-    def lines():
-        for number, text in enumerate(TEXTS):
-            read.append(number)
-            yield text
-
-    found = translate_lines(translator, lines(), window=3)
-    assert read == []
-    first = next(found)
-    assert read == [0, 1, 2]
-    assert [first, *found] == translator.hypotheses(TEXTS)
-    assert list(translate_lines(translator, TEXTS, n_best=2)) == translator.hypotheses(TEXTS, n_best=2)

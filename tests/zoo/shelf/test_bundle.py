@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,87 @@ def test_a_spec_of_another_vocabulary_is_refused(trained: Callable[..., Run]) ->
 def test_an_unknown_precision_is_refused(trained: Callable[..., Run]) -> None:
     with pytest.raises(ZooError, match="float16"):
         open_model(trained().folder, precision="float16")
+
+
+def test_what_opens_a_model_is_the_specs_choice_unless_somebody_chooses(trained: Callable[..., Run]) -> None:
+    run = trained()
+    model, section, later = run.spec_file.read_text().partition("compilation:\n")
+    run.spec_file.write_text(model + section + later.replace("precision: float32", "precision: int8"))
+    chosen = [open_model(run.folder, precision=each).program.spec.compilation.precision for each in (None, "float32")]
+    assert chosen == ["int8", "float32"]
+    with pytest.raises(ZooError, match="`foo` is not a backend"):
+        open_model(run.folder, backend="foo")
+
+
+def test_several_names_are_an_ensemble(trained: Callable[..., Run], tmp_path: Path) -> None:
+    runs = [trained(), trained(tmp_path / "other", training={"seed": 2})]
+    alone = [zoo.load(str(run.folder), device="cpu").score("we read", "wir lesen") for run in runs]
+    together = zoo.load([str(run.folder) for run in runs], device="cpu")
+    forced = [
+        zoo.load(str(run.folder), device="cpu").forced(["we read"], ["wir lesen"])[0].token_log_probabilities
+        for run in runs
+    ]
+    mean = sum(math.log((math.exp(a) + math.exp(b)) / 2) for a, b in zip(*forced, strict=True))
+    assert together.score("we read", "wir lesen") == pytest.approx(mean, abs=1e-5)
+    assert together.score("we read", "wir lesen") != pytest.approx(alone[0], abs=1e-5)
+    assert zoo.load([str(runs[0].folder)], device="cpu").score("we read", "wir lesen") == alone[0]
+    with pytest.raises(ZooError, match="no model"):
+        zoo.load([])
+
+
+def test_a_machine_that_lacks_a_backend_is_not_a_damaged_model(trained: Callable[..., Run]) -> None:
+    with pytest.raises(ZooError) as caught:
+        open_model(trained().folder, backend="tensorrt")
+    assert caught.value.where is None
+    assert caught.value.hint
+
+
+def test_weights_are_mapped_and_hashed_once(
+    trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    run = trained()
+    monkeypatch.setattr("zoo.verified._SETTLED", -1.0)
+    assert len(weights.read(run.weights).tensors) == len(load_file(run.weights))
+    monkeypatch.setattr(weights, "_digest", lambda tensors: pytest.fail("hashed twice"))
+    read = weights.read(run.weights)
+    assert str(run.weights.resolve()) in Path("/proc/self/maps").read_text() or not Path("/proc/self/maps").exists()
+    del read
+
+
+def test_an_older_bundle_has_what_was_not_a_field_yet_from_base(bundle: Path) -> None:
+    """Sections that say nothing of what the model is may lack what later versions have."""
+    whole = Run(bundle).spec
+    model, section, later = (bundle / "spec.yaml").read_text().partition("decoding:\n")
+    lines = later.splitlines(keepends=True)
+    kept = [line for line in lines if line.split(":")[0].strip() not in ("beam", "alpha", "backend", "precision")]
+    (bundle / "spec.yaml").write_text(model + section + "".join(kept))
+    publish.manifest.write(bundle)
+    base, older = zoo.spec("base"), Run(bundle).spec
+    assert older.decoding.beam == base.decoding.beam
+    assert older.compilation == base.compilation.model_copy(update={"vocabulary_multiple": 8})
+    assert older.decoding.extra_length == whole.decoding.extra_length == 3
+    assert older.architecture == whole.architecture
+    assert zoo.load(bundle.name, device="cpu").translate("we read") is not None
+
+
+@pytest.mark.parametrize("section", ["architecture", "vocabulary", "corpus", "training"])
+def test_what_says_what_a_model_is_may_not_lack(bundle: Path, section: str) -> None:
+    lines = (bundle / "spec.yaml").read_text().splitlines(keepends=True)
+    del lines[next(number for number, line in enumerate(lines) if line == f"{section}:\n") + 1]
+    (bundle / "spec.yaml").write_text("".join(lines))
+    with pytest.raises(ZooError, match=f"`{section}.*` is missing") as caught:
+        _ = Run(bundle).spec
+    assert f"zoo {zoo.__version__} wrote this file" in str(caught.value.hint)
+
+
+def test_a_field_that_nobody_knows_is_told_with_the_version_that_wrote_it(bundle: Path) -> None:
+    text = (bundle / "spec.yaml").read_text().replace(f"zoo {zoo.__version__}", "zoo 7.1.0")
+    for key in ("decoding", "compilation"):
+        (bundle / "spec.yaml").write_text(text.replace(f"{key}:\n", f"{key}:\n  novelty: 3\n"))
+        with pytest.raises(ZooError, match=f"`{key}.novelty` is not a field") as caught:
+            _ = Run(bundle).spec
+        assert caught.value.hint == "zoo 7.1.0 wrote this file: restore it, or read it with that version"
+        assert caught.value.exit_code == 1
 
 
 def test_weights_without_facts_are_opened(trained: Callable[..., Run]) -> None:

@@ -1,0 +1,61 @@
+"""`zoo doctor`: what is there on this machine, what is not, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cli import options
+
+if TYPE_CHECKING:
+    from zoo.doctor import Diagnosis
+
+EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
+
+
+def command(json: options.Json = False) -> None:
+    """What this machine has for zoo, what it lacks, and why.
+
+    Backends with the reason and the remedy where one is absent, what `auto` takes, versions, processor, GPUs, and
+    where things are kept.
+    """
+    from cli.console import show_json
+    from zoo.doctor import diagnosis
+
+    found = diagnosis()
+    return show_json(asdict(found)) if json else _show(found)
+
+
+def _show(found: Diagnosis) -> None:
+    from cli.console import show_table
+
+    backends = [(b.name, "absent" if b.problem else "present", b.problem or b.summary) for b in found.backends]
+    show_table(("backend", "", "what it is, or why it is absent and what to do…"), backends)
+    print()
+    show_table(("", "…"), [*_machine(found), *_places(found)])
+
+
+def _machine(found: Diagnosis) -> list[tuple[str, str]]:
+    from zoo.report import size
+
+    processor = found.processor
+    cores = f"{processor.cores} cores" + (f", {processor.usable} of them ours" * (processor.usable != processor.cores))
+    gpus = [(gpu.device, f"{gpu.name}, {size(gpu.bytes)}, capability {gpu.capability}") for gpu in found.gpus]
+    return [
+        ("auto takes", "; ".join(f"{name} for {what}" for what, name in found.automatic.items())),
+        ("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items() if version)),
+        ("not installed", ", ".join(name for name, version in found.versions.items() if not version) or "-"),
+        ("processor", f"{processor.model}, {cores}; {', '.join(processor.instructions) or 'nobody says what it can'}"),
+        ("float32 products", f"{processor.matrix_library}; torch's own kernels use {processor.torch}"),
+        ("C++ compiler", processor.compiler or "none: install g++ or clang++"),
+        *(gpus or [("GPU", "none that torch can use")]),
+    ]
+
+
+def _places(found: Diagnosis) -> list[tuple[str, str]]:
+    from zoo.report import size
+
+    folders = {str(folder).rpartition("/")[0] for folder in found.packages.values()}
+    ours = ", ".join(folders) if len(folders) == 1 else ", ".join(f"{n}: {at}" for n, at in found.packages.items())
+    kept = [(place.what, f"{place.folder}, {size(place.bytes)}") for place in found.places]
+    return [*kept, ("free there", size(found.free_bytes)), ("packages of zoo", ours)]

@@ -1,0 +1,90 @@
+"""What a backend has compiled, kept in a folder under a name that says what it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+
+
+class Artefact:
+    """A folder of files that follow from `key` alone: code, options, versions, kind of machine.
+
+    It is a cache, never the model: whatever in it is missing, damaged or half written is made again, never trusted.
+    `root` None is a folder that ends with the process.
+    """
+
+    def __init__(self, root: Path | None, name: str, key: Mapping[str, str]) -> None:
+        text = json.dumps(key, sort_keys=True)
+        self.folder = (root or _passing()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+    @property
+    def bytes(self) -> int:
+        """Of its files on disk."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+    def whole(self) -> bool:
+        """Whether every file is there as it was written."""
+        try:
+            files = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+            return all(_digest(self.folder / name) == digest for name, digest in files.items())
+        except (OSError, ValueError, AttributeError):
+            return False
+
+    def make(self, write: Callable[[Path], None]) -> Path:
+        """Its folder; `write` fills an empty one first, unless it is there already."""
+        if self.whole():
+            with suppress(OSError):
+                os.utime(self.folder)  # when it was last used
+            return self.folder
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
+        try:
+            write(beside)
+            names = sorted(file.relative_to(beside).as_posix() for file in beside.rglob("*") if file.is_file())
+            manifest = json.dumps({name: _digest(beside / name) for name in names}, indent=2)
+            (beside / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
+            self._replace(beside)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return self.folder
+
+    def _replace(self, beside: Path) -> None:
+        for _ in range(3):
+            if self.whole():  # another process was quicker
+                return
+            gone = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
+            try:
+                if self.folder.exists():
+                    os.replace(self.folder, gone / "old")
+                os.rename(beside, self.folder)
+                return
+            except OSError:  # it was moved or put there meanwhile
+                continue
+            finally:
+                shutil.rmtree(gone, ignore_errors=True)
+        raise OSError(f"cannot write `{self.folder}`: something keeps taking its place")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+@cache
+def _passing() -> Path:
+    """Ends with the process, but for what the system may then still have open."""
+    holder = tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True)
+    _HOLDERS.append(holder)
+    return Path(holder.name)
+
+
+_HOLDERS: list[tempfile.TemporaryDirectory[str]] = []

@@ -1,0 +1,326 @@
+"""CTranslate2: an engine of its own, to which a model is handed in its own format, written through its Python API.
+
+It takes no graph, only weights of the Transformer that it knows, and it searches by itself: its program scores given
+translations and looks for translations, but has no single step. That makes it an oracle for everything of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from compiler.artefact import Artefact
+from compiler.backends.backend import Backend, Order
+from compiler.graph import Purpose, stored
+from compiler.host import cores
+from compiler.runtime import sinusoids
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+
+POSITIONS = 4096
+"""Rows of the table that sinusoids become there: it has others of its own, so ours are written out."""
+
+
+Row = tuple[int, ...]
+
+
+class Found(NamedTuple):
+    """A translation without BOS and EOS, its log-probability with EOS, and that over the length penalty."""
+
+    pieces: Row
+    log_probability: float
+    score: float
+
+
+class CTranslate2:
+    """A model in CTranslate2, with one worker of one thread for every core unless other counts are given."""
+
+    concurrent = False
+    """It has threads of its own."""
+    training = False
+
+    def __init__(self, order: Order, folder: Path, workers: int | None = None, threads: int = 1) -> None:
+        import ctranslate2
+
+        self.order, self.spec, self.device = order, order.spec, torch.device(order.device)
+        self.graphs = {purpose: graph for purpose, graph in order.graphs.items() if purpose is Purpose.SCORE}
+        self.workers = workers or cores()
+        self.translator: Any = ctranslate2.Translator(
+            str(folder),
+            device=self.device.type,
+            device_index=self.device.index or 0,
+            compute_type=order.spec.compilation.precision,
+            inter_threads=self.workers,
+            intra_threads=threads,
+        )
+        self.source, self.target = pieces(order.spec, "source"), pieces(order.spec, "target")
+        self.index = {piece: index for index, piece in enumerate(self.target)}
+        architecture = order.spec.architecture
+        self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else POSITIONS
+
+    def score(
+        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
+    ) -> Float[Tensor, "batch target"]:
+        """The log-probability of each target token given those before it, in nats, and 0 at padding."""
+        given = [_unpadded(row)[1:] for row in target.tolist()]
+        scores = torch.zeros(target.shape[0], target.shape[1] - 1)
+        # It puts BOS and EOS round a target by itself.
+        bodies = [row[:-1] if row[-1:] == [EOS] else row for row in given]
+        for row, wanted, found in zip(scores, given, self._scored(self._sources(source), bodies), strict=True):
+            row[: len(wanted)] = torch.tensor(found[: len(wanted)])
+        return scores.to(target.device)
+
+    def hypotheses(
+        self,
+        source: Int[Tensor, "sentences source"],
+        limits: Sequence[int],
+        *,
+        beam: int,
+        alpha: float,
+        n_best: int = 1,
+    ) -> list[list[Found]]:
+        """The `n_best` best of what its own beam search finds for each source, best first; `limits` as in ours.
+
+        Its search stops otherwise than ours: with alpha = 0 where the best of a step has ended, else at `beam` ends,
+        which it ranks by log-probability / length^alpha, where ours has ((5 + length) / 6)^alpha. What it found is
+        ranked here by ours. PAD and BOS take no share of its probabilities.
+        """
+        rows = self._sources(source, max(limits, default=0) + 1)
+        under_way: dict[int, Any] = {}
+        for limit in sorted(set(limits)):
+            chosen = [index for index, each in enumerate(limits) if each == limit]
+            begun = self.translator.translate_batch(
+                [rows[index] for index in chosen],
+                beam_size=beam,
+                length_penalty=alpha,
+                num_hypotheses=beam,
+                max_batch_size=-(-len(chosen) // self.workers),
+                max_input_length=0,
+                min_decoding_length=0,
+                max_decoding_length=limit + 1,
+                suppress_sequences=[[self.target[PAD]], [self.target[BOS]]],
+                return_scores=True,
+                return_end_token=True,
+                asynchronous=True,
+            )
+            under_way.update(zip(chosen, begun, strict=True))
+        totals = [self._totals(under_way[index].result(), limit, alpha) for index, limit in enumerate(limits)]
+        self._end(rows, totals)
+        return [sorted(_ranked(each, alpha), key=lambda found: -found.score)[:n_best] for each in totals]
+
+    def weights(self) -> dict[str, Tensor]:
+        """The tensors of a weights file, in its layout."""
+        return dict(self.order.weights)
+
+    def eval(self) -> CTranslate2:
+        return self
+
+    def train(self, mode: bool = True) -> CTranslate2:
+        if mode:
+            raise ValueError("the backend ctranslate2 only translates")
+        return self
+
+    def _totals(self, result: Any, limit: int, alpha: float) -> dict[Row, float | None]:
+        """The log-probability of each of its hypotheses; None where one was cut off, and has to end at the limit."""
+        totals: dict[Row, float | None] = {}
+        for words, score in zip(result.hypotheses, result.scores, strict=True):
+            row = tuple(self.index[word] for word in words)
+            if row[-1:] == (EOS,):
+                totals[row[:-1]] = score * len(row) ** alpha
+            else:
+                totals.setdefault(row[:limit], None)
+        return totals
+
+    def _end(self, rows: list[list[str]], totals: list[dict[Row, float | None]]) -> None:
+        """Scores what was cut off."""
+        cut = [(index, row) for index, each in enumerate(totals) for row, total in each.items() if total is None]
+        scores = self._scored([rows[index] for index, _ in cut], [row for _, row in cut])
+        for (index, row), each in zip(cut, scores, strict=True):
+            totals[index][row] = sum(each)
+
+    def _sources(self, source: Tensor, target: int = 0) -> list[list[str]]:
+        """Rows as it takes them. Raises ZooError where they, or `target` pieces, are longer than its positions."""
+        rows = [[self.source[index] for index in _unpadded(row)] for row in source.tolist()]
+        if (longest := max(target, *map(len, rows), 0)) > self.positions:
+            raise ZooError(
+                f"a sentence takes {longest:,} positions, and this model has {self.positions:,} in CTranslate2",
+                hint="split the line into sentences, or take another backend",
+            )
+        return rows
+
+    def _scored(self, sources: list[list[str]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        words = [[self.target[index] for index in row] for row in targets]
+        return [r.log_probs for r in self.translator.score_batch(sources, words, max_input_length=0)] if words else []
+
+
+def _ranked(totals: Mapping[Row, float | None], alpha: float) -> Iterable[Found]:
+    for row, total in totals.items():
+        assert total is not None
+        yield Found(row, total, total / ((5 + len(row) + 1) / 6) ** alpha)
+
+
+def _unpadded(row: list[int]) -> list[int]:
+    return [index for index in row if index != PAD]
+
+
+def pieces(spec: Spec, side: str) -> list[str]:
+    """Made-up names of the pieces of a side: it speaks in words, we in numbers.
+
+    They differ from side to side, so that a source of nothing but EOS is not taken for an empty one.
+    """
+    return ["unknown" if index == UNK else f"{side} {index}" for index in range(spec.vocabulary.size)]
+
+
+class _Writer:
+    """Fills in CTranslate2's description of a Transformer from the tensors of a weights file."""
+
+    def __init__(self, spec: Spec, weights: Mapping[str, Tensor]) -> None:
+        self.spec, self.a, self.weights = spec, spec.architecture, weights
+        self.width = max(self.a.d_k, self.a.d_v)
+        self.written: set[str] = set()
+
+    def model(self) -> Any:
+        from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+
+        a = self.a
+        sides = [
+            side(a.N, a.h, pre_norm=a.norm == "pre", head_dim=self.width)
+            for side in (TransformerEncoderSpec, TransformerDecoderSpec)
+        ]
+        model = TransformerSpec(*sides)
+        model.encoder.embeddings[0].weight = self.table("source")
+        model.decoder.embeddings.weight = self.table("target")
+        model.decoder.projection.weight = self.table("output")
+        for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+            side.position_encodings.encodings = self.positions(name)
+            if a.norm == "pre":
+                self.norm(side.layer_norm, name)
+            for i, layer in enumerate(side.layer):
+                self.layer(layer, f"{name}.{i}")
+        model.register_source_vocabulary(pieces(self.spec, "source"))
+        model.register_target_vocabulary(target := pieces(self.spec, "target"))
+        model.config.unk_token, model.config.bos_token, model.config.eos_token = target[UNK], target[BOS], target[EOS]
+        model.config.decoder_start_token = target[BOS]
+        model.config.layer_norm_epsilon = a.norm_epsilon
+        return model
+
+    def layer(self, layer: Any, name: str) -> None:
+        self.attention(layer.self_attention, f"{name}.self_attention", (("query", "key", "value"),))
+        if hasattr(layer, "attention"):
+            self.attention(layer.attention, f"{name}.memory_attention", (("query",), ("key", "value")))
+        inner, outer, part = layer.ffn.linear_0, layer.ffn.linear_1, f"{name}.feed_forward"
+        inner.weight, inner.bias = self.tensor(f"{part}.w1").T, self.tensor(f"{part}.b1")
+        outer.weight, outer.bias = self.tensor(f"{part}.w2").T, self.tensor(f"{part}.b2")
+        self.norm(layer.ffn.layer_norm, part)
+
+    def attention(self, attention: Any, part: str, products: Iterable[tuple[str, ...]]) -> None:
+        """Queries, keys and values have to be equally wide there: the narrower ones get features of zeros."""
+        a = self.a
+        widths = {"query": a.d_k, "key": a.d_k, "value": a.d_v}
+        for linear, names in zip(attention.linear, products, strict=False):
+            linear.weight = torch.cat([self.widened(self.tensor(f"{part}.{n}"), widths[n]) for n in names], -1).T
+            if a.projection_bias:
+                linear.bias = torch.cat([self.widened(self.tensor(f"{part}.{n}_bias"), widths[n]) for n in names])
+        output = attention.linear[-1]
+        output.weight = self.widened(self.tensor(f"{part}.output").T.contiguous(), a.d_v)
+        if a.projection_bias:
+            output.bias = self.tensor(f"{part}.output_bias")
+        attention.queries_scale = float(a.d_k**-0.5)
+        self.norm(attention.layer_norm, part)
+
+    def widened(self, heads: Tensor, width: int) -> Tensor:
+        """Each head's features, of which there are `width`, filled up with zeros. [..., h·width] -> [..., h·widest]"""
+        parted = heads.view(*heads.shape[:-1], self.a.h, width)
+        return torch.nn.functional.pad(parted, (0, self.width - width)).flatten(-2)
+
+    def norm(self, norm: Any, part: str) -> None:
+        norm.gamma, norm.beta = self.tensor(f"{part}.norm_gain"), self.tensor(f"{part}.norm_bias")
+
+    def table(self, side: str) -> Tensor:
+        names = {
+            "all": "embedding",
+            "target": "source_embedding" if side == "source" else "target_embedding",
+            "none": f"{side}_embedding" if side != "output" else "output_projection",
+        }
+        return self.tensor(names[self.a.tied_embeddings])
+
+    def positions(self, part: str) -> Tensor:
+        if self.a.positional_encoding == "learned":
+            return self.tensor(f"{part}.positions")
+        return sinusoids(torch.empty(1, POSITIONS, self.a.d_model)).clone()
+
+    def tensor(self, name: str) -> Tensor:
+        """A copy: it rounds to 8 bits in place."""
+        self.written.add(name)
+        return self.weights[name].detach().float().clone()
+
+
+def written(order: Order) -> Path:
+    """The folder of the model in CTranslate2's format, written unless it is there."""
+    import ctranslate2
+
+    def write(folder: Path) -> None:
+        model = _Writer(order.spec, order.weights).model()
+        model.validate()
+        model.optimize(order.spec.compilation.precision)
+        model.save(str(folder))
+
+    spec = order.spec
+    key = {
+        "architecture": spec.architecture.model_dump_json(),
+        "vocabulary": str(spec.vocabulary.size),
+        "precision": spec.compilation.precision,
+        "positions": str(POSITIONS),
+        "weights": _digest(order.weights),
+        "ctranslate2": ctranslate2.__version__,
+        "writer": Path(__file__).read_text(encoding="utf-8"),
+    }
+    return Artefact(order.folder, "ctranslate2", key).make(write)
+
+
+def _digest(weights: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _absent() -> str | None:
+    if importlib.util.find_spec("ctranslate2"):
+        return None
+    return 'CTranslate2 is not installed: pip install "transformer-zoo[ctranslate2]"'
+
+
+def _refuses(order: Order) -> str | None:
+    import ctranslate2
+
+    if Purpose.TRAIN in order.graphs:
+        return "it only translates: train with the backend `eager`"
+    device, precision = order.device.partition(":")[0], order.spec.compilation.precision
+    if device == "cuda" and not ctranslate2.get_cuda_device_count():
+        return "this CTranslate2 was built without CUDA, or sees no GPU: say `--device cpu`"
+    if precision not in (able := ctranslate2.get_supported_compute_types(device)):
+        can = ", ".join(sorted({"float32", "bfloat16", "int8"} & able))
+        return f"CTranslate2 does not compute in {precision} on this {device}: take {can}"
+    wanted = stored(order.graphs.values())
+    writer = _Writer(order.spec, {name: torch.empty(each.shape, device="meta") for name, each in wanted.items()})
+    writer.model()
+    if left := sorted(set(wanted) - writer.written):
+        return f"CTranslate2's format has no place for `{left[0]}`: take another backend"
+    return None
+
+
+ctranslate2 = Backend(
+    name="ctranslate2",
+    summary="CTranslate2's engine and search, in its own format",
+    absent=_absent,
+    refuses=_refuses,
+    build=lambda order: CTranslate2(order, written(order)),
+)

@@ -1,0 +1,234 @@
+"""The fast step for a CPU: the graph's instructions, executed by kernels that are compiled for this very processor.
+
+The kernels are compiled once with the host's C++ compiler, whatever the model; a model is a list of instructions and
+its packed weights. A call runs on the thread that makes it, so several threads can share one program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from compiler.backends.backend import Backend, Order
+from compiler.backends.eager import eager
+from compiler.graph import Purpose
+from compiler.instructions import Code, Inexpressible, Instruction, listing
+from compiler.kernels.library import Record, compiler, library
+from compiler.likeliest import Likeliest
+from compiler.program import Program
+from specs import PAD
+
+_PRODUCTS = (Code.LINEAR, Code.LOGITS)
+
+
+class _State:
+    """A handle on the state of some sentences, which all have `beams` rows."""
+
+    def __init__(self, program: Native, handle: int | None, sentences: int) -> None:
+        self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
+        if not handle:
+            raise MemoryError("the native step has no memory for these sentences")
+
+    def __del__(self) -> None:
+        if self.handle:
+            self.program.library.zoo_free_state(self.handle)
+
+
+class Native:
+    """A program whose search runs in the kernels. What it scores, it scores in the emitted PyTorch.
+
+    A state is changed in place: what was handed to a verb is used up.
+    """
+
+    concurrent = True
+    """Several threads may run it at once, and are faster than one."""
+    device = torch.device("cpu")
+    training = False
+
+    def __init__(self, order: Order) -> None:
+        self.order, self.spec, self.graphs = order, order.spec, order.graphs
+        self.library = library(order.folder)
+        self.handle: int | None = None
+        self.kept: dict[str, Tensor] = {}  # what the kernels read where it lies
+        self.matrices: dict[str, int] = {}
+        self.vocabulary = order.spec.vocabulary.size
+        listed = listing(order.graphs)
+        self._pack([i for part in (listed.encode, listed.step) for i in part if i.code in _PRODUCTS])
+        encode, step = (self._array(part) for part in (listed.encode, listed.step))
+        widths = [(ctypes.c_int32 * len(w))(*w) for w in (listed.buffers, listed.memory, listed.cache)]
+        sizes = [part for w in widths for part in (w, len(w))]
+        self.handle = self.library.zoo_open(encode, len(encode), step, len(step), *sizes)
+        if not self.handle:
+            raise MemoryError("the native step has no memory for this model")
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.library.zoo_close(self.handle)
+        for handle in getattr(self, "matrices", {}).values():
+            self.library.zoo_matrix_free(handle)
+
+    # The verbs of a search.
+
+    def encode(self, source: Int[Tensor, "sentences source"]) -> _State:
+        """The state before the first step. Rows of any length share a batch without padding."""
+        real = source != PAD
+        tokens, lengths = source[real].contiguous(), real.sum(1).int()
+        handle = self.library.zoo_encode(self.handle, tokens.data_ptr(), lengths.data_ptr(), source.shape[0])
+        return _State(self, handle, source.shape[0])
+
+    def decode_step(self, state: _State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], _State]:
+        """Log-probabilities of the next piece after `token`, and the state after it."""
+        every = torch.empty(token.shape[0], self.vocabulary)
+        self._step(state, token, 1, every)
+        return every, state
+
+    def likeliest(self, state: _State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, _State]:
+        """Of each row the `count` likeliest pieces, found while the logits are made, which never exist whole."""
+        return self._step(state, token, min(count, self.vocabulary), None), state
+
+    def _step(self, state: _State, token: Tensor, count: int, every: Tensor | None) -> Likeliest:
+        rows, token = state.sentences * state.beams, token.contiguous()
+        if token.shape[0] != rows:
+            raise ValueError(f"{token.shape[0]} tokens for {rows} rows")
+        values, pieces = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+        ends = torch.empty(rows)
+        pointers = [t.data_ptr() for t in (values, pieces, ends)]
+        log_probabilities = None if every is None else every.data_ptr()
+        if self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, log_probabilities):
+            raise MemoryError("the native step has no memory for one position more")
+        return Likeliest(values, pieces, ends)
+
+    def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
+        """Some of the sentences, and for each row of theirs which row of the sentence it goes on from."""
+        sentences, parents = sentences.contiguous(), parents.contiguous()
+        kept, beams = parents.shape
+        if self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams):
+            raise MemoryError("the native step has no memory for these rows")
+        state.sentences, state.beams = kept, beams
+        return state
+
+    def join(self, first: _State, second: _State) -> _State:
+        """The sentences of both, which have the same number of beams."""
+        if first.beams != second.beams:
+            raise ValueError(f"{first.beams} and {second.beams} beams")
+        if self.library.zoo_join(first.handle, second.handle):
+            raise MemoryError("the native step has no memory for these sentences")
+        first.sentences += second.sentences
+        return first
+
+    # What else a program answers.
+
+    @cached_property
+    def scorer(self) -> Program:
+        """The emitted PyTorch on the same weights, made when it is first asked for."""
+        score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
+        made: Program = eager.build(Order(self.spec, score, self.order.weights))
+        return made
+
+    def score(
+        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
+    ) -> Float[Tensor, "batch target"]:
+        """The log-probability of each target token given those before it, in nats, and 0 at padding."""
+        return self.scorer.score(source, target)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The tensors of a weights file, in its layout."""
+        return dict(self.order.weights)
+
+    def eval(self) -> Native:
+        return self
+
+    def train(self, mode: bool = True) -> Native:
+        if mode:
+            raise ValueError("the native backend only translates")
+        return self
+
+    # Instructions as the kernels read them.
+
+    def _array(self, instructions: tuple[Instruction, ...]) -> Any:
+        return (Record * len(instructions))(*map(self._instruction, instructions))
+
+    def _instruction(self, i: Instruction) -> Record:
+        p, q = self._parameters(i)
+        places = [number for place in (i.out, i.a, i.b, i.c) for number in (place.buffer, place.column)]
+        sizes = (i.width, i.heads, i.key_width, i.value_width, int(i.relu))
+        return Record(int(i.code), *places, *sizes, i.scale, p, q)
+
+    def _parameters(self, i: Instruction) -> tuple[int | None, int | None]:
+        if i.code in _PRODUCTS:
+            return self._matrix(i), None
+        p, q, *_ = [self._tensor(name).data_ptr() for name in i.parameters] + [None, None]
+        return p, q
+
+    def _tensor(self, name: str) -> Tensor:
+        """Where the kernels read it: in the weights file itself, if it is memory-mapped."""
+        if name not in self.kept:
+            self.kept[name] = self._made(name).float().contiguous()
+        return self.kept[name]
+
+    def _made(self, name: str) -> Tensor:
+        graph = next(graph for graph in self.graphs.values() if name in graph.parameters)
+        return graph.parameters[name].origin.make(self.order.weights).detach()
+
+    def _pack(self, products: list[Instruction]) -> None:
+        """All matrices, on all cores: the kernels pack without Python's lock."""
+        each = {i.parameters: i for i in products}
+        with ThreadPoolExecutor(os.cpu_count()) as cores:
+            list(cores.map(self._matrix, each.values()))
+
+    def _matrix(self, i: Instruction) -> int:
+        """A matrix packed for the kernels with its bias: rows in, columns out; a table of logits lies across."""
+        key = "+".join(i.parameters)
+        if key not in self.matrices:
+            matrix, *others = map(self._made, i.parameters)
+            across = i.code is Code.LOGITS
+            matrix = matrix.contiguous()
+            inner, outer = matrix.shape[::-1] if across else matrix.shape
+            strides = (1, inner) if across else (outer, 1)
+            shape = (inner, outer, *strides)
+            others = [other.float().contiguous() for other in others]
+            if matrix.dtype == torch.int8:
+                scales, *others = others
+                pack, given = self.library.zoo_matrix_int8, [matrix.data_ptr(), scales.data_ptr()]
+            else:
+                matrix = matrix.float()
+                pack, given = self.library.zoo_matrix, [matrix.data_ptr()]
+            handle = pack(*given, *shape, others[0].data_ptr() if others else None)
+            if not handle:
+                raise MemoryError(f"there is no memory for the weights `{key}`")
+            self.matrices[key] = handle
+        return self.matrices[key]
+
+
+def _absent() -> str | None:
+    return None if compiler() else "it is compiled on first use: install a C++ compiler (g++ or clang++)"
+
+
+def _refuses(order: Order) -> str | None:
+    if order.device != "cpu":
+        return f"it runs on a CPU, not on `{order.device}`"
+    if Purpose.TRAIN in order.graphs:
+        return "it only translates"
+    if order.spec.compilation.precision == "bfloat16":
+        return "it computes in float32 or int8; for bfloat16 take `eager`"
+    try:
+        listing(order.graphs)
+    except Inexpressible as problem:
+        return str(problem)
+    return None
+
+
+native = Backend(
+    name="native",
+    summary="C++ kernels for this processor, compiled on first use, with a worker a core",
+    absent=_absent,
+    refuses=_refuses,
+    build=Native,
+)

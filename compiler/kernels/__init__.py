@@ -1,0 +1,1 @@
+"""The kernels of the native backend, in C++."""

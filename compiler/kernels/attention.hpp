@@ -1,0 +1,166 @@
+// softmax(scale Q K^T) V: of some queries over the same keys, and of one hypothesis over its own past.
+#pragma once
+
+#include "rows.hpp"
+
+namespace {
+
+// Scores become weights that still have to be divided by the sum, which is returned; what is after `n` is no score.
+inline float weigh(float* scores, int64_t n, int64_t padded, float scale) {
+    Vector most = splat(-INFINITE), sums{};
+    for (int64_t i = 0; i < padded; i += LANES) store(scores + i, load(scores + i) * scale);
+    for (int64_t i = n; i < padded; i++) scores[i] = -INFINITE;
+    for (int64_t i = 0; i < padded; i += LANES) most = larger(load(scores + i), most);
+    const float top = largest(most);
+    for (int64_t i = 0; i < padded; i += LANES) {
+        const Vector e = exponential(load(scores + i) - top);
+        store(scores + i, e);
+        sums = sums + e;
+    }
+    return sum(sums);
+}
+
+// One head: queries [count, key_width] against keys [key_width, padded] and values [length, value_width]. Meanwhile
+// `next_keys` and `next_values`, which are as large, are brought nearer.
+struct Head {
+    const float *queries, *keys, *values, *next_keys, *next_values;
+    float* out;
+    int64_t query_stride, value_stride, out_stride, length, padded, key_width, value_width;
+    float scale;
+};
+
+// V vectors of scores, or of the sum of values, for Q queries. Each key and value is read once for all of them.
+template <int Q, int V>
+inline void score(const Head& h, int64_t key, float* scores) {
+    Vector sums[Q][V] = {};
+    for (int64_t d = 0; d < h.key_width; d++) {
+        const int64_t at = d * h.padded + key;
+        for (int line = 0; line < V * LANES; line += 16) __builtin_prefetch(h.next_keys + at + line);
+#pragma GCC unroll 4
+        for (int q = 0; q < Q; q++)
+            for (int v = 0; v < V; v++)
+                sums[q][v] = sums[q][v] + h.queries[q * h.query_stride + d] * load(h.keys + at + v * LANES);
+    }
+    for (int q = 0; q < Q; q++)
+        for (int v = 0; v < V; v++) store(scores + q * h.padded + key + v * LANES, sums[q][v]);
+}
+
+template <int Q, int V>
+inline void gather(const Head& h, int64_t column, const float* weights, const float* factors) {
+    Vector sums[Q][V] = {};
+    for (int64_t key = 0; key < h.length; key++) {
+        const int64_t at = key * h.value_stride + column;
+        for (int line = 0; line < V * LANES; line += 16) __builtin_prefetch(h.next_values + at + line);
+#pragma GCC unroll 4
+        for (int q = 0; q < Q; q++)
+            for (int v = 0; v < V; v++)
+                sums[q][v] = sums[q][v] + weights[q * h.padded + key] * load(h.values + at + v * LANES);
+    }
+    for (int q = 0; q < Q; q++)
+        for (int v = 0; v < V; v++) store(h.out + q * h.out_stride + column + v * LANES, sums[q][v] * factors[q]);
+}
+
+template <int Q>
+void attend(const Head& h, float* scores) {
+    int64_t key = 0, column = 0;
+    for (; key + 2 * LANES <= h.padded; key += 2 * LANES) score<Q, 2>(h, key, scores);
+    for (; key < h.padded; key += LANES) score<Q, 1>(h, key, scores);
+    float factors[Q];
+    for (int q = 0; q < Q; q++) {
+        const float all = weigh(scores + q * h.padded, h.length, h.padded, h.scale);
+        factors[q] = h.length ? 1.0f / all : 0.0f;
+    }
+    for (; column + 2 * LANES <= h.value_width; column += 2 * LANES) gather<Q, 2>(h, column, scores, factors);
+    for (; column + LANES <= h.value_width; column += LANES) gather<Q, 1>(h, column, scores, factors);
+    for (; column < h.value_width; column++)
+        for (int q = 0; q < Q; q++) {
+            float all = 0.0f;
+            for (int64_t k = 0; k < h.length; k++) all += scores[q * h.padded + k] * h.values[k * h.value_stride + column];
+            h.out[q * h.out_stride + column] = all * factors[q];
+        }
+}
+
+// `scores` has room for 4 queries.
+inline void attend(Head h, int64_t count, float* scores) {
+    for (; count > 0; count -= 4, h.queries += 4 * h.query_stride, h.out += 4 * h.out_stride) {
+        if (count >= 4) attend<4>(h, scores);
+        else if (count == 3) attend<3>(h, scores);
+        else if (count == 2) attend<2>(h, scores);
+        else attend<1>(h, scores);
+    }
+}
+
+inline float dot(const float* x, const float* y, int64_t n) {
+    Vector sums{};
+    float rest = 0.0f;
+    each(n, [&](int64_t i) { sums = sums + load(x + i) * load(y + i); }, [&](int64_t i) { rest += x[i] * y[i]; });
+    return sum(sums) + rest;
+}
+
+// The hypotheses of a sentence, all heads: the key and value of row r's position t lie in stored row
+// ancestry[r * room + t], which is mostly the same for all of them.
+struct Past {
+    const float *queries, *keys, *values;
+    float* out;
+    const int32_t* ancestry;
+    int64_t query_stride, key_stride, value_stride, out_stride;
+    int64_t rows, room, length, heads, key_width, value_width;
+    float scale;
+
+    // Stored rows lie too scattered for the processor to foresee them. (Inlined by force: GCC takes a call that only
+    // prefetches for one without effect, and drops it.)
+    __attribute__((always_inline)) inline void fetch(int64_t t) const {
+        for (int64_t row = 0; row < rows && t < length; row++) {
+            const int32_t* stored = ancestry + row * room + t;
+            if (row && stored[0] == stored[-room]) continue;
+            const float *key = keys + *stored * key_stride, *value = values + *stored * value_stride;
+            for (int64_t i = 0; i < key_stride; i += 16) __builtin_prefetch(key + i);
+            for (int64_t i = 0; i < value_stride; i += 16) __builtin_prefetch(value + i, 0, 2);
+        }
+    }
+};
+
+// V vectors of one row's sum of values.
+template <int V>
+inline void mix(const Past& p, const float* weights, float factor, const float* values, const int32_t* stored,
+                int64_t column, float* out) {
+    Vector sums[V] = {};
+    for (int64_t t = 0; t < p.length; t++)
+        for (int v = 0; v < V; v++)
+            sums[v] = sums[v] + weights[t] * load(values + stored[t] * p.value_stride + column + v * LANES);
+    for (int v = 0; v < V; v++) store(out + column + v * LANES, sums[v] * factor);
+}
+
+// `scores` has room for all rows and heads.
+inline void attend(const Past& p, float* scores) {
+    constexpr int64_t AHEAD = 2;
+    const int64_t padded = up(p.length, LANES);
+    for (int64_t t = 0; t < AHEAD; t++) p.fetch(t);
+    for (int64_t t = 0; t < p.length; t++) {
+        p.fetch(t + AHEAD);
+        for (int64_t row = 0; row < p.rows; row++) {
+            const float* key = p.keys + p.ancestry[row * p.room + t] * p.key_stride;
+            const float* query = p.queries + row * p.query_stride;
+            for (int64_t head = 0; head < p.heads; head++, key += p.key_width, query += p.key_width)
+                scores[(head * p.rows + row) * padded + t] = dot(query, key, p.key_width);
+        }
+    }
+    for (int64_t i = 0; i < p.heads * p.rows; i++) {
+        const int64_t head = i / p.rows, row = i % p.rows;
+        float* weights = scores + i * padded;
+        const float factor = 1.0f / weigh(weights, p.length, padded, p.scale);
+        const float* values = p.values + head * p.value_width;
+        const int32_t* stored = p.ancestry + row * p.room;
+        float* out = p.out + row * p.out_stride + head * p.value_width;
+        int64_t column = 0;
+        for (; column + 4 * LANES <= p.value_width; column += 4 * LANES) mix<4>(p, weights, factor, values, stored, column, out);
+        for (; column + LANES <= p.value_width; column += LANES) mix<1>(p, weights, factor, values, stored, column, out);
+        for (; column < p.value_width; column++) {
+            float all = 0.0f;
+            for (int64_t t = 0; t < p.length; t++) all += weights[t] * values[stored[t] * p.value_stride + column];
+            out[column] = all * factor;
+        }
+    }
+}
+
+}  // namespace

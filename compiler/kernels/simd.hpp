@@ -1,0 +1,134 @@
+// Vectors of the width that this processor computes with, in GCC's and clang's portable notation.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+constexpr int64_t LINE = 64;  // bytes that memory moves at a time
+constexpr float INFINITE = std::numeric_limits<float>::infinity();
+
+typedef float Vector __attribute__((vector_size(LANES * 4), may_alias));
+typedef int32_t Ints __attribute__((vector_size(LANES * 4), may_alias));
+typedef float LooseVector __attribute__((vector_size(LANES * 4), may_alias, aligned(4)));
+typedef int32_t LooseInts __attribute__((vector_size(LANES * 4), may_alias, aligned(4)));
+
+inline Vector load(const float* p) { return *reinterpret_cast<const LooseVector*>(p); }
+inline void store(float* p, Vector v) { *reinterpret_cast<LooseVector*>(p) = v; }
+inline Vector splat(float x) { return x - Vector{}; }
+inline Ints bits(Vector v) { return reinterpret_cast<Ints>(v); }
+inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }  // b where a is NaN
+
+inline int64_t up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Keeps a product from being fused with the sum that follows, which would round once where torch rounds twice.
+inline Vector settled(Vector v) {
+#if defined(__x86_64__)
+    __asm__("" : "+v"(v));
+#else
+    __asm__("" : "+m"(v));
+#endif
+    return v;
+}
+
+// Halves a vector until one number is left.
+template <int N, class F>
+inline float fold(const float* lanes, F f) {
+    if constexpr (N == 1) {
+        return lanes[0];
+    } else {
+        float half[N / 2];
+        for (int i = 0; i < N / 2; i++) half[i] = f(lanes[i], lanes[i + N / 2]);
+        return fold<N / 2>(half, f);
+    }
+}
+inline float sum(Vector v) {
+    float lanes[LANES];
+    store(lanes, v);
+    return fold<LANES>(lanes, [](float a, float b) { return a + b; });
+}
+inline float largest(Vector v) {
+    float lanes[LANES];
+    store(lanes, v);
+    return fold<LANES>(lanes, [](float a, float b) { return a > b ? a : b; });
+}
+
+inline bool any(Ints mask) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(mask), reinterpret_cast<__m512i>(mask)) != 0;
+#elif defined(__AVX__)
+    return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)) != 0;
+#elif defined(__x86_64__)
+    return _mm_movemask_ps(reinterpret_cast<__m128>(mask)) != 0;
+#else
+    int32_t all = 0;
+    for (int i = 0; i < LANES; i++) all |= mask[i];
+    return all != 0;
+#endif
+}
+
+// e^x for x <= 88, to 2e-7 of itself; about 1e-38 for all that is below -87; NaN of NaN.
+inline Vector exponential(Vector x) {
+    const Vector round = splat(12582912.0f);  // adding it leaves an integer in the lowest bits
+    x = x < -87.0f ? splat(-87.0f) : x;
+    const Vector shifted = x * 1.442695022f + round, n = shifted - round;
+    const Vector r = x * 1.925963033e-8f + (x * 1.442695022f - n);  // log2(e) in two parts; 2^r by its own polynomial
+    Vector p = r * 1.32647269e-3f + 9.67151266e-3f;
+    p = p * r + 5.55073374e-2f;
+    p = p * r + 2.40222421e-1f;
+    p = p * r + 6.93146978e-1f;
+    p = p * r + 1.0f;
+    return reinterpret_cast<Vector>(bits(p) + (bits(shifted) << 23));
+}
+
+// Numbers at the start of a cache line. They are not initialised, and `grow` forgets them.
+template <class T>
+struct Block {
+    T* data = nullptr;
+    int64_t size = 0;
+
+    Block() = default;
+    explicit Block(int64_t n) { grow(n); }
+    Block(Block&& other) noexcept { swap(other); }
+    Block& operator=(Block&& other) noexcept { swap(other); return *this; }
+    Block(const Block&) = delete;
+    ~Block() { std::free(data); }
+
+    void swap(Block& other) noexcept { std::swap(data, other.data), std::swap(size, other.size); }
+    T* grow(int64_t n, bool huge_pages = false) {
+        if (n <= size) return data;
+        if (n > (int64_t{1} << 46)) throw std::bad_alloc();
+        std::free(data);
+        data = nullptr, size = 0;
+        const int64_t bytes = n * int64_t(sizeof(T)), page = int64_t{1} << 21;
+        const int64_t unit = huge_pages && bytes >= page ? page : LINE;
+        data = static_cast<T*>(std::aligned_alloc(size_t(unit), size_t(up(bytes, unit))));
+        if (!data) throw std::bad_alloc();
+#if defined(__linux__)
+        if (unit == page) madvise(data, size_t(up(bytes, unit)), MADV_HUGEPAGE);
+#endif
+        size = n;
+        return data;
+    }
+};
+
+}  // namespace

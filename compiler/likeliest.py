@@ -1,0 +1,59 @@
+"""The best next pieces of every hypothesis, chosen in float32 and without chance."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float32, Int
+from torch import Tensor
+
+from specs import BOS, EOS, PAD
+
+
+class Likeliest(NamedTuple):
+    """Of each row the likeliest pieces but for PAD and BOS, likeliest first, the lower piece first among equals."""
+
+    values: Float32[Tensor, "rows count"]
+    """Their log-probabilities."""
+    pieces: Int[Tensor, "rows count"]
+    ends: Float32[Tensor, " rows"]
+    """The log-probability of EOS, which may or may not be among them."""
+
+
+def likeliest(log_probabilities: Float32[Tensor, "rows vocabulary"], count: int) -> Likeliest:
+    """The `count` likeliest pieces of each row, or as many as there are."""
+    vocabulary, ends = log_probabilities.shape[1], log_probabilities[:, EOS]
+    # PAD and BOS may be among the first, and one more than asked for shows whether the edge is a tie.
+    _, pieces = log_probabilities.topk(min(count + 3, vocabulary), dim=1)
+    values, pieces = _in_order(log_probabilities, pieces)
+    if values.shape[1] <= count:
+        return Likeliest(values, pieces, ends)
+    edge = values[:, count - 1]
+    tied = (edge == values[:, count]) & edge.isfinite()
+    values, pieces = values[:, :count], pieces[:, :count]
+    if bool(tied.any()):  # which of the equals topk takes is its own affair: take the lowest
+        values, pieces = values.clone(), pieces.clone()
+        rows = log_probabilities[tied]
+        values[tied], pieces[tied] = _in_order(rows, _lowest(rows, edge[tied].unsqueeze(1), count))
+    return Likeliest(values, pieces, ends)
+
+
+def _lowest(
+    rows: Float32[Tensor, "rows vocabulary"], edge: Float32[Tensor, "rows 1"], count: int
+) -> Int[Tensor, "rows count"]:
+    """All pieces likelier than the edge, then the lowest of those that lie on it."""
+    place = -torch.arange(rows.shape[1], device=rows.device)
+    key = torch.where(rows == edge, place, torch.where(rows > edge, 1, -rows.shape[1]))
+    key[:, [PAD, BOS]] = -rows.shape[1]
+    return key.topk(count, dim=1).indices
+
+
+def _in_order(
+    log_probabilities: Float32[Tensor, "rows vocabulary"], pieces: Int[Tensor, "rows chosen"]
+) -> tuple[Float32[Tensor, "rows chosen"], Int[Tensor, "rows chosen"]]:
+    pieces = pieces.sort(dim=1).values
+    values = log_probabilities.gather(1, pieces)
+    values = values.masked_fill((pieces == PAD) | (pieces == BOS), -torch.inf)
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    return values, pieces.gather(1, order)

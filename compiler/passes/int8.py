@@ -1,0 +1,46 @@
+"""A quarter of the bytes of a weight, and the fastest products of most processors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.graph import Graph, Graphs, Node, Purpose, prune
+from compiler.host import Host
+from compiler.operation import Linear, Logits, Operation, QuantisedLinear, QuantisedLogits
+from compiler.weights import Parameter, Quantised, Scales
+from specs import Spec, ZooError
+
+_RULES: dict[type[Operation], tuple[Operation, int]] = {
+    Linear: (QuantisedLinear(), 1),
+    Logits: (QuantisedLogits(), 0),
+}
+"""What each product becomes, and which dimension of its matrix has a scale for each place."""
+
+
+def int8(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+    """Makes every product with weights one of 8-bit integers, scaled a row of what comes in and a column of weights.
+
+    A table that is an embedding, too, stays as it is for that: the pre-softmax projection gets one of its own.
+    """
+    if spec.compilation.precision != "int8":
+        return graphs
+    if Purpose.TRAIN in graphs:
+        raise ZooError("int8 is for translating: a model cannot be trained in it", hint="train in float32 or bfloat16")
+    return {purpose: _quantised(graph) for purpose, graph in graphs.items()}
+
+
+def _quantised(graph: Graph) -> Graph:
+    parameters = dict(graph.parameters)
+
+    def quantised(node: Node) -> Node:
+        if type(node.operation) not in _RULES:
+            return node
+        operation, dimension = _RULES[type(node.operation)]
+        matrix, *bias = node.parameters
+        origin, names = graph.parameters[matrix].origin, (f"{matrix}_int8", f"{matrix}_scales")
+        parameters[names[0]] = Parameter(names[0], Quantised(origin, dimension))
+        parameters[names[1]] = Parameter(names[1], Scales(origin, dimension))
+        return replace(node, operation=operation, parameters=(*names, *bias))
+
+    nodes = tuple(map(quantised, graph.nodes))
+    return prune(replace(graph, nodes=nodes, parameters=parameters))

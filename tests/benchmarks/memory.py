@@ -1,0 +1,47 @@
+"""Memory that `zoo plan` predicts beside what a training step takes: `python tests/benchmarks/memory.py SPEC [KEY=VALUE ...]`.
+
+Measured as the growth of this process's largest resident size over two updates on a full batch of random pieces, in
+float32 on a CPU, from before the weights were made.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+import torch
+
+import specs
+from compiler import Purpose, build
+from zoo.training.footprint import footprint
+
+LENGTH = 27
+
+
+def main(reference: str, overrides: list[str]) -> None:
+    spec = specs.load(reference, overrides)
+    predicted = footprint(spec, LENGTH)
+    _step(specs.load("tiny", ["architecture.N=1", "vocabulary.size=64", "training.accumulation=1"]), rows=2)
+    before = _largest()
+    _step(spec, min(spec.training.source_tokens, spec.training.target_tokens) // LENGTH // spec.training.accumulation)
+    taken, wanted = _largest() - before, predicted.state_bytes + predicted.activation_bytes
+    print(f"{spec.name}: predicted {wanted / 2**20:,.0f} MiB, measured {taken / 2**20:,.0f} MiB, {wanted / taken:.2f}")
+
+
+def _step(spec: specs.Spec, rows: int) -> None:
+    program = build(spec, [Purpose.TRAIN]).train()
+    optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
+    for _ in range(2):
+        pieces = spec.vocabulary.size
+        loss = program(torch.randint(4, pieces, (rows, LENGTH)), torch.randint(4, pieces, (rows, LENGTH + 1)))
+        (loss.smoothed / loss.tokens).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+
+def _largest() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,181 @@
+"""The systems that `decode.py` measures: ours by backend and precision, CTranslate2, Hugging Face's Marian.
+
+All have the same weights, those of before training, in which PAD, UNK, BOS and EOS never win (`speed.unending`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from compiler import Purpose, build, graphs
+from compiler.backends.backend import Order
+from compiler.backends.ctranslate2 import CTranslate2, written
+from compiler.initial import initial_weights
+from compiler.runtime import sinusoids
+from specs import BOS, EOS, PAD, Spec
+from zoo.decoding.groups import padded
+from zoo.evaluation.speed import LENGTH, translations, unending
+
+Rows = list[list[int]]
+CORES = len(os.sched_getaffinity(0))
+
+
+class System(Protocol):
+    """Something that translates with the beam and the length penalty of a spec."""
+
+    def run(self, sources: Rows, batch: int) -> Rows:
+        """What is timed: LENGTH steps for each source, by batches of this many sentences."""
+
+    def best(self, sources: Rows) -> Rows:
+        """The LENGTH pieces, EOS not among them, that it finds likeliest for each source."""
+
+
+class Zoo:
+    """Ours has to take EOS at the limit: LENGTH - 1 pieces and EOS take LENGTH steps, as LENGTH pieces do elsewhere."""
+
+    def __init__(self, spec: Spec, backend: str, precision: str, folder: Path) -> None:
+        self.spec = spec
+        self.program: Any = build(spec, weights=_weights(spec), backend=backend, precision=precision, folder=folder)
+
+    def run(self, sources: Rows, batch: int) -> Rows:
+        found = translations(self.program, sources, self.spec, batch=batch)
+        return [[*best.pieces, EOS] for best, *_ in found]
+
+    def best(self, sources: Rows) -> Rows:
+        """With a limit of LENGTH. Others know no EOS, so its part of the log-probability is taken off again."""
+        n_best = self.spec.decoding.beam
+        found = translations(self.program, sources, self.spec, batch=32, n_best=n_best, length=LENGTH + 1)
+        pieces = [[list(each.pieces) for each in every] for every in found]
+        return [self._likeliest(source, each) for source, each in zip(sources, pieces, strict=True)]
+
+    def _likeliest(self, source: list[int], hypotheses: Rows) -> list[int]:
+        target = torch.tensor([[BOS, *pieces, EOS] for pieces in hypotheses])
+        with torch.no_grad():
+            scores = self.program.score(torch.tensor([source] * len(hypotheses)), target)
+        return hypotheses[int(scores[:, :-1].sum(1).argmax())]
+
+
+class Peer:
+    """CTranslate2 with this many workers of so many threads each, its model written by our backend."""
+
+    def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
+        chosen = spec.compilation.model_copy(update={"precision": precision})
+        spec = spec.model_copy(update={"compilation": chosen})
+        order = Order(spec, graphs(spec), _weights(spec), "cpu", folder)
+        self.options = {"beam_size": spec.decoding.beam, "length_penalty": spec.decoding.alpha}
+        self.engine = CTranslate2(order, written(order), workers, threads)
+
+    def run(self, sources: Rows, batch: int) -> Rows:
+        rows = [[self.engine.source[index] for index in source] for source in sources]
+        lengths = {"min_decoding_length": LENGTH, "max_decoding_length": LENGTH, "max_input_length": 0}
+        found = self.engine.translator.translate_batch(rows, max_batch_size=batch, **lengths, **self.options)
+        return [[self.engine.index[word] for word in result.hypotheses[0]] for result in found]
+
+    def best(self, sources: Rows) -> Rows:
+        return self.run(sources, 32)
+
+
+class Marian:
+    """Hugging Face's generate, on as many threads as torch takes."""
+
+    def __init__(self, spec: Spec) -> None:
+        from transformers import MarianConfig, MarianMTModel
+
+        a = spec.architecture
+        sizes = {
+            f"{side}_{name}": value
+            for side in ("encoder", "decoder")
+            for name, value in (("layers", a.N), ("attention_heads", a.h), ("ffn_dim", a.d_ff))
+        }
+        special = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+        config = MarianConfig(
+            vocab_size=spec.vocabulary.size,
+            d_model=a.d_model,
+            activation_function="relu",
+            scale_embedding=True,
+            forced_eos_token_id=None,
+            max_position_embeddings=512,
+            **sizes,
+            **special,
+        )
+        self.model: Any = MarianMTModel(config).eval()
+        _fill(self.model, spec, _weights(spec))
+        self.options = {"num_beams": spec.decoding.beam, "length_penalty": spec.decoding.alpha, "do_sample": False}
+
+    @torch.inference_mode()
+    def run(self, sources: Rows, batch: int) -> Rows:
+        found: Rows = []
+        for start in range(0, len(sources), batch):
+            rows = padded(sources[start : start + batch], "cpu")
+            mask, lengths = (rows != PAD).long(), {"min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
+            made = self.model.generate(input_ids=rows, attention_mask=mask, **lengths, **self.options)
+            found += made[:, 1:].tolist()
+        return found
+
+    def best(self, sources: Rows) -> Rows:
+        return self.run(sources, 32)
+
+
+def _fill(model: Any, spec: Spec, weights: Mapping[str, Tensor]) -> None:
+    """Our weights in its places, and our positions: its own sinusoids are in another order."""
+    a = spec.architecture
+    kind = (a.norm, a.tied_embeddings, a.positional_encoding, a.projection_bias)
+    if kind != ("post", "all", "sinusoidal", False) or {a.h * a.d_k, a.h * a.d_v} != {a.d_model}:
+        raise SystemExit("Marian is filled in for the paper's own architecture only")
+    parts = {"self_attention": "self_attn", "memory_attention": "encoder_attn"}
+    norms = {"self_attention": "self_attn", "memory_attention": "encoder_attn", "feed_forward": "final"}
+    places = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj", "w1": "fc1", "w2": "fc2"}
+    state = dict(model.state_dict())
+    for name in state:
+        if name.endswith("_proj.bias") or name == "final_logits_bias":
+            state[name] = torch.zeros_like(state[name])
+        elif "embed_positions" in name:
+            state[name] = sinusoids(torch.empty(1, state[name].shape[0], a.d_model)).clone()
+        elif name.endswith(("embed_tokens.weight", "shared.weight", "lm_head.weight")):
+            state[name] = weights["embedding"]
+    for name, tensor in weights.items():
+        if name == "embedding":
+            continue
+        side, layer, part, last = name.split(".")
+        here = f"model.{side}.layers.{layer}."
+        if last.startswith("norm_"):
+            state[f"{here}{norms[part]}_layer_norm.{'weight' if last == 'norm_gain' else 'bias'}"] = tensor
+        elif last in ("b1", "b2"):
+            state[f"{here}fc{last[1]}.bias"] = tensor
+        else:
+            state[here + (f"{parts[part]}." if part in parts else "") + f"{places[last]}.weight"] = tensor.T
+    model.load_state_dict(state)
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = a.norm_epsilon
+
+
+def _weights(spec: Spec) -> dict[str, Tensor]:
+    return unending(spec, initial_weights(spec, graphs(spec, (Purpose.ENCODE, Purpose.DECODE_STEP))))
+
+
+def names(backends: Sequence[str], precisions: Sequence[str]) -> list[str]:
+    """Every system there is: `native-int8`, `ctranslate2-int8`, `marian-float32` ..."""
+    return [f"{b}-{p}" for b in (*backends, "ctranslate2") for p in precisions] + ["marian-float32"]
+
+
+def settings(system: str) -> list[str]:
+    """CTranslate2 is measured at both of its thread settings; others find their own."""
+    return [f"{system}-{CORES}x1", f"{system}-1x{CORES}"] if system.startswith("ctranslate2-") else [system]
+
+
+def open_system(name: str, spec: Spec, folder: Path) -> System:
+    """The system of this name, as `settings` has them."""
+    kind, precision, *threads = name.split("-")
+    if kind == "marian":
+        return Marian(spec)
+    if kind == "ctranslate2":
+        workers, each = map(int, threads[0].split("x"))
+        return Peer(spec, precision, workers, each, folder)
+    return Zoo(spec, kind, precision, folder)
