@@ -159,7 +159,7 @@ class FoldBeams(Operation):
 
 @dataclass(frozen=True)
 class UnfoldBeams(Operation):
-    """The hypotheses of a sentence side by side again. x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w]"""
+    """Those of a sentence side by side again. x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w]"""
 
     def infer(self, inputs: tuple[Type, ...], parameters: tuple[Shape, ...]) -> Type:
         x, like = inputs

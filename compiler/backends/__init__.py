@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from compiler.backends.aot import aot
 from compiler.backends.backend import Backend, Order
 from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.eager import eager
 from compiler.backends.inductor import inductor
 from compiler.backends.native import native
+from compiler.backends.onnx import onnx
+from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
 from specs import ZooError
 from specs.errors import nearest
 
-BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, ctranslate2)}
+BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt, ctranslate2)}
 
 TRAINING = ("eager", "inductor")
 """Those that can train; a spec's backend that cannot leaves it to what `auto` takes."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from compiler.graph import Graphs
 from specs import Spec
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,12 @@ class Backend:
     """What in an order it cannot express; None where it can build it."""
     build: Callable[[Order], Any]
     """A program: `compiler.Program`, or what answers to the same verbs."""
+
+
+def digest(weights: Mapping[str, Tensor]) -> str:
+    """Of the tensors of a weights file: what an artefact that holds weights is keyed by."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()

@@ -6,7 +6,6 @@ translations and looks for translations, but has no single step. That makes it a
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from compiler.artefact import Artefact
-from compiler.backends.backend import Backend, Order
+from compiler.backends.backend import Backend, Order, digest
 from compiler.graph import Purpose, stored
 from compiler.host import cores
 from compiler.runtime import sinusoids
@@ -277,19 +276,11 @@ def written(order: Order) -> Path:
         "vocabulary": str(spec.vocabulary.size),
         "precision": spec.compilation.precision,
         "positions": str(POSITIONS),
-        "weights": _digest(order.weights),
+        "weights": digest(order.weights),
         "ctranslate2": ctranslate2.__version__,
         "writer": Path(__file__).read_text(encoding="utf-8"),
     }
     return Artefact(order.folder, "ctranslate2", key).make(write)
-
-
-def _digest(weights: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(weights.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _absent() -> str | None:

@@ -21,7 +21,7 @@ inline float weigh(float* scores, int64_t n, int64_t padded, float scale) {
 }
 
 // One head: queries [count, key_width] against keys [key_width, padded] and values [length, value_width]. Meanwhile
-// `next_keys` and `next_values`, which are as large, are brought nearer.
+// `next_keys` and `next_values`, about as large, are brought nearer.
 struct Head {
     const float *queries, *keys, *values, *next_keys, *next_values;
     float* out;
@@ -74,8 +74,9 @@ void attend(const Head& h, float* scores) {
     for (; column + LANES <= h.value_width; column += LANES) gather<Q, 1>(h, column, scores, factors);
     for (; column < h.value_width; column++)
         for (int q = 0; q < Q; q++) {
+            const float *weights = scores + q * h.padded, *values = h.values + column;
             float all = 0.0f;
-            for (int64_t k = 0; k < h.length; k++) all += scores[q * h.padded + k] * h.values[k * h.value_stride + column];
+            for (int64_t key = 0; key < h.length; key++) all += weights[key] * values[key * h.value_stride];
             h.out[q * h.out_stride + column] = all * factors[q];
         }
 }
@@ -123,12 +124,12 @@ struct Past {
 // V vectors of one row's sum of values.
 template <int V>
 inline void mix(const Past& p, const float* weights, float factor, const float* values, const int32_t* stored,
-                int64_t column, float* out) {
+                float* out) {
     Vector sums[V] = {};
     for (int64_t t = 0; t < p.length; t++)
         for (int v = 0; v < V; v++)
-            sums[v] = sums[v] + weights[t] * load(values + stored[t] * p.value_stride + column + v * LANES);
-    for (int v = 0; v < V; v++) store(out + column + v * LANES, sums[v] * factor);
+            sums[v] = sums[v] + weights[t] * load(values + stored[t] * p.value_stride + v * LANES);
+    for (int v = 0; v < V; v++) store(out + v * LANES, sums[v] * factor);
 }
 
 // `scores` has room for all rows and heads.
@@ -153,8 +154,10 @@ inline void attend(const Past& p, float* scores) {
         const int32_t* stored = p.ancestry + row * p.room;
         float* out = p.out + row * p.out_stride + head * p.value_width;
         int64_t column = 0;
-        for (; column + 4 * LANES <= p.value_width; column += 4 * LANES) mix<4>(p, weights, factor, values, stored, column, out);
-        for (; column + LANES <= p.value_width; column += LANES) mix<1>(p, weights, factor, values, stored, column, out);
+        for (; column + 4 * LANES <= p.value_width; column += 4 * LANES)
+            mix<4>(p, weights, factor, values + column, stored, out + column);
+        for (; column + LANES <= p.value_width; column += LANES)
+            mix<1>(p, weights, factor, values + column, stored, out + column);
         for (; column < p.value_width; column++) {
             float all = 0.0f;
             for (int64_t t = 0; t < p.length; t++) all += weights[t] * values[stored[t] * p.value_stride + column];

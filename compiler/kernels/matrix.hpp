@@ -149,9 +149,9 @@ inline void put(float* to, Vector left, Vector right, int64_t columns, bool relu
     }
 }
 
-// The part of a product that is computed at a time: `rows` of a, `depth` from `from` on, a panel.
+// The part of a product that is computed at a time: some rows times a panel.
 struct Part {
-    int64_t row, from, depth, panel, columns;
+    int64_t row, panel, columns;
     const char* ahead;
     int rarely;
 };
@@ -159,17 +159,11 @@ struct Part {
 template <int R, bool ONCE>
 void compute(const Matrix& m, const Rows<float>& a, const Part& part, const Target& c) {
     Vector sums[R][2];
-    float* to = c.data + part.row * c.stride;
-    const bool last = part.from + part.depth == m.depth;
-    for (int r = 0; r < R; r++) {
-        float start[PANEL];
-        if (part.from == 0) std::memcpy(start, m.bias.data + part.panel * PANEL, sizeof(start));
-        else std::memcpy(start, to + r * c.stride, size_t(std::min<int64_t>(part.columns, PANEL)) * sizeof(float));
-        sums[r][0] = load(start), sums[r][1] = load(start + LANES);
-    }
-    const float* panel = m.floats.data + (part.panel * m.depth + part.from) * PANEL;
-    tile<Floats, R, ONCE>(a.data + part.row * a.stride + part.from, a.stride, panel, part.depth, sums, part.ahead, part.rarely);
-    for (int r = 0; r < R; r++) put(to + r * c.stride, sums[r][0], sums[r][1], part.columns, c.relu && last);
+    const float* bias = m.bias.data + part.panel * PANEL;
+    for (int r = 0; r < R; r++) sums[r][0] = load(bias), sums[r][1] = load(bias + LANES);
+    const float* panel = m.floats.data + part.panel * m.depth * PANEL;
+    tile<Floats, R, ONCE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.ahead, part.rarely);
+    for (int r = 0; r < R; r++) put(c.data + (part.row + r) * c.stride, sums[r][0], sums[r][1], part.columns, c.relu);
 }
 
 template <int R, bool ONCE>
@@ -191,7 +185,7 @@ void compute(const Matrix& m, const Rows<int32_t>& a, const Part& part, const Ta
 }
 
 template <class E, bool ONCE, int R = TILE>
-void compute(int rows, const Matrix& m, const Rows<E>& a, const Part& part, const Target& c) {
+void compute(int64_t rows, const Matrix& m, const Rows<E>& a, const Part& part, const Target& c) {
     if (rows == R) return compute<R, ONCE>(m, a, part, c);
     if constexpr (R > 1) compute<E, ONCE, R - 1>(rows, m, a, part, c);
 }
@@ -199,31 +193,25 @@ void compute(int rows, const Matrix& m, const Rows<E>& a, const Part& part, cons
 // c = a times the columns of some panels, `c.data` being where the first panel's go.
 template <class E>
 void product(const Matrix& m, const Rows<E>& a, int64_t first, int64_t last, const Target& c) {
-    constexpr int64_t NEAR = 384 << 10;  // bytes of rows that stay in the second cache beside a panel
-    constexpr bool WHOLE = !std::is_same<E, float>::value;  // sums of integers are never put down half done
-    constexpr int64_t STEP = PANEL * (WHOLE ? GROUP : 4);
-    const int64_t few = std::max<int64_t>(TILE, std::min<int64_t>(a.count, NEAR / (4 * std::max<int64_t>(m.depth, 1))));
-    const int64_t depth = WHOLE || few >= a.count ? m.depth : 512;
-    const int64_t chunk = WHOLE || few >= a.count ? few : std::max<int64_t>(few, NEAR / (4 * depth));
-    const char* data = WHOLE ? reinterpret_cast<const char*>(m.bytes.data) : reinterpret_cast<const char*>(m.floats.data);
+    constexpr int64_t NEAR = 384 << 10;  // bytes of rows that stay in the second cache beside two panels
+    const int64_t bytes = m.depth * PANEL * (m.quantised ? GROUP : 4);  // of a panel
+    const char* data = reinterpret_cast<const char*>(m.floats.data);
+    if (m.quantised) data = reinterpret_cast<const char*>(m.bytes.data);
+    const int64_t chunk = std::max<int64_t>(TILE, NEAR / (4 * std::max<int64_t>(m.depth, 1)) / TILE * TILE);
     for (int64_t row = 0; row < a.count; row += chunk) {
         const int64_t rows = std::min(chunk, a.count - row), tiles = (rows + TILE - 1) / TILE;
-        for (int64_t from = 0; from == 0 || from < m.depth; from += depth) {
-            const int64_t deep = std::min(depth, m.depth - from);
-            const int rarely = tiles < 4 ? 0 : tiles < 8 ? 1 : 2;  // so that all tiles together fetch a panel
-            for (int64_t panel = first; panel < last; panel++) {
-                const Target to{c.data + (panel - first) * PANEL, c.stride, c.relu};
-                const char* here = data + (panel * m.depth + from) * STEP;
-                for (int64_t i = 0; i < tiles; i++) {
-                    const int64_t start = rows * i / tiles, end = rows * (i + 1) / tiles;
-                    Part part{row + start, from, deep, panel, m.out - panel * PANEL, here, rarely};
-                    if (tiles == 1) {
-                        part.ahead = here + 4096;
-                        compute<E, true>(int(end - start), m, a, part, to);
-                    } else {
-                        part.ahead = here + m.depth * STEP + i * (deep >> rarely) * LINE;
-                        compute<E, false>(int(end - start), m, a, part, to);
-                    }
+        const int rarely = tiles < 4 ? 0 : tiles < 8 ? 1 : 2;  // so that all tiles together fetch a panel
+        for (int64_t panel = first; panel < last; panel++) {
+            const Target to{c.data + (panel - first) * PANEL, c.stride, c.relu};
+            for (int64_t i = 0; i < tiles; i++) {
+                const int64_t start = rows * i / tiles, count = rows * (i + 1) / tiles - start;
+                Part part{row + start, panel, m.out - panel * PANEL, data + panel * bytes, rarely};
+                if (tiles == 1) {
+                    part.ahead += 4096;
+                    compute<E, true>(count, m, a, part, to);
+                } else {
+                    part.ahead += bytes + i * (m.depth >> rarely) * LINE;
+                    compute<E, false>(count, m, a, part, to);
                 }
             }
         }
@@ -265,10 +253,10 @@ struct Quantised {
         float largest;
         std::memcpy(&largest, &top, 4);
         const float factor = largest > 0.0f && 127.0f / largest < INFINITE ? 127.0f / largest : 0.0f;
-        typedef Quantum Short __attribute__((vector_size(LANES * sizeof(Quantum)), aligned(sizeof(Quantum)), may_alias));
+        typedef Quantum Quanta __attribute__((vector_size(LANES * sizeof(Quantum)), aligned(1), may_alias));
         for (i = 0; i + LANES <= in; i += LANES) {
             const Ints rounded = bits(settled(load(x + i) * factor) + 12582912.0f) - (0x4b400000 - SHIFT);
-            *reinterpret_cast<Short*>(q + i) = __builtin_convertvector(rounded, Short);
+            *reinterpret_cast<Quanta*>(q + i) = __builtin_convertvector(rounded, Quanta);
         }
         for (; i < in; i++) q[i] = Quantum(int32_t(std::nearbyint(x[i] * factor)) + SHIFT);
         return largest / 127.0f;

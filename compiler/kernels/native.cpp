@@ -100,7 +100,7 @@ class Run {
             case EMBED: return embed(i);
             case POSITION: return position(i);
             case LINEAR: return linear(i);
-            case ADD: return each_row([&](int64_t row) { add(at(i.a, i.a_at, row), at(i.b, i.b_at, row), at(i.out, i.out_at, row), i.width); });
+            case ADD: return plus(i);
             case NORM: return normalise(i);
             case ATTEND_SOURCE: return attend_source(i);
             case KEEP: return keep(i);
@@ -118,7 +118,15 @@ class Run {
 
     void embed(const Instruction& i) {
         const float* table = static_cast<const float*>(i.p);
-        each_row([&](int64_t row) { scaled(table + tokens[row] * i.width, i.scale, at(i.out, i.out_at, row), i.width); });
+        each_row([&](int64_t row) {
+            scaled(table + tokens[row] * i.width, i.scale, at(i.out, i.out_at, row), i.width);
+        });
+    }
+
+    void plus(const Instruction& i) {
+        each_row([&](int64_t row) {
+            add(at(i.a, i.a_at, row), at(i.b, i.b_at, row), at(i.out, i.out_at, row), i.width);
+        });
     }
 
     void position(const Instruction& i) {
@@ -158,7 +166,8 @@ class Run {
                 transpose(at(i.b, i.b_at, row) + k, stride(i.b), s, i.key_width, keys);
                 const float* values = at(i.c, i.c_at, row) + v;
                 attend(Head{at(i.a, i.a_at, row) + k, keys, values, keys, values, at(i.out, i.out_at, row) + v,
-                            stride(i.a), stride(i.c), stride(i.out), s.length, s.padded, i.key_width, i.value_width, i.scale},
+                            stride(i.a), stride(i.c), stride(i.out), s.length, s.padded, i.key_width, i.value_width,
+                            i.scale},
                        s.length, scores);
             }
             row += s.length;
@@ -254,7 +263,8 @@ auto guarded(F f, T otherwise) -> decltype(f()) {
 
 extern "C" {
 
-void* zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias) {
+void* zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride,
+                 const float* bias) {
     return guarded([&]() -> void* {
         auto m = shaped(in, out, 1, bias);
         pack<1>(values, m->floats.grow(m->panels * m->depth * PANEL, true), *m, in_stride, out_stride);

@@ -85,7 +85,8 @@ void vocabulary(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block<flo
     const int64_t chunk = 256, panels = (vocabulary + PANEL - 1) / PANEL;
     for (int64_t row = 0; row < a.count; row += chunk) {
         const int64_t rows = std::min(chunk, a.count - row);
-        const int64_t wide = std::max<int64_t>(1, std::min<int64_t>(NEAR / rows / PANEL, 128)), stride = up(wide * PANEL, Summary::BATCH) + LANES;
+        const int64_t wide = std::max<int64_t>(1, std::min<int64_t>(NEAR / rows / PANEL, 128));
+        const int64_t stride = up(wide * PANEL, Summary::BATCH) + LANES;
         float* logits = block.grow(rows * stride);
         const Rows<E> part{a.data + row * a.stride, a.stride, rows, a.scales ? a.scales + row : nullptr};
         std::vector<Summary> summaries(size_t(rows), Summary(out.count + EXTRA));
@@ -94,14 +95,15 @@ void vocabulary(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block<flo
             const int64_t first = panel * PANEL, width = std::min(wide * PANEL, vocabulary - first);
             for (int64_t r = 0; r < rows; r++) {
                 float* from = logits + r * stride;
-                if (out.log_probabilities)
-                    std::memcpy(out.log_probabilities + (row + r) * vocabulary + first, from, size_t(width) * sizeof(float));
+                if (float* all = out.log_probabilities)
+                    std::memcpy(all + (row + r) * vocabulary + first, from, size_t(width) * sizeof(float));
                 summaries[size_t(r)].take(from, first, width);
             }
         }
         for (int64_t r = 0; r < rows; r++) {
             const Summary& s = summaries[size_t(r)];
-            put(s, out.count, out.values + (row + r) * out.count, out.pieces + (row + r) * out.count, out.ends + row + r);
+            const int64_t at = (row + r) * out.count;
+            put(s, out.count, out.values + at, out.pieces + at, out.ends + row + r);
             if (!out.log_probabilities) continue;
             float *all = out.log_probabilities + (row + r) * vocabulary, less = s.log_sum();
             for (int64_t i = 0; i < vocabulary; i++) all[i] -= less;

@@ -1,4 +1,4 @@
-"""Memory that `zoo plan` predicts beside what a training step takes: `python tests/benchmarks/memory.py SPEC [KEY=VALUE ...]`.
+"""Memory that a plan predicts beside what a training step takes: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
 
 Measured as the growth of this process's largest resident size over two updates on a full batch of random pieces, in
 float32 on a CPU, from before the weights were made.

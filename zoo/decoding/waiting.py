@@ -18,8 +18,8 @@ class Stopped(Exception):
 class Waiting:
     """Shared by all workers, each of them a thread; one thread owns the windows and reads them.
 
-    A batch has room for as many sentences as fit `tokens`, padding counted. A worker takes no more once it has its share of
-    all the tokens that are known, so that none is idle while another has everything.
+    A batch has room for as many sentences as fit `tokens`, padding counted. A worker takes no more once it has its
+    share of all the tokens that are known, so that none is idle while another has everything.
     """
 
     def __init__(

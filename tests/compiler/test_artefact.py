@@ -1,0 +1,87 @@
+"""What was compiled is kept by content, and never trusted when it is not whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from compiler.artefact import Artefact
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "compiled"
+
+
+def _writer(text: str = "engine") -> tuple[Callable[[Path], None], list[Path]]:
+    calls: list[Path] = []
+
+    def write(folder: Path) -> None:
+        calls.append(folder)
+        (folder / "parts").mkdir()
+        (folder / "parts" / "a.bin").write_text(text, encoding="utf-8")
+
+    return write, calls
+
+
+def test_it_is_made_once_for_each_content(root: Path) -> None:
+    write, calls = _writer()
+    first = Artefact(root, "x", {"code": "1"}).make(write)
+    assert Artefact(root, "x", {"code": "1"}).make(write) == first
+    assert len(calls) == 1
+    assert Artefact(root, "x", {"code": "2"}).make(write) != first
+    assert len(calls) == 2
+    assert (first / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
+    assert sorted(p.name for p in root.iterdir() if p.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda folder: (folder / "parts" / "a.bin").write_text("engina", encoding="utf-8"),
+        lambda folder: (folder / "parts" / "a.bin").write_text("eng", encoding="utf-8"),
+        lambda folder: (folder / "parts" / "a.bin").unlink(),
+        lambda folder: (folder / "manifest.json").unlink(),
+        lambda folder: (folder / "manifest.json").write_text("{", encoding="utf-8"),
+        lambda folder: (folder / "manifest.json").write_text("[]", encoding="utf-8"),
+    ],
+    ids=["changed", "truncated", "missing", "unfinished", "torn", "other"],
+)
+def test_what_is_damaged_is_made_again(root: Path, harm: Callable[[Path], object]) -> None:
+    write, calls = _writer()
+    folder = Artefact(root, "x", {}).make(write)
+    harm(folder)
+    assert not Artefact(root, "x", {}).whole()
+    Artefact(root, "x", {}).make(write)
+    assert len(calls) == 2
+    assert (folder / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
+    assert Artefact(root, "x", {}).whole()
+
+
+def test_a_failure_leaves_nothing(root: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("x", encoding="utf-8")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        Artefact(root, "x", {}).make(fail)
+    assert list(root.iterdir()) == []
+
+
+def test_several_at_once_all_end_well(root: Path) -> None:
+    write, _ = _writer()
+    threads = [Thread(target=lambda: Artefact(root, "x", {}).make(write)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Artefact(root, "x", {}).whole()
+    assert [p.name for p in root.iterdir()] == [Artefact(root, "x", {}).folder.name]
+
+
+def test_without_a_root_it_is_there_as_long_as_the_process() -> None:
+    write, _ = _writer()
+    assert (Artefact(None, "x", {}).make(write) / "parts" / "a.bin").is_file()

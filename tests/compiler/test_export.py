@@ -1,0 +1,162 @@
+"""Exported programs and what is made of them: free sizes, nothing in place, weights outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from compiler import TRANSLATE, Purpose, build, graphs
+from compiler.agree import disagreement
+from compiler.backends import BACKENDS, Order
+from compiler.backends.export import TRANSLATING, exports
+from compiler.backends.tensorrt import check, fingerprint, profiles, refit_names, settings
+from compiler.initial import initial_weights
+from specs import Spec, ZooError
+
+
+def _order(spec: Spec, device: str = "cpu", folder: Path | None = None) -> Order:
+    lowered = graphs(spec, TRANSLATE, device)
+    return Order(spec, lowered, initial_weights(spec, lowered), device, folder)
+
+
+@pytest.fixture
+def exported(small: Callable[..., Spec]):
+    return exports(_order(small(N=1)))
+
+
+def _called(program) -> list[str]:
+    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+
+
+def test_nothing_is_written_in_place_and_no_attention_is_fused(exported) -> None:
+    """An engine gives its caches back, and what it cannot convert for unequal shapes is not there."""
+    for purpose in TRANSLATING:
+        names = _called(exported[purpose])
+        assert not [name for name in names if "scaled_dot_product" in name or name.split(".")[1].endswith("_")]
+        assert (
+            not exported[purpose].graph_signature.inputs_to_mutate
+            if hasattr(exported[purpose].graph_signature, "inputs_to_mutate")
+            else True
+        )
+    assert "aten.scatter.src" in _called(exported[Purpose.DECODE_STEP])
+
+
+def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported) -> None:
+    program = exported[Purpose.DECODE_STEP].module(check_guards=False)  # they are stricter than the code
+    graph = graphs(small(N=1), TRANSLATE)[Purpose.DECODE_STEP]
+    for batch, beams, source, room in ((1, 1, 1, 16), (2, 1, 9, 32), (1, 4, 3, 16), (5, 3, 2, 48)):
+        sizes = {"batch": batch, "beams": beams, "source": source, "room": room}
+        shapes = {name: [size(**sizes) for size in type_.shape] for name, type_ in graph.inputs.items()}
+        inputs = [
+            torch.full(shape, 3) if graph.inputs[name].kind == "integer" else torch.zeros(shape)
+            for name, shape in shapes.items()
+        ]
+        assert program(*inputs)[0].shape == (batch, beams, 101)
+
+
+class TestOnnx:
+    def test_other_weights_make_another_model(self, small: Callable[..., Spec], tmp_path: Path) -> None:
+        spec = small(N=1)
+        weights = build(spec).weights()
+        one = build(spec, weights=weights, backend="onnx", folder=tmp_path / "compiled")
+        two = build(
+            spec, weights={n: t * 1.1 for n, t in weights.items()}, backend="onnx", folder=tmp_path / "compiled"
+        )
+        assert len(list((tmp_path / "compiled").iterdir())) == 2
+        assert max(disagreement(one)[Purpose.DECODE_STEP], disagreement(two)[Purpose.DECODE_STEP]) < 1e-5
+
+
+class TestAot:
+    def test_weights_are_no_part_of_the_package(self, small: Callable[..., Spec], tmp_path: Path) -> None:
+        """Another training of the spec runs in the package of the first; a damaged one is compiled again."""
+        spec = small(N=1)
+        weights = build(spec).weights()
+        one = build(spec, weights=weights, backend="aot", folder=tmp_path / "compiled")
+        (folder,) = (tmp_path / "compiled").iterdir()
+        written = (folder / "encode.pt2").stat().st_mtime_ns
+        two = build(spec, weights={n: t * 1.1 for n, t in weights.items()}, backend="aot", folder=tmp_path / "compiled")
+        assert (folder / "encode.pt2").stat().st_mtime_ns == written
+        assert max(disagreement(one)[Purpose.DECODE_STEP], disagreement(two)[Purpose.DECODE_STEP]) < 1e-5
+        code = (
+            "import sys, pathlib, specs, tests.conftest as t; from compiler import build; "
+            "spec = specs.load('tiny', {**t.SMALL, 'architecture': {**t.SMALL['architecture'], 'N': 1}}); "
+            f"build(spec, backend='aot', folder=pathlib.Path({str(tmp_path / 'compiled')!r})); "
+            "raise SystemExit(bool({'torch._inductor', 'torch._dynamo'} & set(sys.modules)))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+class TestTensorRt:
+    def test_it_refuses_what_it_cannot_do(self, small: Callable[..., Spec]) -> None:
+        refuses = BACKENDS["tensorrt"].refuses
+        assert refuses(_order(small(), "cuda")) is None
+        assert "NVIDIA GPU" in (refuses(_order(small())) or "")
+        eight = small().model_copy(update={"compilation": small().compilation.model_copy(update={"precision": "int8"})})
+        assert "int8" in (refuses(_order(eight, "cuda")) or "")
+        training = graphs(small(), [Purpose.TRAIN, *TRANSLATE], "cuda")
+        assert "only translates" in (refuses(Order(small(), training, {}, "cuda")) or "")
+
+    def test_profiles_hold_every_length_that_the_spec_has(self, small: Callable[..., Spec]) -> None:
+        spec = small()
+        step = graphs(spec)[Purpose.DECODE_STEP]
+        found = profiles(step, spec)
+        assert set(found) == set(step.inputs)
+        for profile in found.values():
+            for least, usual, most in zip(*profile, strict=True):
+                assert 1 <= least <= usual <= most
+        longest = spec.corpus.max_length + 1
+        assert found["source"].most[1] == longest
+        assert found["decoder.0.keys"].most[2] >= longest + spec.decoding.extra_length
+        rows, (batch, beams) = found["decoder.0.keys"].usual[0], found["token"].usual
+        assert rows == batch * beams
+
+    def test_a_shape_beyond_its_profile_is_an_error(self, small: Callable[..., Spec]) -> None:
+        spec = small()
+        wanted = profiles(graphs(spec)[Purpose.ENCODE], spec)
+        check(wanted, [torch.zeros(wanted["source"].most)])
+        with pytest.raises(ZooError, match="was built for at most") as caught:
+            check(wanted, [torch.zeros(1, wanted["source"].most[1] + 1)])
+        assert caught.value.hint
+
+    @pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cu130", "2.14.0"])
+    def test_the_settings_are_those_of_the_version(self, version: str) -> None:
+        chosen = settings(version, "cuda:0")
+        assert chosen["attn_bias_is_causal"] is False
+        assert chosen["decompose_attention"] is True
+        assert not chosen["cache_built_engines"]
+        assert not chosen["reuse_cached_engines"]
+        assert not chosen["immutable_weights"]
+        assert ("use_explicit_typing" in chosen) == version.startswith("2.11")
+        assert ("enabled_precisions" in chosen) == version.startswith("2.11")
+
+    def test_every_weight_can_be_refitted(self, small: Callable[..., Spec], exported) -> None:
+        lowered = graphs(small(N=1), TRANSLATE)
+        needed: set[str] = set()
+        for purpose in TRANSLATING:
+            names = refit_names(lowered[purpose])
+            signature, nodes = exported[purpose].graph_signature, exported[purpose].graph.nodes
+            read = {node.name for node in nodes if node.op == "placeholder" and node.users}
+            used = {parameter for name, parameter in signature.inputs_to_parameters.items() if name in read}
+            assert used <= set(names)
+            assert set(lowered[purpose].parameters) == {name.removeprefix("program.") for name in used}
+            needed |= {file for files in names.values() for file in files}
+        assert needed == set(initial_weights(small(N=1), lowered))
+
+    def test_the_fingerprint_knows_the_topology(self, small: Callable[..., Spec]) -> None:
+        found = [fingerprint(_order(small(**a)), {"torch": "2"}) for a in ({}, {"N": 1}, {"h": 1}, {"norm": "pre"})]
+        assert len({str(each) for each in found}) == 4
+
+    @pytest.mark.skipif(
+        BACKENDS["tensorrt"].absent() is not None, reason="TensorRT's libraries or an NVIDIA GPU are not here"
+    )
+    def test_an_engine_agrees_with_the_interpreter(self, small: Callable[..., Spec], tmp_path: Path) -> None:
+        program = build(small(N=1), device="cuda", backend="tensorrt", folder=tmp_path / "compiled")
+        assert disagreement(program)[Purpose.DECODE_STEP] < 1e-3
