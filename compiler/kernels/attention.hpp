@@ -98,6 +98,14 @@ inline float dot(const float* x, const float* y, int64_t n) {
     return sum(sums) + rest;
 }
 
+// The same for V vectors, without a loop.
+template <int V>
+inline float dot(const float* x, const float* y) {
+    Vector sums = load(x) * load(y);
+    for (int v = 1; v < V; v++) sums = sums + load(x + v * LANES) * load(y + v * LANES);
+    return sum(sums);
+}
+
 // The hypotheses of a sentence, all heads: the key and value of row r's position t lie in stored row
 // ancestry[r * room + t], which is mostly the same for all of them.
 struct Past {
@@ -132,7 +140,7 @@ inline void mix(const Past& p, const float* weights, float factor, const float* 
     for (int v = 0; v < V; v++) store(out + v * LANES, sums[v] * factor);
 }
 
-// `scores` has room for all rows and heads.
+// `scores` has room for all rows and heads, and a number more for each.
 inline void attend(const Past& p, float* scores) {
     constexpr int64_t AHEAD = 2;
     const int64_t padded = up(p.length, LANES);
@@ -142,14 +150,19 @@ inline void attend(const Past& p, float* scores) {
         for (int64_t row = 0; row < p.rows; row++) {
             const float* key = p.keys + p.ancestry[row * p.room + t] * p.key_stride;
             const float* query = p.queries + row * p.query_stride;
-            for (int64_t head = 0; head < p.heads; head++, key += p.key_width, query += p.key_width)
-                scores[(head * p.rows + row) * padded + t] = dot(query, key, p.key_width);
+            float* score = scores + row * padded + t;
+            for (int64_t head = 0; head < p.heads; head++, key += p.key_width, query += p.key_width) {
+                const float x = p.key_width == 64 ? dot<64 / LANES>(query, key) : dot(query, key, p.key_width);
+                score[head * p.rows * padded] = x;
+            }
         }
     }
+    float* factors = scores + p.heads * p.rows * padded;
+    for (int64_t i = 0; i < p.heads * p.rows; i++)
+        factors[i] = 1.0f / weigh(scores + i * padded, p.length, padded, p.scale);
     for (int64_t i = 0; i < p.heads * p.rows; i++) {
         const int64_t head = i / p.rows, row = i % p.rows;
-        float* weights = scores + i * padded;
-        const float factor = 1.0f / weigh(weights, p.length, padded, p.scale);
+        const float *weights = scores + i * padded, factor = factors[i];
         const float* values = p.values + head * p.value_width;
         const int32_t* stored = p.ancestry + row * p.room;
         float* out = p.out + row * p.out_stride + head * p.value_width;

@@ -212,7 +212,7 @@ class Run {
     void attend_cache(const Instruction& i) {
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* scores = work.scores.grow(s.rows * i.heads * up(s.position + 1, LANES));
+            float* scores = work.scores.grow(s.rows * i.heads * (up(s.position + 1, LANES) + 1));
             attend(Past{at(i.a, i.a_at, row), s.stored(program.cache, i.b), s.stored(program.cache, i.c),
                         at(i.out, i.out_at, row), s.ancestry.data(), stride(i.a), up(i.heads * i.key_width, LANES),
                         up(i.heads * i.value_width, LANES), stride(i.out), s.rows, s.room, s.position + 1, i.heads,
