@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

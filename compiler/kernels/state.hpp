@@ -3,6 +3,7 @@
 
 #include "simd.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace {
