@@ -9,9 +9,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import compiler
-from compiler import PASSES, TRANSLATE, Purpose, build, cost, graphs, lower
+import specs
+from compiler import PASSES, TRANSLATE, Purpose, build, cost, emit, graphs, lower
+from compiler.backends.eager import functions
 from compiler.cost import layers
-from compiler.program import ROOM
+from compiler.program import ROOM, Program
 from specs import Spec
 
 WITHOUT = [p.name for p in PASSES if p.exact and p.name != "drop_dropout"]
@@ -78,3 +80,22 @@ def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> No
     padding = 3 * spec.architecture.d_model  # 101 pieces become 104
     assert cost(after).parameters - cost(before).parameters == padding
     assert cost(before).parameters == compiler.parameters(spec)
+
+
+@pytest.mark.parametrize("name", specs.names())
+def test_flops_and_parameters_of_every_shipped_spec(name: str) -> None:
+    """At full size, on the meta device, which has shapes and no memory."""
+    spec = specs.load(name)
+    lowered = graphs(spec, TRANSLATE)
+    program = Program(spec, lowered, functions(emit(lowered.values())), "").eval()
+    at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "room": ROOM}
+    source, target = (
+        torch.empty(3, 7, dtype=torch.long, device="meta"),
+        torch.empty(3, 6, dtype=torch.long, device="meta"),
+    )
+    assert _flops(lambda: program.score(source, target)) == cost(lowered[Purpose.SCORE]).flops(**at)
+    assert _flops(lambda: program.encode(source)) == cost(lowered[Purpose.ENCODE]).flops(**at)
+    state = program.encode(source)
+    assert _flops(lambda: program.decode_step(state, target[:, 0])) == cost(lowered[Purpose.DECODE_STEP]).flops(**at)
+    counted = {p: name for graph in lowered.values() for p, name in graph.parameters.items()}
+    assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values())
