@@ -50,6 +50,7 @@ class CTranslate2:
         self.order, self.spec, self.device = order, order.spec, torch.device(order.device)
         self.graphs = {purpose: graph for purpose, graph in order.graphs.items() if purpose is Purpose.SCORE}
         self.workers = workers or cores()
+        ours = torch.get_num_threads()
         self.translator: Any = ctranslate2.Translator(
             str(folder),
             device=self.device.type,
@@ -58,6 +59,8 @@ class CTranslate2:
             inter_threads=self.workers,
             intra_threads=threads,
         )
+        # It sets OpenMP's threads in whoever loads it, and the order of torch's sums depends on them.
+        torch.set_num_threads(ours)
         self.source, self.target = pieces(order.spec, "source"), pieces(order.spec, "target")
         self.index = {piece: index for index, piece in enumerate(self.target)}
         architecture = order.spec.architecture

@@ -95,6 +95,19 @@ def test_it_is_held_to_the_interpreter_as_every_backend(small: Callable[..., Spe
     assert found[Purpose.SCORE] < 1e-5
 
 
+def test_the_threads_of_torch_are_left_alone(small: Callable[..., Spec]) -> None:
+    """It sets OpenMP's; the order of torch's sums, and so every later bit of a training, depends on them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        engine = ctranslate2.build(_order(small()))
+        engine.score(SOURCE, TARGET)
+        engine.hypotheses(SOURCE, [3, 3, 3], beam=2, alpha=0.6)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_a_target_without_an_end_is_scored_to_where_it_is(small: Callable[..., Spec]) -> None:
     program = ctranslate2.build(_order(small()))
     target = torch.tensor([[BOS, 4, 5, 6]])
