@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 import specs
 from compiler import build
+from compiler.kernels import library
 from specs import Spec
 from zoo.data.vocabulary import Vocabulary
 from zoo.files import write_json
@@ -72,9 +74,23 @@ def trained(small: Callable[..., Spec], pieces: Vocabulary, home: Path) -> Calla
     return make
 
 
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """Compiles the native kernels as the library does, but once for all homes of all tests."""
+    compiled, compile = tmp_path_factory.mktemp("kernels"), library._compile
+
+    def once(folder: Path) -> None:
+        if not any(compiled.iterdir()):
+            compile(compiled)
+        shutil.copytree(compiled, folder, dirs_exist_ok=True)
+
+    return once
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
     """Every test has a home and a current folder of its own, and no network."""
+    monkeypatch.setattr(library, "_compile", kernels)
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()
