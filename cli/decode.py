@@ -120,9 +120,10 @@ def command(
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    As many lines come out as went in, each as soon as it and all before it are done; empty ones stay empty. Either
-    --spec or --model says what with. With --json each line becomes an object with `source` and `translations`, each of
-    these with `text`, `score` (length-penalised) and `log_probability` (natural, of the whole translation).
+    As many lines come out as went in, in their order and early: lines are read in windows of 64 to 1,024, and one
+    that is typed is answered at once; empty ones stay empty. Either --spec or --model says what with. With --json each
+    line becomes an object with `source` and `translations`, each of these with `text`, `score` (length-penalised) and
+    `log_probability` (natural, of the whole translation).
     """
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}

@@ -11,7 +11,7 @@ from compiler.graph import Purpose
 from compiler.interpreter import interpret
 from compiler.lower import lower
 from compiler.program import Program
-from specs import BOS, EOS, PAD
+from specs import BOS, EOS, PAD, Spec
 
 ROWS, SOURCE, TARGET = 4, 9, 7
 
@@ -22,7 +22,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     Runs on random pieces of uneven lengths; a decoder's step is run until the longest target ends. `weights` are the
     tensors of the file, where the program cannot give them back because it has rounded them.
     """
-    source, target = _batch(program.spec.vocabulary.size, seed)
+    source, target = _batch(program.spec, seed)
     weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
     purposes = [p for p in _RUNS if p in program.graphs]
     was_training = program.training
@@ -33,17 +33,21 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     return {p: float((a - b).abs().max() / b.abs().max()) for p, (a, b) in found.items()}
 
 
-def _batch(vocabulary: int, seed: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
+def _batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
+    generator, vocabulary = torch.Generator().manual_seed(seed), spec.vocabulary.size
+    learned = spec.architecture.positional_encoding == "learned"
+    most = spec.architecture.max_positions if learned else SOURCE
 
     def rows(width: int) -> Tensor:
         tokens = torch.randint(EOS + 1, vocabulary, (ROWS, width), generator=generator)
         for row in range(ROWS):
-            tokens[row, width - 1 - row :] = PAD
-            tokens[row, width - 1 - row] = EOS
+            end = max(0, width - 1 - row)
+            tokens[row, end:] = PAD
+            tokens[row, end] = EOS
         return tokens
 
-    return rows(SOURCE), torch.cat([torch.full((ROWS, 1), BOS), rows(TARGET)], dim=1)
+    # BOS takes a position, too; the last EOS is not read.
+    return rows(min(SOURCE, most)), torch.cat([torch.full((ROWS, 1), BOS), rows(min(TARGET, most))], dim=1)
 
 
 def _train(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 MANIFEST = "manifest.json"
 
@@ -26,16 +27,11 @@ class Artefact:
         text = json.dumps(key, sort_keys=True)
         self.folder = (root or _passing()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
-    @property
-    def bytes(self) -> int:
-        """Of its files on disk."""
-        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
-
     def whole(self) -> bool:
         """Whether every file is there as it was written."""
         try:
             files = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            return all(_digest(self.folder / name) == digest for name, digest in files.items())
+            return bool(files) and all(_digest(self.folder / name) == digest for name, digest in files.items())
         except (OSError, ValueError, AttributeError):
             return False
 
@@ -45,8 +41,13 @@ class Artefact:
             with suppress(OSError):
                 os.utime(self.folder)  # when it was last used
             return self.folder
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
+        try:
+            beside = self._beside()
+        except OSError:  # a folder that cannot be written to is no reason not to run
+            self.folder = _passing() / self.folder.name
+            if self.whole():
+                return self.folder
+            beside = self._beside()
         try:
             write(beside)
             names = sorted(file.relative_to(beside).as_posix() for file in beside.rglob("*") if file.is_file())
@@ -57,11 +58,17 @@ class Artefact:
             shutil.rmtree(beside, ignore_errors=True)
         return self.folder
 
+    def _beside(self) -> Path:
+        """A new folder next to it, open to those whom the user lets read new folders."""
+        beside = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}")
+        beside.mkdir(parents=True)
+        return beside
+
     def _replace(self, beside: Path) -> None:
         for _ in range(3):
             if self.whole():  # another process was quicker
                 return
-            gone = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
+            gone = self._beside()
             try:
                 if self.folder.exists():
                     os.replace(self.folder, gone / "old")

@@ -47,6 +47,7 @@ def build(
     if weights is None:
         weights = initial_weights(spec, lowered)
     check(weights, stored(lowered.values()), spec.name)
+    weights = {name: tensor.float() for name, tensor in weights.items()}  # copies what a file has otherwise
     order = Order(spec, lowered, weights, device, folder)
     taken = choose(spec.compilation.backend, order)
     named = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": taken.name})})

@@ -200,6 +200,8 @@ class _Lister:
     def activation(self, node: Node) -> None:
         if not isinstance(self.nodes[node.inputs[0]].operation, op.Linear | op.QuantisedLinear):
             raise Inexpressible("it has no instruction for an activation by itself")
+        if self.uses[node.inputs[0]] > 1:
+            raise Inexpressible("it has no instruction for a projection that is read with and without activation")
         self.places[node.name] = self.places[node.inputs[0]]
 
     def add(self, node: Node) -> None:

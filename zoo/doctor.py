@@ -18,7 +18,7 @@ import specs
 import zoo
 from compiler import TRANSLATE, Purpose, graphs
 from compiler.backends import BACKENDS, Order, choose
-from compiler.host import cores
+from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.matrix_library import matrix_library
 from zoo import home
 
@@ -116,7 +116,7 @@ def _versions() -> Iterator[tuple[str, str | None]]:
 
 
 def _processor() -> Processor:
-    told = _cpuinfo()
+    told = cpuinfo()
     flags = set((told.get("flags") or told.get("Features") or "").split())
     return Processor(
         model=told.get("model name") or platform.processor() or platform.machine(),
@@ -129,17 +129,8 @@ def _processor() -> Processor:
     )
 
 
-def _cpuinfo() -> dict[str, str]:
-    """Of the first core, where the system tells."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
-    except OSError:
-        return {}
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-
-
 def _compiler() -> str | None:
-    found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    found = cpp_compiler()
     if found is None:
         return None
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout

@@ -43,13 +43,8 @@ def choose(name: str, order: Order) -> Backend:
 
 def _best(order: Order) -> str:
     # Measured (BENCHMARKS.md): on a CPU the compiled layers are not faster and take a minute to compile.
-    if order.device.startswith("cuda"):
-        return "inductor"
-    if "native" in BACKENDS and Purpose.TRAIN not in order.graphs:
-        native = BACKENDS["native"]
-        if native.absent() is None and native.refuses(order) is None:
-            return "native"
-    return "eager"
+    best = inductor if order.device.startswith("cuda") else native
+    return best.name if best.absent() is None and best.refuses(order) is None else eager.name
 
 
 __all__ = ["BACKENDS", "Backend", "Order", "choose"]

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order
-from compiler.backends.export import TRANSLATING, assembled, exports, refuses
+from compiler.backends.export import TRANSLATING, assembled, exports, refuses, written_by
 from compiler.emit import emit
-from compiler.kernels.library import compiler, processor
+from compiler.host import cpp_compiler
+from compiler.kernels.library import processor
 from compiler.program import Program
 
 OUTSIDE = {"aot_inductor.package_constants_in_so": False}
@@ -31,6 +32,8 @@ def _build(order: Order) -> Program:
         "torch": torch.__version__,
         "device": order.device,
         "processor": processor() + torch.backends.cpu.get_cpu_capability(),
+        "gpu": str(torch.cuda.get_device_properties(order.device)) if order.device.startswith("cuda") else "",
+        "written by": written_by(__file__),
     }
     artefact = Artefact(order.folder, "aot", key)
     folder = artefact.make(lambda empty: _compile(order, empty))
@@ -72,7 +75,7 @@ class _Package:
 
 
 def _absent() -> str | None:
-    return None if compiler() else "AOTInductor needs a C++ compiler: install g++ or clang++"
+    return None if cpp_compiler() else "AOTInductor needs a C++ compiler: install g++ or clang++"
 
 
 aot = Backend(

@@ -140,8 +140,8 @@ class CTranslate2:
         return totals
 
     def _end(self, rows: list[list[str]], totals: list[dict[Row, float | None]]) -> None:
-        """Scores what was cut off."""
-        cut = [(index, row) for index, each in enumerate(totals) for row, total in each.items() if total is None]
+        """Scores what was cut off, and what it is ranked with: a score of its search knows of no PAD and no BOS."""
+        cut = [(index, row) for index, each in enumerate(totals) if None in each.values() for row in each]
         scores = self._scored([rows[index] for index, _ in cut], [row for _, row in cut])
         for (index, row), each in zip(cut, scores, strict=True):
             totals[index][row] = sum(each)

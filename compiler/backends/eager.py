@@ -47,10 +47,18 @@ def _build(order: Order) -> Program:
     return program(order, functions(code), code)
 
 
+def refuses(order: Order) -> str | None:
+    """What torch cannot compute there."""
+    int8 = order.spec.compilation.precision == "int8" and Purpose.TRAIN not in order.graphs
+    if int8 and order.device.startswith("cuda"):
+        return "torch has no int8 products of so few rows on a GPU; take bfloat16 there"
+    return None
+
+
 eager = Backend(
     name="eager",
     summary="the emitted PyTorch, line by line",
     absent=lambda: None,
-    refuses=lambda order: None,
+    refuses=refuses,
     build=_build,
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from compiler import runtime
 from compiler.backends.backend import Order
 from compiler.backends.eager import functions, program
 from compiler.emit import emit
@@ -102,10 +104,18 @@ def _named(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -> Fun
     return function
 
 
+def written_by(backend: str) -> str:
+    """The text of all that an artefact follows from but the emitted code: what that calls, and who exports it."""
+    files = (runtime.__file__, __file__, backend)
+    return "".join(Path(str(file)).read_text(encoding="utf-8") for file in files)
+
+
 def refuses(order: Order) -> str | None:
     """What no exported program can do."""
     if Purpose.TRAIN in order.graphs:
         return "it only translates"
+    if not set(TRANSLATING) <= order.graphs.keys():
+        return "it translates, and nothing else"
     if "plan_cache" in order.spec.compilation.without:
         return "it needs the pass `plan_cache`: take it out of `compilation.without`"
     if order.spec.compilation.precision == "int8":

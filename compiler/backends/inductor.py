@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
+import importlib.util
 
 import torch
 
 from compiler.backends.backend import Backend, Order
-from compiler.backends.eager import execute, program
+from compiler.backends.eager import execute, program, refuses
 from compiler.emit import emit
 from compiler.graph import Purpose
+from compiler.host import cpp_compiler
 from compiler.program import Program
 
 
@@ -26,15 +27,17 @@ def _build(order: Order) -> Program:
 
 
 def _absent() -> str | None:
-    if torch.cuda.is_available() or any(map(shutil.which, ("c++", "g++", "clang++"))):
-        return None
-    return "torch.compile needs a C++ compiler on a CPU: install g++ or clang++"
+    if not cpp_compiler():
+        return "torch.compile needs a C++ compiler: install g++ or clang++"
+    if torch.cuda.is_available() and importlib.util.find_spec("triton") is None:
+        return "torch.compile needs Triton on a GPU: `pip install triton`"
+    return None
 
 
 inductor = Backend(
     name="inductor",
     summary="each kind of layer compiled by torch.compile",
     absent=_absent,
-    refuses=lambda order: None,
+    refuses=refuses,
     build=_build,
 )

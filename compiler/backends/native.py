@@ -7,7 +7,6 @@ its packed weights. A call runs on the thread that makes it, so several threads 
 from __future__ import annotations
 
 import ctypes
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -19,13 +18,16 @@ from torch import Tensor
 from compiler.backends.backend import Backend, Order
 from compiler.backends.eager import eager
 from compiler.graph import Purpose
+from compiler.host import cores, cpp_compiler
 from compiler.instructions import Code, Inexpressible, Instruction, listing
-from compiler.kernels.library import Record, compiler, library
+from compiler.kernels.library import Record, library
 from compiler.likeliest import Likeliest
 from compiler.program import Program
 from specs import PAD
 
 _PRODUCTS = (Code.LINEAR, Code.LOGITS)
+_TABLES = (Code.EMBED, Code.POSITION)
+"""Instructions that look rows up: `heads` tells the kernels how many there are."""
 
 
 class _State:
@@ -33,12 +35,25 @@ class _State:
 
     def __init__(self, program: Native, handle: int | None, sentences: int) -> None:
         self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
-        if not handle:
-            raise MemoryError("the native step has no memory for these sentences")
 
     def __del__(self) -> None:
-        if self.handle:
-            self.program.library.zoo_free_state(self.handle)
+        self.program.library.zoo_free_state(self.handle)
+
+
+def _numbers(tensor: Tensor) -> Tensor:
+    """As the kernels read them: 64 bits each, one after another, in this machine's memory."""
+    return tensor.to("cpu", torch.long).contiguous()
+
+
+def _check(status: int) -> None:
+    """Of a call into the kernels."""
+    if status == _IMPOSSIBLE:
+        raise IndexError("a piece, a position or a row is none that the model or the state has")
+    if status:
+        raise MemoryError("the native step has no memory for this batch")
+
+
+_IMPOSSIBLE = 2
 
 
 class Native:
@@ -79,9 +94,11 @@ class Native:
     def encode(self, source: Int[Tensor, "sentences source"]) -> _State:
         """The state before the first step. Rows of any length share a batch without padding."""
         real = source != PAD
-        tokens, lengths = source[real].contiguous(), real.sum(1).int()
-        handle = self.library.zoo_encode(self.handle, tokens.data_ptr(), lengths.data_ptr(), source.shape[0])
-        return _State(self, handle, source.shape[0])
+        tokens, lengths = _numbers(source[real]), real.sum(1).int().cpu()
+        made = ctypes.c_void_p()
+        given = (tokens.data_ptr(), lengths.data_ptr(), source.shape[0])
+        _check(self.library.zoo_encode(self.handle, *given, ctypes.byref(made)))
+        return _State(self, made.value, source.shape[0])
 
     def decode_step(self, state: _State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], _State]:
         """Log-probabilities of the next piece after `token`, and the state after it."""
@@ -94,23 +111,21 @@ class Native:
         return self._step(state, token, min(count, self.vocabulary), None), state
 
     def _step(self, state: _State, token: Tensor, count: int, every: Tensor | None) -> Likeliest:
-        rows, token = state.sentences * state.beams, token.contiguous()
+        rows, token = state.sentences * state.beams, _numbers(token)
         if token.shape[0] != rows:
             raise ValueError(f"{token.shape[0]} tokens for {rows} rows")
         values, pieces = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends = torch.empty(rows)
         pointers = [t.data_ptr() for t in (values, pieces, ends)]
         log_probabilities = None if every is None else every.data_ptr()
-        if self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, log_probabilities):
-            raise MemoryError("the native step has no memory for one position more")
+        _check(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, log_probabilities))
         return Likeliest(values, pieces, ends)
 
     def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
         """Some of the sentences, and for each row of theirs which row of the sentence it goes on from."""
-        sentences, parents = sentences.contiguous(), parents.contiguous()
+        sentences, parents = _numbers(sentences), _numbers(parents)
         kept, beams = parents.shape
-        if self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams):
-            raise MemoryError("the native step has no memory for these rows")
+        _check(self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams))
         state.sentences, state.beams = kept, beams
         return state
 
@@ -118,8 +133,7 @@ class Native:
         """The sentences of both, which have the same number of beams."""
         if first.beams != second.beams:
             raise ValueError(f"{first.beams} and {second.beams} beams")
-        if self.library.zoo_join(first.handle, second.handle):
-            raise MemoryError("the native step has no memory for these sentences")
+        _check(self.library.zoo_join(first.handle, second.handle))
         first.sentences += second.sentences
         return first
 
@@ -128,6 +142,8 @@ class Native:
     @cached_property
     def scorer(self) -> Program:
         """The emitted PyTorch on the same weights, made when it is first asked for."""
+        if Purpose.SCORE not in self.graphs:
+            raise ValueError(f"this program was not built to {Purpose.SCORE}")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         made: Program = eager.build(Order(self.spec, score, self.order.weights))
         return made
@@ -158,7 +174,8 @@ class Native:
     def _instruction(self, i: Instruction) -> Record:
         p, q = self._parameters(i)
         places = [number for place in (i.out, i.a, i.b, i.c) for number in (place.buffer, place.column)]
-        sizes = (i.width, i.heads, i.key_width, i.value_width, int(i.relu))
+        rows = self._tensor(i.parameters[0]).shape[0] if i.code in _TABLES and i.parameters else i.heads
+        sizes = (i.width, rows, i.key_width, i.value_width, int(i.relu))
         return Record(int(i.code), *places, *sizes, i.scale, p, q)
 
     def _parameters(self, i: Instruction) -> tuple[int | None, int | None]:
@@ -175,13 +192,13 @@ class Native:
 
     def _made(self, name: str) -> Tensor:
         graph = next(graph for graph in self.graphs.values() if name in graph.parameters)
-        return graph.parameters[name].origin.make(self.order.weights).detach()
+        return graph.parameters[name].origin.make(self.order.weights).detach().cpu()
 
     def _pack(self, products: list[Instruction]) -> None:
         """All matrices, on all cores: the kernels pack without Python's lock."""
         each = {i.parameters: i for i in products}
-        with ThreadPoolExecutor(os.cpu_count()) as cores:
-            list(cores.map(self._matrix, each.values()))
+        with ThreadPoolExecutor(cores()) as threads:
+            list(threads.map(self._matrix, each.values()))
 
     def _matrix(self, i: Instruction) -> int:
         """A matrix packed for the kernels with its bias: rows in, columns out; a table of logits lies across."""
@@ -208,7 +225,7 @@ class Native:
 
 
 def _absent() -> str | None:
-    return None if compiler() else "it is compiled on first use: install a C++ compiler (g++ or clang++)"
+    return None if cpp_compiler() else "it is compiled on first use: install a C++ compiler (g++ or clang++)"
 
 
 def _refuses(order: Order) -> str | None:
@@ -218,6 +235,8 @@ def _refuses(order: Order) -> str | None:
         return "it only translates"
     if order.spec.compilation.precision == "bfloat16":
         return "it computes in float32 or int8; for bfloat16 take `eager`"
+    if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= order.graphs.keys():
+        return "it translates, and nothing else"
     try:
         listing(order.graphs)
     except Inexpressible as problem:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order, digest
-from compiler.backends.export import TRANSLATING, assembled, exports
+from compiler.backends.export import TRANSLATING, assembled, exports, written_by
 from compiler.backends.export import refuses as none_does
 from compiler.emit import emit
 from compiler.program import Program
@@ -53,11 +53,14 @@ class _Model:
 
 def _build(order: Order) -> Program:
     import onnxruntime
+    import onnxscript
 
     key = {
         "code": str(emit(order.graphs.values())),
         "weights": digest(order.weights),
         "torch": torch.__version__,
+        "onnxscript": onnxscript.__version__,
+        "written by": written_by(__file__),
         "onnxruntime": onnxruntime.__version__,
     }
     folder = Artefact(order.folder, "onnx", key).make(lambda empty: _write_quietly(order, empty))

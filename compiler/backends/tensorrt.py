@@ -16,7 +16,7 @@ from torch import Tensor
 
 from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order, digest
-from compiler.backends.export import TRANSLATING, assembled, exports
+from compiler.backends.export import TRANSLATING, assembled, exports, written_by
 from compiler.backends.export import refuses as none_does
 from compiler.emit import emit
 from compiler.graph import Graph
@@ -87,6 +87,7 @@ def fingerprint(order: Order, versions: Mapping[str, str]) -> dict[str, str]:
     return {
         "code": str(emit(order.graphs.values())),
         "inputs": str([(p, g.inputs, g.parameters) for p, g in order.graphs.items()]),
+        "written by": written_by(__file__),
         "profiles": str([profiles(order.graphs[p], order.spec) for p in TRANSLATING]),
         **versions,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import platform
-import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.artefact import Artefact
+from compiler.host import cpp_compiler, cpuinfo
 from specs import ZooError
 
 KERNELS = Path(__file__).parent
@@ -31,11 +31,6 @@ class Record(ctypes.Structure):
     )
 
 
-def compiler() -> str | None:
-    """The host's C++ compiler, or None."""
-    return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-
-
 @cache
 def library(folder: Path | None) -> Any:
     """The kernels, compiled for this processor unless `folder` has them already."""
@@ -48,7 +43,7 @@ def library(folder: Path | None) -> Any:
 
 
 def _compile(folder: Path) -> None:
-    command = [compiler() or "c++", *FLAGS, str(KERNELS / "native.cpp"), "-o", str(folder / "native.so")]
+    command = [cpp_compiler() or "c++", *FLAGS, str(KERNELS / "native.cpp"), "-o", str(folder / "native.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         problem = (
@@ -59,17 +54,14 @@ def _compile(folder: Path) -> None:
 
 @cache
 def _version() -> str:
-    return subprocess.run([compiler() or "c++", "--version"], capture_output=True, text=True, check=False).stdout
+    return subprocess.run([cpp_compiler() or "c++", "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def processor() -> str:
     """What `-march=native` depends on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = [platform.processor()]
-    told = sorted({line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))})
-    return platform.machine() + hashlib.sha256("".join(told).encode()).hexdigest()[:16]
+    told = {key: value for key, value in cpuinfo().items() if key in ("flags", "Features", "model name", "CPU part")}
+    text = str(told or platform.processor())
+    return platform.machine() + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _P, _N = ctypes.c_void_p, ctypes.c_int64
@@ -79,12 +71,11 @@ _SIGNATURES: Mapping[str, tuple[Any, list[Any]]] = {
     "zoo_matrix_free": (None, [_P]),
     "zoo_open": (_P, [_P, _N, _P, _N, _P, _N, _P, _N, _P, _N]),
     "zoo_close": (None, [_P]),
-    "zoo_encode": (_P, [_P, _P, _P, _N]),
+    "zoo_encode": (ctypes.c_int, [_P, _P, _P, _N, ctypes.POINTER(_P)]),
     "zoo_step": (ctypes.c_int, [_P, _P, _P, _N, _P, _P, _P, _P]),
     "zoo_select": (ctypes.c_int, [_P, _P, _N, _P, _N]),
     "zoo_join": (ctypes.c_int, [_P, _P]),
     "zoo_free_state": (None, [_P]),
-    "zoo_instructions": (ctypes.c_char_p, []),
 }
 
 

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <mutex>
+#include <stdexcept>
 
 extern "C" struct Instruction {
     int32_t operation, out, out_at, a, a_at, b, b_at, c, c_at;
@@ -119,6 +120,7 @@ class Run {
     void embed(const Instruction& i) {
         const float* table = static_cast<const float*>(i.p);
         each_row([&](int64_t row) {
+            if (tokens[row] < 0 || tokens[row] >= i.heads) throw std::out_of_range("piece");
             scaled(table + tokens[row] * i.width, i.scale, at(i.out, i.out_at, row), i.width);
         });
     }
@@ -132,9 +134,11 @@ class Run {
     void position(const Instruction& i) {
         const float* table = static_cast<const float*>(i.p);
         std::shared_ptr<const Block<float>> ours;
-        if (!table) {
-            int64_t most = 0;
-            for (int64_t p : positions) most = std::max(most, p);
+        int64_t most = 0;
+        for (int64_t p : positions) most = std::max(most, p);
+        if (table) {
+            if (most >= i.heads) throw std::out_of_range("position");
+        } else {
             ours = program.sinusoids.of(most + 1, i.width), table = ours->data;
         }
         each_row([&](int64_t row) {
@@ -249,14 +253,24 @@ class Run {
     }
 };
 
-// Nothing is thrown across the border.
-template <class F, class T>
-auto guarded(F f, T otherwise) -> decltype(f()) {
+// Nothing is thrown across the border. What a call that can fail returns:
+enum Status { DONE, NO_MEMORY, IMPOSSIBLE };
+
+template <class F>
+int guarded(F f) {
     try {
-        return f();
+        return f(), DONE;
+    } catch (const std::out_of_range&) {
+        return IMPOSSIBLE;
     } catch (const std::exception&) {
-        return otherwise;
+        return NO_MEMORY;
     }
+}
+template <class F>
+void* made(F f) {
+    void* result = nullptr;
+    guarded([&] { result = f(); });
+    return result;
 }
 
 }  // namespace
@@ -265,16 +279,16 @@ extern "C" {
 
 void* zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride,
                  const float* bias) {
-    return guarded([&]() -> void* {
+    return made([&] {
         auto m = shaped(in, out, 1, bias);
         pack<1>(values, m->floats.grow(m->panels * m->depth * PANEL, true), *m, in_stride, out_stride);
         return m.release();
-    }, nullptr);
+    });
 }
 
 void* zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
                       int64_t out_stride, const float* bias) {
-    return guarded([&]() -> void* {
+    return made([&] {
         if (in > 65536) throw std::bad_alloc();  // sums would not stay within 32 bits
         auto m = shaped(in, out, GROUP, bias);
         const int64_t columns = m->panels * PANEL;
@@ -288,7 +302,7 @@ void* zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int
             m->scales.data[column] = column < out ? scales[column] : 0.0f;
         }
         return m.release();
-    }, nullptr);
+    });
 }
 
 void zoo_matrix_free(void* matrix) { delete static_cast<Matrix*>(matrix); }
@@ -296,23 +310,23 @@ void zoo_matrix_free(void* matrix) { delete static_cast<Matrix*>(matrix); }
 void* zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths,
                int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths,
                int64_t caches) {
-    return guarded([&]() -> void* {
+    return made([&] {
         std::unique_ptr<Program> program(new Program);
         program->encode.assign(encode, encode + n), program->step.assign(step, step + m);
         // Strides are odd numbers of cache lines: rows a power of two apart would share a few lines of the cache.
-        for (int64_t i = 0; i < buffers; i++) program->strides.push_back(up(buffer_widths[i], 16) / 16 * 16 + 16);
+        for (int64_t i = 0; i < buffers; i++) program->strides.push_back((up(up(buffer_widths[i], PANEL), 16) / 16 | 1) * 16);
         program->memory.set(memories, memory_widths), program->cache.set(caches, cache_widths);
         for (const Instruction& i : program->encode)
             if (i.operation == KEEP) program->memory.transposed[size_t(i.out)] = i.relu != 0;
         program->memory.place(1), program->cache.place(LANES);
         return program.release();
-    }, nullptr);
+    });
 }
 
 void zoo_close(void* program) { delete static_cast<Program*>(program); }
 
-void* zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int64_t sentences) {
-    return guarded([&]() -> void* {
+int zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int64_t sentences, void** result) {
+    return guarded([&] {
         Program& program = *static_cast<Program*>(handle);
         std::unique_ptr<State> state(new State);
         state->sentences.resize(static_cast<size_t>(sentences));
@@ -322,8 +336,8 @@ void* zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, in
             s.memory = spare.take(program.memory.keys * s.padded + program.memory.others * s.length);
         }
         Run(program, *state, tokens).encode();
-        return state.release();
-    }, nullptr);
+        *result = state.release();
+    });
 }
 
 int zoo_step(void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* pieces,
@@ -331,36 +345,17 @@ int zoo_step(void* program, void* state, const int64_t* tokens, int64_t count, f
     return guarded([&] {
         const Likeliest wanted{count, values, pieces, ends, log_probabilities};
         Run(*static_cast<Program*>(program), *static_cast<State*>(state), tokens).step(wanted);
-        return 0;
-    }, 1);
+    });
 }
 
 int zoo_select(void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams) {
-    return guarded([&] { return static_cast<State*>(state)->select(sentences, kept, parents, beams) ? 0 : 1; }, 1);
+    return guarded([&] { static_cast<State*>(state)->select(sentences, kept, parents, beams); });
 }
 
 int zoo_join(void* first, void* second) {
-    return guarded([&] { return static_cast<State*>(first)->join(*static_cast<State*>(second)), 0; }, 1);
+    return guarded([&] { static_cast<State*>(first)->join(*static_cast<State*>(second)); });
 }
 
 void zoo_free_state(void* state) { delete static_cast<State*>(state); }
-
-const char* zoo_instructions(void) {
-#if defined(__AVX512VNNI__)
-    return "AVX-512, VNNI";
-#elif defined(__AVX512F__)
-    return "AVX-512";
-#elif defined(__AVXVNNI__)
-    return "AVX2, VNNI";
-#elif defined(__AVX2__)
-    return "AVX2";
-#elif defined(__AVX__)
-    return "AVX";
-#elif defined(__x86_64__)
-    return "SSE2";
-#else
-    return "what every processor of this kind has";
-#endif
-}
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 #include "simd.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <vector>
 
 namespace {
@@ -123,17 +124,18 @@ struct State {
         return all;
     }
 
-    // Keeps some sentences; row j of the i-th goes on from its sentence's row parents[i, j]. False: no such row.
-    bool select(const int64_t* kept_sentences, int64_t kept, const int64_t* parents, int64_t beams) {
+    // Keeps some sentences; row j of the i-th goes on from its sentence's row parents[i, j].
+    void select(const int64_t* kept_sentences, int64_t kept, const int64_t* parents, int64_t beams) {
         std::vector<std::vector<int32_t>> ancestries(static_cast<size_t>(kept));
         for (int64_t i = 0, before = -1; i < kept; before = kept_sentences[i++]) {
-            if (kept_sentences[i] <= before || kept_sentences[i] >= int64_t(sentences.size())) return false;
+            if (kept_sentences[i] <= before || kept_sentences[i] >= int64_t(sentences.size()))
+                throw std::out_of_range("sentence");
             const Sentence& s = sentences[size_t(kept_sentences[i])];
             std::vector<int32_t>& ancestry = ancestries[size_t(i)];
             ancestry.resize(size_t(beams * s.room));
             for (int64_t row = 0; row < beams; row++) {
                 const int64_t parent = parents[i * beams + row];
-                if (parent < 0 || parent >= s.rows) return false;
+                if (parent < 0 || parent >= s.rows) throw std::out_of_range("row");
                 std::copy_n(s.ancestry.begin() + parent * s.room, s.position, ancestry.begin() + row * s.room);
             }
         }
@@ -143,7 +145,6 @@ struct State {
             sentences[size_t(i)].rows = beams;
         }
         forget(kept);
-        return true;
     }
 
     void join(State& other) {

@@ -81,11 +81,13 @@ struct Likeliest {
 // Rows a times the matrix' first `vocabulary` columns. `block` is scratch.
 template <class E>
 void vocabulary(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block<float>& block, const Likeliest& out) {
-    constexpr int64_t NEAR = 64 << 10, EXTRA = 4;  // floats of a block; more than asked for, as rounding makes ties
+    // Floats of a block; more than asked for, as rounding makes ties; panels that are summed up at a time, whatever the
+    // number of rows, so that no row's sum depends on its neighbours.
+    constexpr int64_t NEAR = 64 << 10, EXTRA = 4, SUMMED = 8;
     const int64_t chunk = 256, panels = (vocabulary + PANEL - 1) / PANEL;
     for (int64_t row = 0; row < a.count; row += chunk) {
         const int64_t rows = std::min(chunk, a.count - row);
-        const int64_t wide = std::max<int64_t>(1, std::min<int64_t>(NEAR / rows / PANEL, 128));
+        const int64_t wide = std::max(SUMMED, std::min<int64_t>(NEAR / rows / PANEL, 128) / SUMMED * SUMMED);
         const int64_t stride = up(wide * PANEL, Summary::BATCH) + LANES;
         float* logits = block.grow(rows * stride);
         const Rows<E> part{a.data + row * a.stride, a.stride, rows, a.scales ? a.scales + row : nullptr};
@@ -97,7 +99,8 @@ void vocabulary(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block<flo
                 float* from = logits + r * stride;
                 if (float* all = out.log_probabilities)
                     std::memcpy(all + (row + r) * vocabulary + first, from, size_t(width) * sizeof(float));
-                summaries[size_t(r)].take(from, first, width);
+                for (int64_t at = 0; at < width; at += SUMMED * PANEL)
+                    summaries[size_t(r)].take(from + at, first + at, std::min(width - at, SUMMED * PANEL));
             }
         }
         for (int64_t r = 0; r < rows; r++) {

@@ -47,8 +47,9 @@ def test_it_is_made_once_for_each_content(root: Path) -> None:
         lambda folder: (folder / "manifest.json").unlink(),
         lambda folder: (folder / "manifest.json").write_text("{", encoding="utf-8"),
         lambda folder: (folder / "manifest.json").write_text("[]", encoding="utf-8"),
+        lambda folder: (folder / "manifest.json").write_text("{}", encoding="utf-8"),
     ],
-    ids=["changed", "truncated", "missing", "unfinished", "torn", "other"],
+    ids=["changed", "truncated", "missing", "unfinished", "torn", "other", "naming nothing"],
 )
 def test_what_is_damaged_is_made_again(root: Path, harm: Callable[[Path], object]) -> None:
     write, calls = _writer()
@@ -85,3 +86,19 @@ def test_several_at_once_all_end_well(root: Path) -> None:
 def test_without_a_root_it_is_there_as_long_as_the_process() -> None:
     write, _ = _writer()
     assert (Artefact(None, "x", {}).make(write) / "parts" / "a.bin").is_file()
+
+
+def test_a_folder_that_cannot_be_written_to_does_not_stop_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    write, calls = _writer()
+    first = Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write)
+    assert (first / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
+    assert Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write) == first
+    assert len(calls) == 1, "for the rest of the process it is there"
+
+
+def test_others_may_read_what_new_folders_let_them(root: Path) -> None:
+    write, _ = _writer()
+    folder = Artefact(root, "x", {}).make(write)
+    (root / "usual").mkdir()
+    assert folder.stat().st_mode == (root / "usual").stat().st_mode

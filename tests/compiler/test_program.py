@@ -146,6 +146,42 @@ def test_an_unknown_backend_is_refused(small: Callable[..., Spec]) -> None:
         build(small(), backend="egaer")
 
 
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_weights_of_another_type_are_taken_as_the_spec_computes(small: Callable[..., Spec], backend: str) -> None:
+    spec = small()
+    weights = {name: tensor.bfloat16() for name, tensor in build(spec).weights().items()}
+    source, target = torch.tensor([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
+    wide = build(spec, weights={name: tensor.float() for name, tensor in weights.items()})
+    narrow = build(spec, weights=weights, backend=backend)
+    assert torch.equal(narrow.score(source, target), wide.score(source, target))
+    assert max(disagreement(narrow, weights=weights).values()) < 1e-5
+
+
+def test_a_program_for_one_purpose_alone(small: Callable[..., Spec]) -> None:
+    """Whatever `auto` takes; what it was not built for it says."""
+    spec, source, target = small(), torch.tensor([[7, 8, EOS]]), torch.tensor([[BOS, 9, EOS]])
+    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": "auto"})})
+    assert build(spec, [Purpose.SCORE]).score(source, target).shape == (1, 2)
+    with pytest.raises(ValueError, match="not built to"):
+        build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_few_learned_positions_are_enough_to_compare(small: Callable[..., Spec], backend: str) -> None:
+    spec = small(positional_encoding="learned")
+    spec = spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"max_positions": 5})})
+    assert max(disagreement(build(spec, backend=backend)).values()) < 1e-5
+
+
+def test_the_native_step_refuses_what_is_no_piece(small: Callable[..., Spec]) -> None:
+    program = build(small(), backend="native")
+    with pytest.raises(IndexError):
+        program.encode(torch.tensor([[10**9, EOS]]))
+    state = program.encode(torch.tensor([[7, EOS]], dtype=torch.int32))
+    with pytest.raises(IndexError):
+        program.decode_step(state, torch.tensor([-1]))
+
+
 class TestConformance:
     """Every backend computes what the interpreter does."""
 

@@ -58,7 +58,7 @@ def test_an_absent_backend_does_not_hide_the_others(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_machine_that_says_little_is_described_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_cpuinfo", dict)
+    monkeypatch.setattr(doctor, "cpuinfo", dict)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor.metadata, "version", _missing)
     found = diagnosis()

@@ -35,14 +35,33 @@ class Intake:
         """The sentences of each window that have a piece; an error in reading ends them and is kept."""
         try:
             for window in windows:
-                texts = sentences((text for text, _ in window), first=first + 1)
-                prefixes = sentences((prefix for _, prefix in window), first=first + 1, called="prefix")
-                several = self.sources(texts, prefixes, first)
+                several = self._until_an_error(window, first)
                 first += len(several)
                 self.nothing.extend(source.index for source in several if len(source.pieces) == 1)
                 yield [source for source in several if len(source.pieces) > 1]
+                if self.failure:
+                    return
         except Exception as error:
             self.failure = error
+
+    def _until_an_error(self, window: Sequence[Pair], first: int) -> list[Source]:
+        """The sentences of a window before the first that has an error, which is kept."""
+        try:
+            return self._read(window, first)
+        except Exception as error:
+            good: list[Source] = []
+            for index, pair in enumerate(window, start=first):
+                try:
+                    good += self._read([pair], index)
+                except Exception as its:
+                    self.failure = its
+                    return good
+            raise error
+
+    def _read(self, window: Sequence[Pair], first: int) -> list[Source]:
+        texts = sentences((text for text, _ in window), first=first + 1)
+        prefixes = sentences((prefix for _, prefix in window), first=first + 1, called="prefix")
+        return self.sources(texts, prefixes, first)
 
     def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source]:
         """The sentences, of which the first has the index `first`; one of white space has no piece but EOS.

@@ -86,7 +86,7 @@ class Sample:
         else:
             values, pieces = log_probabilities.clone(), None
             values[:, [PAD, BOS]] = -torch.inf
-        weights = (values.double() / self.temperature).softmax(1)
+        weights = ((values - values.amax(1, keepdim=True)).double() / self.temperature).softmax(1)
         if self.top_p < 1:
             weights = weights * (weights.cumsum(1) - weights < self.top_p)
         reached = weights.cumsum(1)

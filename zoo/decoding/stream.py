@@ -52,6 +52,16 @@ def translate_lines(
 
 def _windows(pairs: Iterator[Pair], window: int) -> Iterator[list[Pair]]:
     size = max(1, min(window, FIRST))
-    while several := list(islice(pairs, size)):
+    while True:
+        several: list[Pair] = []
+        try:
+            for pair in islice(pairs, size):
+                several.append(pair)
+        except Exception:
+            if several:  # what came before the error
+                yield several
+            raise
+        if not several:
+            return
         yield several
         size = min(2 * size, window)

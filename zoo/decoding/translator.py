@@ -15,7 +15,7 @@ from zoo.decoding.hypothesis import Hypothesis
 from zoo.decoding.intake import Intake, Pair
 from zoo.decoding.request import Choice, Request, budget
 from zoo.decoding.scoring import forced
-from zoo.decoding.sentences import pairs, with_prefixes
+from zoo.decoding.sentences import pairs, sentences, with_prefixes
 from zoo.decoding.steps import Scoring
 from zoo.decoding.translation import NOTHING, ForcedScore, Translation
 from zoo.report import Report
@@ -123,6 +123,7 @@ class Translator:
         """The `n_best` best translations of each text, with their scores; progress goes to `report`."""
         request = self.request(n_best, choice)
         several = list(with_prefixes(texts, prefixes))
+        sentences(text for text, _ in several)  # an error is told before the work
         found = [[NOTHING]] * len(several)
         with (report or Report()).progress("translate", len(several), "sentences") as progress:
             for index, translations in self.found([several], request, most=len(several)):

@@ -32,6 +32,7 @@ class Waiting:
         self._low = 0
         self._ended = self._stopped = self._woken = False
         self._held: dict[int, int] = {}
+        self._lone: set[int] = set()  # workers that had no other beside them when they last took sentences
         self._changed = Condition()
 
     @property
@@ -61,6 +62,8 @@ class Waiting:
             return []
         with self._changed:
             self._held[get_ident()] = sum(len(source.pieces) for source in held)
+            if self._workers == 1:
+                self._lone.add(get_ident())
             while True:
                 if self._stopped:
                     raise Stopped
@@ -80,20 +83,21 @@ class Waiting:
     def take_back(self, sources: Sequence[Source], used: int) -> bool:
         """Sentences whose batch, of `used` tokens, did not fit the memory. Whether this worker is still needed.
 
-        The room becomes half of that. Where a single sentence does not fit beside other workers, this one ends.
-        Raises ZooError where it does not fit alone.
+        The room becomes half of that. Where a single sentence does not fit beside other workers, this one ends,
+        unless it is by then the last. Raises ZooError where it does not fit alone.
         """
         with self._changed:
             alone = len(sources) == 1
-            if alone and self._workers == 1:
+            if alone and get_ident() in self._lone:
                 raise too_long(sources[0])
             self.tokens = min(self.tokens, max(1, used // 2))
             self._stock.extendleft(reversed(sources))
-            if alone:
+            needed = not alone or self._workers == 1
+            if not needed:
                 self._retire()
             self._held.pop(get_ident(), None)
             self._changed.notify_all()
-            return not alone
+            return needed
 
     def stop(self) -> None:
         """Every worker ends at its next step."""

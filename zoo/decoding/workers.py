@@ -71,7 +71,7 @@ _MORE, _END = "more", "end"
 
 def _told(told: SimpleQueue[Any], waiting: Waiting, working: int) -> Iterator[Found]:
     while working:
-        while waiting.wanting:
+        while waiting.wanting and told.empty():  # whoever writes the lines may be slow
             waiting.read()
         each = told.get()
         if isinstance(each, BaseException):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower
-from compiler.host import cores
+from compiler.host import cores, cpuinfo
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.decoding.beam import Beam
@@ -107,6 +107,12 @@ def measure(
     Raises ZooError for a device, a backend or a precision that cannot be had, a backend that has a search of its own,
     and a vocabulary so small that the search runs out of pieces.
     """
+    learned = spec.architecture.positional_encoding == "learned"
+    if learned and spec.architecture.max_positions < LENGTH:
+        raise ZooError(
+            f"translations of {LENGTH} tokens are measured, and `{spec.name}` has learned fewer positions",
+            hint=f"set `architecture.max_positions={LENGTH}`",
+        )
     how = {**how, "device": find_device(how.get("device", "auto"))}
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     building, program = _timed(lambda: build(spec, weights=weights, folder=folder, **how))
@@ -225,16 +231,12 @@ def spread(values: Iterable[float]) -> Spread:
 
 def host() -> Host:
     """This machine and this process."""
-    return Host(_processor(), cores(), torch.get_num_threads(), torch.__version__)
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    return Host(
+        cpuinfo().get("model name") or platform.processor() or platform.machine(),
+        cores(),
+        torch.get_num_threads(),
+        torch.__version__,
+    )
 
 
 def _timed(function: Callable[[], Result]) -> tuple[float, Result]:

@@ -124,3 +124,11 @@ def test_rows_of_samples_never_move(toy, search):
     search(program, [(4,)], [8], sample(3))
     assert program.selected[0] == [0]
     assert len(program.selected) == 1
+
+
+def test_no_temperature_is_too_low():
+    """The likeliest piece alone is left, and nothing overflows."""
+    row = torch.tensor([ROW]) - 20
+    for temperature in (1e-3, 1e-30, 2.3e-308):
+        drawn = sample(temperature=temperature).drawn(row.clone(), torch.tensor([0.999], dtype=torch.float64))
+        assert drawn.tolist() == [max((p for p in range(len(ROW)) if p not in (PAD, BOS)), key=ROW.__getitem__)]

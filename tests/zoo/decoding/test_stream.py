@@ -87,20 +87,21 @@ def test_windows_grow_so_that_the_first_lines_come_soon(translator):
 
 
 def test_an_error_in_a_line_comes_after_what_was_read_before(translator):
+    """Line by line, though many are read at a time."""
     texts = [*random_texts(FIRST), "a", "b\nc", "d"]
     found = translate_lines(translator, texts)
-    assert [next(found) for _ in range(FIRST)] == translator.hypotheses(texts[:FIRST])
+    assert [next(found) for _ in range(FIRST + 1)] == translator.hypotheses(texts[: FIRST + 1])
     with pytest.raises(ZooError, match=rf"text {FIRST + 2} \('b\\nc'\) has a line break"):
         next(found)
 
 
 def test_an_error_of_the_lines_themselves_comes_as_it_is(translator):
     def lines():
-        yield from random_texts(FIRST)
+        yield from random_texts(FIRST + 3)
         raise OSError("the disk is gone")
 
     found = translate_lines(translator, lines())
-    assert len([next(found) for _ in range(FIRST)]) == FIRST
+    assert len([next(found) for _ in range(FIRST + 3)]) == FIRST + 3
     with pytest.raises(OSError, match="the disk is gone"):
         next(found)
 

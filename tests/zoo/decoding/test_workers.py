@@ -9,6 +9,7 @@ import pytest
 from specs import EOS, ZooError
 from zoo.decoding.beam import Beam
 from zoo.decoding.source import Source
+from zoo.decoding.waiting import Waiting
 from zoo.decoding.workers import searched, workers_of
 
 
@@ -118,3 +119,23 @@ def test_as_many_workers_as_cores_where_a_program_can_have_them(toy):
     with pytest.raises(ZooError, match="`workers` is 2, and this backend takes one batch at a time") as caught:
         workers_of(one, 2)
     assert "native" in caught.value.hint
+
+
+def test_a_worker_that_is_left_alone_tries_once_more(toy):
+    """Two hold a sentence each, and both run out: the second is not to blame before it was tried by itself."""
+    waiting, barrier, said = Waiting([sources(2)], 4, 2, wake=lambda: None), threading.Barrier(2), []
+    waiting.read()
+
+    def work():
+        taken = waiting.take([])
+        barrier.wait(timeout=60)
+        said.append(waiting.take_back(taken, 4))
+        if said[-1]:
+            said.append(len(waiting.take([])))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(int, said)) == [0, 1, 1], "one ended, the other went on with one sentence"
