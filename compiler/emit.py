@@ -6,12 +6,13 @@ takes `w`, the parameters as a tree of modules (`w.encoder[0].self_attention.que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from compiler import operation as op
 from compiler.graph import Graph, GraphError, Node, Purpose
+from compiler.size import Size
 
 WIDTH = 110
 HEADER = """\
@@ -88,8 +89,10 @@ class _Main:
                 masks = []
                 lines.append(self._call(layer, list(nodes)))
             else:
-                for node in nodes:
-                    lines += _lines(node, self._name(node.name), self.names, _parameter_path)
+                for run in self._runs(nodes):
+                    for node in run:
+                        self._name(node.name)
+                    lines += _lines(run, self.names, _parameter_path)
         outputs = [f'    "{output}": {self.names[value]},' for output, value in self.graph.outputs.items()]
         return "\n    ".join([*lines, "return {", *outputs, "}"]) + "\n"
 
@@ -110,6 +113,22 @@ class _Main:
         grown = node.operation.cached is op.Cached.GROWN
         return f"unwritten_mask(position, {cache}.shape[2]{' + 1' if grown else ''}, grown={grown})"
 
+    def _runs(self, nodes: Iterable[Node]) -> Iterator[list[Node]]:
+        """The nodes in order; slices that together are a whole value stand together, as they are one line."""
+        for _, group in groupby(nodes, lambda node: _cut(node) or node.name):
+            run = list(group)
+            if len(run) > 1 and self._is_whole(run):
+                yield run
+            else:
+                yield from ([node] for node in run)
+
+    def _is_whole(self, slices: list[Node]) -> bool:
+        dimension = slices[0].operation.dimension  # type: ignore[attr-defined]
+        bounds = [(s.operation.start, s.operation.stop) for s in slices]  # type: ignore[attr-defined]
+        whole = self.graph.types[slices[0].inputs[0]].shape[dimension]
+        ends = [0, *(stop for _, stop in bounds)]
+        return [start for start, _ in bounds] == ends[:-1] and whole == Size.of(ends[-1])
+
     def _name(self, value: str, name: str | None = None) -> str:
         self.names[value] = name or value.replace(".", "_")
         return self.names[value]
@@ -123,7 +142,7 @@ class _Main:
         used |= set(self.graph.outputs.values())
         results = [node.name for node in nodes if node.name in used]
         whole = [i for i in outside if i in self.graph.inputs and self.graph.inputs[i].kind is op.Kind.INTEGER]
-        body, arguments = _layer_function(layer, nodes, outside, masks, results, whole)
+        body, arguments = _layer_function(layer, list(self._runs(nodes)), outside, masks, results, whole)
         stack, number = layer.split(".")
         name = self.code.layer(stack + "_layer" + _SUFFIXES.get((self.graph.purpose, stack), ""), body)
         given = [self.names[value] for value in arguments] + masks
@@ -139,13 +158,13 @@ def _wrapped(start: str, given: list[str]) -> str:
 
 
 def _layer_function(
-    layer: str, nodes: list[Node], outside: list[str], masks: list[str], results: list[str], whole: list[str]
+    layer: str, runs: list[list[Node]], outside: list[str], masks: list[str], results: list[str], whole: list[str]
 ) -> tuple[str, list[str]]:
     """The text after the function's name, free of the layer's own number, and the values it must be called with.
 
     `whole` are inputs of the graph that keep their names, such as `position`.
     """
-    names = {node.name: node.name.removeprefix(f"{layer}.") for node in nodes}
+    names = {node.name: node.name.removeprefix(f"{layer}.") for run in runs for node in run}
     for value in outside:
         if value.startswith(f"{layer}."):
             names[value] = value.removeprefix(f"{layer}.")
@@ -160,8 +179,8 @@ def _layer_function(
         return "w." + parameter.removeprefix(f"{layer}.")
 
     lines = [f"({', '.join(['w', *(names[a] for a in arguments), *masks])}):"]
-    for node in nodes:
-        lines += _lines(node, names[node.name], names, path)
+    for run in runs:
+        lines += _lines(run, names, path)
     lines.append(f"return {', '.join(names[result] for result in results)}")
     return "\n    ".join(lines) + "\n", arguments
 
@@ -178,14 +197,36 @@ def _masks_of(node: Node) -> list[str]:
     return [*padding, *causal, *(["unwritten"] if node.operation.cached else [])]
 
 
-def _lines(node: Node, name: str, names: Mapping[str, str], path: Callable[[str], str]) -> list[str]:
-    """The node's own lines; the last gives its value the name."""
+def _lines(run: list[Node], names: Mapping[str, str], path: Callable[[str], str]) -> list[str]:
+    """The lines of a node, or of slices that are one; the last gives the value its name."""
+    node, name = run[0], names[run[0].name]
+    if len(run) > 1:
+        return [_split(run, names)]
     given = [names[i] for i in node.inputs] + [path(p) for p in node.parameters]
     if isinstance(node.operation, op.Attention):
         *before, last = _attention(node.operation, name, _masks_of(node), *given)
     else:
         before, last = [], _RULES[type(node.operation)](node, *given)
     return [*before, f"{name} = {last}"]
+
+
+def _cut(node: Node) -> tuple[str, int] | None:
+    """What a slice is cut from, and along which dimension."""
+    return (node.inputs[0], node.operation.dimension) if isinstance(node.operation, op.Slice) else None
+
+
+def _split(slices: list[Node], names: Mapping[str, str]) -> str:
+    """One call for all: the gradient of a slice alone is a tensor of the whole's size, nearly all of it zeros."""
+    whole, dimension = _cut(slices[0]) or ("", -1)
+    widths = [s.operation.stop - s.operation.start for s in slices]  # type: ignore[attr-defined]
+    parts = [names[s.name] for s in slices]
+    how = f"chunk({len(widths)}, {dimension})" if len(set(widths)) == 1 else f"split({widths}, {dimension})"
+    line = f"{', '.join(parts)} = {names[whole]}.{how}"
+    return (
+        line
+        if len(line) <= WIDTH
+        else "".join(["(", *(f"\n        {p}," for p in parts), f"\n    ) = {names[whole]}.{how}"])
+    )
 
 
 def _attention(o: op.Attention, name: str, masks: list[str], query: str, key: str, value: str) -> list[str]:

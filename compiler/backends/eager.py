@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Mapping
 from typing import Any
 
+from compiler.allocator import forget_products, keep_memory
 from compiler.backends.backend import Backend, Order
 from compiler.emit import Code, emit
 from compiler.graph import Purpose
@@ -19,6 +20,9 @@ def program(order: Order, functions: Mapping[Purpose, Function], code: Code) -> 
     made = Program(order.spec, order.graphs, functions, str(code))
     use_fast_float32()
     if Purpose.TRAIN in order.graphs:
+        if order.device == "cpu":
+            keep_memory()
+            forget_products()
         made.to_empty(device=order.device)
         made.load(order.weights)
         return made
