@@ -3,21 +3,42 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
-from specs.section import Section, Size, broken_rule
+from specs.section import Positive, Section, Size, broken_rule
 
 Path = Annotated[str, Field(min_length=1)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")]
 
 
-class Grammar(Section):
+class Weighted(Section):
+    """A part of a corpus that is written down, and not taken out of another."""
+
+    weight: Positive = Field(
+        default=1.0,
+        description="How often an epoch has each pair of this part of `train` (the paper is silent): 2 for twice, 0.25 "
+        "for a quarter of them, others in each epoch; a number.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_a_weight_that_says_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in written(self).items() if (key, value) != ("weight", 1.0)}
+
+
+class Grammar(Weighted):
     """Pairs of the built-in corpus, disjoint from those of the other sets."""
 
     grammar: Size = Field(description="Pairs taken from the built-in English-German corpus; sentence pairs.")
 
 
-class Files(Section):
+class Files(Weighted):
     """Two local files, one sentence a line, line n of one the translation of line n of the other."""
 
     source: Path = Field(description="File of source sentences (.gz and .sgm are understood); a path from `folder` on.")
@@ -26,7 +47,7 @@ class Files(Section):
     )
 
 
-class Archive(Section):
+class Archive(Weighted):
     """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is fetched once and kept."""
 
     archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$")] = Field(
@@ -102,6 +123,18 @@ class Corpus(Section):
                     problem="`corpus.train` cannot hold out pairs: they are taken from it",
                     hint="write `held_out` in `corpus.dev` or `corpus.test`",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _weights_are_for_training(self) -> Self:
+        for split in ("dev", "test"):
+            for index, part in enumerate(getattr(self, split)):
+                if getattr(part, "weight", 1.0) != 1.0:
+                    broken_rule(
+                        f"{split}.{index}.weight",
+                        problem=f"`corpus.{split}` has every pair once: a part of it has no weight",
+                        hint="write `weight` in a part of `corpus.train`, or leave it out",
+                    )
         return self
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -34,8 +35,14 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
     return _spec(chain[1:]) if len(chain) > 1 else None
 
 
-LATER = ("decoding", "compilation")
-"""Sections that say nothing of what a model is: what a whole spec lacks there came after it, and is as in `base`."""
+LATER: dict[str, set[str]] = {
+    "training": {
+        *("max_tokens", "max_minutes", "dev_score", "patience", "clip_norm", "subword_sampling", "start_from"),
+    },
+    "decoding": set(Spec.model_fields["decoding"].annotation.model_fields),  # type: ignore[union-attr]
+    "compilation": set(Spec.model_fields["compilation"].annotation.model_fields),  # type: ignore[union-attr]
+}
+"""Fields that say nothing of what a model is: what a whole spec lacks of them came after it, and is as in `base`."""
 
 _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 
@@ -56,12 +63,19 @@ def parse(text: str, where: str) -> Spec:
 
 
 def _completed(written: Written) -> Written:
-    sections = {name: written.value[name] for name in LATER if name in written.value}
-    known = {name: Spec.model_fields[name].annotation.model_fields for name in sections}  # type: ignore[union-attr]
-    if not any(isinstance(s.value, dict) and known[name].keys() - s.value for name, s in sections.items()):
+    lacking = {
+        name: fields - written.value[name].value.keys()
+        for name, fields in LATER.items()
+        if name in written.value and isinstance(written.value[name].value, dict)
+    }
+    if not any(lacking.values()):
         return written
-    base = read(find("base").text(), written.file)
-    return Written({name: base.value[name] for name in sections}, written.file).overlaid(written)
+    base = read(find("base").text(), written.file).value
+    later = {
+        name: replace(base[name], value={key: base[name].value[key] for key in fields})
+        for name, fields in lacking.items()
+    }
+    return Written(later, written.file).overlaid(written)
 
 
 def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) -> Spec:

@@ -42,6 +42,35 @@ class Training(Section):
         description="A checkpoint every so many minutes (6.1: 10); minutes. Which weights are averaged then "
         "depends on the clock, so two runs differ."
     )
+    max_tokens: Size | None = Field(
+        description="Training ends after so many target tokens, if it has not before (no letter), null: steps alone "
+        "count; pieces."
+    )
+    max_minutes: Positive | None = Field(
+        description="Training ends after so many minutes spent in steps (no letter), null: steps alone count; minutes. "
+        "Which step is the last then depends on the clock."
+    )
+    dev_score: Literal["perplexity", "bleu"] | None = Field(
+        description="What the dev set is scored by at every checkpoint (6.2: perplexity and BLEU); the best is kept "
+        "beside the last ones; null: it is scored at the end alone; a choice."
+    )
+    patience: Size | None = Field(
+        description="Training ends after so many checkpoints in a row of which none has a better `dev_score` than the "
+        "best (no letter); null: never; checkpoints."
+    )
+    clip_norm: Positive | None = Field(
+        description="The norm of all gradients together is scaled down to this where it is greater (the paper is "
+        "silent); null: never; no unit."
+    )
+    subword_sampling: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        description="Pieces of each sentence drawn anew in every epoch (the paper is silent): the probability that a "
+        "merge is left out (bpe), or the exponent of the probabilities drawn by (unigram); null: the likeliest; a "
+        "number."
+    )
+    start_from: Annotated[str, Field(min_length=1)] | None = Field(
+        description="A published model or a run whose weights are the first ones (no letter), with a fresh optimiser; "
+        "its vocabulary is taken, too; null: random ones; a name or a path."
+    )
     average: Size = Field(
         description="Last checkpoints averaged (6.1: base 5, big 20; Table 3: none, so 1); checkpoints."
     )
@@ -52,6 +81,17 @@ class Training(Section):
         description="Seed of first weights, shuffling and dropout (no letter); a whole number."
     )
     log_steps: Size = Field(description="A line in log.jsonl every so many steps (no letter); steps.")
+
+    @model_validator(mode="after")
+    def _patience_needs_a_score(self) -> Self:
+        if self.patience is not None and self.dev_score is None:
+            broken_rule(
+                "patience",
+                "dev_score",
+                problem="`training.patience` waits for a better score, but `training.dev_score` is null",
+                hint="write `dev_score: perplexity`, or `patience: null`",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_clock_for_checkpoints(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, overload
+from typing import NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from specs import BOS, EOS, PAD, ZooError
 from zoo.data.store import Store
 
 Indices = npt.NDArray[np.int64]
+Pieces = npt.NDArray[np.int32]
 Lengths = npt.NDArray[np.int32]
 
 _BLUR = 0.05  # of a length: costs one percent of padding, and halves how many pairs meet again in the next epoch
@@ -37,6 +38,11 @@ class Batch:
         """With the tokens counted."""
         return cls(source, target, int((source != PAD).sum()), int((target != PAD).sum()) - len(target))
 
+    @classmethod
+    def nothing(cls) -> Self:
+        """A row with nothing to predict: it has neither loss nor gradients."""
+        return cls.of(torch.tensor([[EOS]]), torch.tensor([[BOS, PAD]]))
+
     def __len__(self) -> int:
         return len(self.source)
 
@@ -52,6 +58,15 @@ class Batch:
             return [self]
         pairs = zip(torch.split(self.source, rows), torch.split(self.target, rows), strict=True)
         return [Batch.of(_trimmed(source), _trimmed(target)) for source, target in pairs]
+
+
+class BatchSize(NamedTuple):
+    """Of a batch: what it has without padding, EOS counted, and how many places its tensors have with it."""
+
+    rows: int
+    source_tokens: int
+    target_tokens: int
+    places: int
 
 
 class EpochBatches(Sequence[Indices]):
@@ -79,13 +94,46 @@ class EpochBatches(Sequence[Indices]):
         return (self._order[start:end] for start, end in self._bounds)
 
 
-def epoch_batches(store: Store, source_tokens: int, target_tokens: int, seed: int, epoch: int) -> EpochBatches:
+class Pairs(NamedTuple):
+    """Pieces of some pairs, without BOS and EOS: for each an array [length]."""
+
+    sources: Sequence[Pieces]
+    targets: Sequence[Pieces]
+
+    @classmethod
+    def of(cls, store: Store, indices: npt.ArrayLike) -> Self:
+        """The pairs at `indices`, in this order."""
+        rows = [int(index) for index in np.asarray(indices)]
+        return cls([store.source(row) for row in rows], [store.target(row) for row in rows])
+
+    @property
+    def size(self) -> BatchSize:
+        """Of the batch that they make."""
+        source, target = ([len(row) + 1 for row in side] for side in self)
+        return BatchSize(len(source), sum(source), sum(target), len(source) * (max(source) + max(target)))
+
+    def share(self, rank: int, count: int) -> Pairs:
+        """Every so many of them: where they are sorted by length, the shares are alike."""
+        return Pairs(self.sources[rank::count], self.targets[rank::count])
+
+    def batch(self) -> Batch:
+        """As one batch; of none, `Batch.nothing`."""
+        if not self.sources:
+            return Batch.nothing()
+        return Batch.of(_padded(self.sources, first=()), _padded(self.targets, first=(BOS,)))
+
+
+def epoch_batches(
+    store: Store, source_tokens: int, target_tokens: int, seed: int, epoch: int, weights: Sequence[float] = ()
+) -> EpochBatches:
     """Batches with rows * (longest source + EOS) <= source_tokens, and the same of the targets.
 
-    Which pairs meet and the order of the batches follow from `seed` and `epoch` alone. Raises ZooError where a
-    pair is longer than a budget.
+    Which pairs meet and the order of the batches follow from `seed` and `epoch` alone. With `weights`, one for each
+    part of the corpus, an epoch has each of its pairs so many times; of a fraction others in each epoch. Raises
+    ZooError where a pair is longer than a budget.
     """
-    source, target = store.source_lengths + 1, store.target_lengths + 1
+    pairs = _drawn(store, weights, seed, epoch)
+    source, target = store.source_lengths[pairs] + 1, store.target_lengths[pairs] + 1
     _check_longest(source, source_tokens, "source")
     _check_longest(target, target_tokens, "target")
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
@@ -93,15 +141,25 @@ def epoch_batches(store: Store, source_tokens: int, target_tokens: int, seed: in
     source, target = source[order], target[order]
     bounds = _cut(source, target, source_tokens, target_tokens)
     random.shuffle(bounds)
-    return EpochBatches(order, bounds, _padding(source, target, bounds))
+    return EpochBatches(order if isinstance(pairs, slice) else pairs[order], bounds, _padding(source, target, bounds))
 
 
 def collate(store: Store, indices: npt.ArrayLike) -> Batch:
     """The pairs at `indices`, in this order, as one batch."""
-    rows = [int(index) for index in np.asarray(indices)]
-    source = _padded([store.source(row) for row in rows], first=())
-    target = _padded([store.target(row) for row in rows], first=(BOS,))
-    return Batch.of(source, target)
+    return Pairs.of(store, indices).batch()
+
+
+def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
+    """The pairs of an epoch, by the weights of their parts."""
+    if all(weight == 1.0 for weight in weights):
+        return slice(None)
+    random, start, drawn = np.random.default_rng([seed, epoch, 1]), 0, []
+    for count, weight in zip(store.parts, weights, strict=True):
+        whole = int(weight)
+        drawn += [np.arange(start, start + count)] * whole
+        drawn.append(start + random.permutation(count)[: round((weight - whole) * count)])
+        start += count
+    return np.concatenate(drawn)
 
 
 def _by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> Indices:
@@ -151,7 +209,7 @@ def _check_longest(lengths: Lengths, most: int, side: str) -> None:
         )
 
 
-def _padded(rows: Sequence[npt.NDArray[np.int32]], first: tuple[int, ...]) -> Int64[Tensor, "batch longest"]:
+def _padded(rows: Sequence[Pieces], first: tuple[int, ...]) -> Int64[Tensor, "batch longest"]:
     """Rows as `first`, their pieces, EOS, and PAD up to the longest."""
     before = len(first)
     width = max(map(len, rows), default=0) + before + 1

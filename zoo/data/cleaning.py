@@ -117,8 +117,8 @@ class Limits:
 
     def sift(
         self, source: Sequence[list[int]], target: Sequence[list[int]], counts: Counts
-    ) -> tuple[list[list[int]], list[list[int]], Counts]:
-        """The pairs within the limits, and `counts` with the others taken out."""
+    ) -> tuple[list[int], Counts]:
+        """Which of the pairs are within the limits, and `counts` with the others taken out."""
         lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
         shorter, longer = lengths.min(0), lengths.max(0)
         empty = shorter == 0
@@ -132,7 +132,7 @@ class Limits:
             ratio=counts.ratio + int(uneven.sum()),
             kept=counts.kept - len(shorter) + len(kept),
         )
-        return [source[index] for index in kept], [target[index] for index in kept], counts
+        return kept, counts
 
 
 def _hash(text: str) -> int:

@@ -48,11 +48,16 @@ class ParallelText:
         Fetches archives that are not here yet. Raises ZooError for a file that is missing, empty, damaged or
         not UTF-8, and for two that differ in the number of their lines.
         """
-        for part in getattr(self.corpus, split):
-            if isinstance(part, Grammar):
-                yield from self._made_of(split, part)
-            elif isinstance(part, (Files, Archive)):
-                yield from _together(*self._places_of(part))
+        for part in range(len(getattr(self.corpus, split))):
+            yield from self.pairs_of(split, part)
+
+    def pairs_of(self, split: Split, number: int) -> Iterator[Pair]:
+        """Those of one part of the split. Raises ZooError as `pairs` does."""
+        part = getattr(self.corpus, split)[number]
+        if isinstance(part, Grammar):
+            yield from self._made_of(split, part)
+        elif isinstance(part, (Files, Archive)):
+            yield from _together(*self._places_of(part))
 
     def bytes(self) -> int:
         """About how much text there is, uncompressed. Fetches archives that are not here yet."""

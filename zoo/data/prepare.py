@@ -9,6 +9,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from specs import Spec, ZooError
 from specs.notation import dump
 from zoo import home, manifest
@@ -58,8 +60,10 @@ class Prepared:
         return source, target
 
 
-def prepare(spec: Spec, report: Report) -> Prepared:
+def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> Prepared:
     """The prepared corpus of a spec: found in `home.prepared()`, or made there.
+
+    `vocabulary` is that of the model which the training starts from, where it starts from one; else one is learned.
 
     Made are: fetched archives, the vocabulary (learned from the training text), the stores, the counts of what
     was left out. The folder appears whole at the end; where another process was faster, its folder is used. A
@@ -67,7 +71,9 @@ def prepare(spec: Spec, report: Report) -> Prepared:
     used, where the network or the disk fails.
     """
     text = ParallelText(spec.corpus, report)
-    folder = home.prepared() / fingerprint(spec, text)
+    if spec.training.start_from is None:
+        vocabulary = None
+    folder = home.prepared() / fingerprint(spec, text, vocabulary)
     if folder.exists():
         try:
             return Prepared(folder)
@@ -77,20 +83,20 @@ def prepare(spec: Spec, report: Report) -> Prepared:
     # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets.
     require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
     with writing_folder(folder, replace=False) as partial:
-        _Preparation(spec, text, partial, report).write()
+        _Preparation(spec, text, vocabulary, partial, report).write()
     prepared = Prepared(folder)
     report.say(f"prepared in {folder}")
     return prepared
 
 
-def fingerprint(spec: Spec, text: ParallelText) -> str:
+def fingerprint(spec: Spec, text: ParallelText, vocabulary: Vocabulary | None = None) -> str:
     """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
     corpus = spec.corpus
     parts = {
         "format": _FORMAT,
         "text": text.identity(),
         "cleaning": [corpus.max_length, corpus.max_ratio, corpus.deduplicate],
-        "vocabulary": spec.vocabulary.model_dump(mode="json"),
+        "vocabulary": spec.vocabulary.model_dump(mode="json") if vocabulary is None else vocabulary.digest,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -98,21 +104,23 @@ def fingerprint(spec: Spec, text: ParallelText) -> str:
 class _Preparation:
     """The making of one folder: read, judge, learn, encode, describe."""
 
-    def __init__(self, spec: Spec, text: ParallelText, folder: Path, report: Report) -> None:
-        self.spec, self.text, self.folder, self.report = spec, text, folder, report
+    def __init__(
+        self, spec: Spec, text: ParallelText, vocabulary: Vocabulary | None, folder: Path, report: Report
+    ) -> None:
+        self.spec, self.text, self.vocabulary, self.folder, self.report = spec, text, vocabulary, folder, report
+        self.read: list[int] = []
 
     def write(self) -> None:
         # The small sets first: what is wrong with them is told before the long work.
         own = {split: [(clean(s), clean(t)) for s, t in self.text.pairs(split)] for split in _SCORED}
         judged, counts = judge(
-            self._shown("reading", self.text.pairs("train")),
+            self._shown("reading", self._read()),
             deduplicate=self.spec.corpus.deduplicate,
             dev=self.text.held_out("dev"),
             test=self.text.held_out("test"),
         )
         _require_pairs(counts)
-        self.report.say(f"learning {self.spec.vocabulary.size:,} pieces from {counts.kept:,} pairs")
-        vocabulary = Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept)
+        vocabulary = self.vocabulary or self._learned(judged, counts)
         vocabulary.save(self.folder)
         counts = self._write_train(judged, counts, vocabulary)
         self.report.say(f"train: {counts}")
@@ -121,16 +129,31 @@ class _Preparation:
             self._write_texts(split, [*own[split], *held_out], vocabulary)
         self._describe(counts)
 
+    def _read(self) -> Iterator[Pair]:
+        """The pairs of train; `read` has how many each of its parts has."""
+        for part in range(len(self.spec.corpus.train)):
+            self.read.append(0)
+            for pair in self.text.pairs_of("train", part):
+                self.read[part] += 1
+                yield pair
+
+    def _learned(self, judged: Fates, counts: Counts) -> Vocabulary:
+        self.report.say(f"learning {self.spec.vocabulary.size:,} pieces from {counts.kept:,} pairs")
+        return Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept)
+
     def _train(self, judged: Fates) -> Iterator[Pair]:
         return with_fate(self.text.pairs("train"), judged, Fate.KEPT)
 
     def _write_train(self, judged: Fates, counts: Counts, vocabulary: Vocabulary) -> Counts:
-        limits = Limits(self.spec.corpus.max_length, self.spec.corpus.max_ratio)
-        with self._writer("train", vocabulary) as writer:
+        limits, done = Limits(self.spec.corpus.max_length, self.spec.corpus.max_ratio), 0
+        parts = np.repeat(np.arange(len(self.read), dtype=np.uint16), self.read)[judged == Fate.KEPT]
+        with self._writer("train", vocabulary, len(self.read)) as writer:
             pairs = self._shown("encoding", self._train(judged), counts.kept)
             for source, target in _encoded(pairs, vocabulary):
-                source, target, counts = limits.sift(source, target, counts)
-                writer.add(source, target)
+                kept, counts = limits.sift(source, target, counts)
+                numbers = parts[done : done + len(source)][kept]
+                writer.add([source[index] for index in kept], [target[index] for index in kept], numbers)
+                done += len(source)
         _require_pairs(counts)
         return counts
 
@@ -143,9 +166,9 @@ class _Preparation:
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (self.folder / split / f"{name}.txt").write_text(text, encoding="utf-8", newline="\n")
 
-    def _writer(self, split: Split, vocabulary: Vocabulary) -> StoreWriter:
+    def _writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
-        return StoreWriter(self.folder / split, vocabulary.size)
+        return StoreWriter(self.folder / split, vocabulary.size, parts)
 
     def _describe(self, counts: Counts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}

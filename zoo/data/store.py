@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self
@@ -27,9 +28,10 @@ class StoreWriter:
     begins, and where the last one ends. Everything is little-endian.
     """
 
-    def __init__(self, folder: Path, size: int) -> None:
-        """For a vocabulary of `size` pieces."""
+    def __init__(self, folder: Path, size: int, parts: int = 1) -> None:
+        """For a vocabulary of `size` pieces and a corpus of so many parts."""
         self._folder = folder
+        self._parts = np.zeros(parts, np.int64)
         self._dtype: _Tokens = "uint16" if size <= 1 << 16 else "uint32"
         self._files: dict[str, BinaryIO] = {}
         self._tokens = dict.fromkeys(_SIDES, 0)
@@ -42,12 +44,19 @@ class StoreWriter:
             self._files[f"{side}.offsets"].write(np.zeros(1, "<i8").tobytes())
         return self
 
-    def add(self, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
-        """Appends pairs of pieces, without BOS and EOS."""
+    def add(
+        self,
+        source: Sequence[Sequence[int]],
+        target: Sequence[Sequence[int]],
+        parts: npt.NDArray[np.uint16] | None = None,
+    ) -> None:
+        """Appends pairs of pieces, without BOS and EOS, which come part after part; `parts` numbers them: [pairs]."""
+        numbers = np.zeros(len(source), np.int64) if parts is None else parts
+        self._parts += np.bincount(numbers, minlength=len(self._parts))
         for side, rows in zip(_SIDES, (source, target), strict=True):
             lengths = np.fromiter(map(len, rows), np.int64, len(rows))
             offsets = self._tokens[side] + np.cumsum(lengths)
-            flat = np.fromiter((id for row in rows for id in row), self._dtype, int(lengths.sum()))
+            flat = np.fromiter(chain.from_iterable(rows), self._dtype, int(lengths.sum()))
             self._files[f"{side}.tokens"].write(flat.astype(f"<{flat.dtype.str[1:]}").tobytes())
             self._files[f"{side}.offsets"].write(offsets.astype("<i8").tobytes())
             self._tokens[side] += len(flat)
@@ -59,7 +68,7 @@ class StoreWriter:
         for file in self._files.values():
             file.close()
         if kind is None:
-            header = {"format": _FORMAT, "pairs": self._pairs, "dtype": self._dtype}
+            header = {"format": _FORMAT, "pairs": self._pairs, "dtype": self._dtype, "parts": self._parts.tolist()}
             write_json(self._folder / _HEADER, header | {f"{side}_tokens": self._tokens[side] for side in _SIDES})
 
 
@@ -69,7 +78,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         """Opens what a StoreWriter wrote. Raises ZooError where a file is missing, cut short or damaged."""
         self.folder = folder
-        dtype, pairs, counts = _header(folder / _HEADER)
+        dtype, pairs, counts, self.parts = _header(folder / _HEADER)
         self._tokens: dict[Side, npt.NDArray[Any]] = {}
         self._offsets: dict[Side, npt.NDArray[Any]] = {}
         self._lengths: dict[Side, npt.NDArray[np.int32]] = {}
@@ -86,6 +95,9 @@ class Store:
     def __len__(self) -> int:
         """Number of pairs."""
         return len(self._lengths["source"])
+
+    parts: tuple[int, ...]
+    """How many pairs come from each part of `corpus.train`, in their order."""
 
     @property
     def source_lengths(self) -> npt.NDArray[np.int32]:
@@ -112,8 +124,8 @@ class Store:
         return self._tokens[side][start:end].astype(np.int32)
 
 
-def _header(path: Path) -> tuple[str, int, dict[Side, int]]:
-    """Type of a piece, number of pairs, number of pieces of each side."""
+def _header(path: Path) -> tuple[str, int, dict[Side, int], tuple[int, ...]]:
+    """Type of a piece, number of pairs, number of pieces of each side, number of pairs of each part."""
     header = read_json(path)
     counts = {side: header.get(f"{side}_tokens") for side in _SIDES}
     numbers = (header.get("pairs"), *counts.values())
@@ -121,7 +133,11 @@ def _header(path: Path) -> tuple[str, int, dict[Side, int]]:
         raise _damaged(path, "it is no header of a store that this version reads")
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise _damaged(path, "it does not say how much there is")
-    return str(header["dtype"]), int(header["pairs"]), {side: int(header[f"{side}_tokens"]) for side in _SIDES}
+    pairs = int(header["pairs"])
+    parts = tuple(int(count) for count in header.get("parts", [pairs]))  # stores once had no parts
+    if sum(parts) != pairs:
+        raise _damaged(path, "its parts are not the whole")
+    return str(header["dtype"]), pairs, {side: int(header[f"{side}_tokens"]) for side in _SIDES}, parts
 
 
 def _mapped(path: Path, dtype: str, count: int) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
@@ -52,6 +53,11 @@ class Vocabulary:
         """Number of pieces of a side, the special ones included."""
         return int(self.source.get_piece_size())
 
+    @property
+    def digest(self) -> str:
+        """Tells it from any other."""
+        return hashlib.sha256(b"\0".join(self._models)).hexdigest()
+
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """The ids of a line's pieces, without BOS and EOS."""
         return list(self._of(side).encode(text))
@@ -63,6 +69,13 @@ class Vocabulary:
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
         """The text of pieces. PAD, BOS and EOS are nothing; UNK is shown as ⁇."""
         return str(self._of(side).decode([int(id) for id in ids if id not in (PAD, BOS, EOS)]))
+
+    def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
+        """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""
+        if UNK in ids:
+            return ids
+        model = self._of(side)
+        return list(model.encode(model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
 
     def save(self, folder: Path) -> None:
         """Writes `vocabulary.model`, or `vocabulary.source.model` and `vocabulary.target.model`."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.batches import Batch, collate, epoch_batches
+from zoo.data.batches import Batch, Pairs, collate, epoch_batches
 
 
 class Toy:
@@ -173,3 +173,44 @@ def test_a_batch_goes_to_a_device():
     assert isinstance(there, Batch)
     assert there.source.device.type == there.target.device.type == "meta"
     assert there.target_tokens == batch.target_tokens
+
+
+def test_an_epoch_has_each_part_as_often_as_its_weight_says():
+    store = real(900)
+    store.parts = (500, 300, 100)
+    epochs = [
+        np.concatenate(list(epoch_batches(store, 1000, 1000, 1, epoch, weights=[1.0, 0.25, 2.5]))) for epoch in (0, 1)
+    ]
+    for indices in epochs:
+        of = np.bincount(indices, minlength=900)
+        assert (of[:500] == 1).all()
+        assert of[500:800].max() == 1
+        assert of[500:800].sum() == 75
+        assert set(of[800:]) == {2, 3}
+        assert of[800:].sum() == 250
+    drawn = [set(indices[(indices >= 500) & (indices < 800)]) for indices in epochs]
+    assert drawn[0] != drawn[1]
+
+
+def test_weights_of_one_change_nothing():
+    store = real(900)
+    store.parts = (500, 400)
+    plain, weighted = (epoch_batches(store, 1000, 1000, 1, 3, weights=weights) for weights in ((), (1.0, 1.0)))
+    assert all(np.array_equal(a, b) for a, b in zip(plain, weighted, strict=True))
+
+
+def test_shares_are_the_whole_and_alike():
+    pairs = Pairs.of(real(50), range(50))
+    shares = [pairs.share(rank, 3) for rank in range(3)]
+    assert sorted(len(row) for share in shares for row in share.sources) == sorted(map(len, pairs.sources))
+    assert [len(share.sources) for share in shares] == [17, 17, 16]
+    assert pairs.size.rows == 50
+    batch = pairs.batch()
+    assert pairs.size == (
+        50,
+        batch.source_tokens,
+        batch.target_tokens,
+        batch.source.numel() + batch.target.numel() - 50,
+    )
+    empty = pairs.share(50, 60).batch()
+    assert (len(empty), empty.target_tokens) == (1, 0)

@@ -101,18 +101,18 @@ def pieces(*lengths):
 
 def test_limits_are_in_pieces_and_reach_to_themselves():
     source, target = pieces(4, 5, 1, 2, 1, 0, 3), pieces(4, 1, 5, 4, 3, 2, 1)
-    left, right, counts = Limits(4, 2.0).sift(source, target, Counts(read=9, empty=1, kept=7))
-    assert [(len(a), len(b)) for a, b in zip(left, right, strict=True)] == [(4, 4), (2, 4)]
+    kept, counts = Limits(4, 2.0).sift(source, target, Counts(read=9, empty=1, kept=7))
+    assert [(len(source[index]), len(target[index])) for index in kept] == [(4, 4), (2, 4)]
     assert counts == Counts(read=9, empty=2, long=2, ratio=2, kept=2)
 
 
 def test_no_ratio_is_no_limit():
-    _, _, counts = Limits(100, None).sift(pieces(1, 100), pieces(100, 101), Counts(kept=2))
+    _, counts = Limits(100, None).sift(pieces(1, 100), pieces(100, 101), Counts(kept=2))
     assert (counts.kept, counts.long, counts.ratio) == (1, 1, 0)
 
 
 def test_nothing_is_within_any_limits():
-    assert Limits(1, 1.0).sift([], [], Counts(kept=3)) == ([], [], Counts(kept=3))
+    assert Limits(1, 1.0).sift([], [], Counts(kept=3)) == ([], Counts(kept=3))
 
 
 def test_counts_read_well():
