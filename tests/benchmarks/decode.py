@@ -21,21 +21,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import peers
+from remote import Remote, opened, serve, turns
 
 import specs
-from zoo.evaluation.speed import LENGTH, host, made_up, spread
+from zoo.evaluation.speed import LENGTH, made_up
+from zoo.measuring import host, spread
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}
 """Sentences of a batch, and sentences in all."""
@@ -52,11 +52,7 @@ def main() -> None:
         agreement = _agreement({name: system.ask("best") for name, system in systems.items()})
         for system in systems.values():  # not timed: what is compiled or laid out on first use
             system.ask(given.work)
-        taken: dict[str, list[list[float]]] = {name: [] for name in systems}
-        for number in range(given.rounds):
-            order = list(systems)
-            for name in order[number % len(order) :] + order[: number % len(order)]:
-                taken[name].append(systems[name].ask(given.work))
+        taken = turns(systems, given.work, given.rounds)
         for system in systems.values():
             system.close()
     figures = _figures(taken, given, agreement)
@@ -84,47 +80,22 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-class Remote:
-    """A system in a process of its own, which answers a word a line with a line of JSON."""
-
-    def __init__(self, name: str, given: argparse.Namespace, folder: str) -> None:
-        counts = ["--work", given.work, "--sentences", str(given.sentences), "--folder", folder]
-        command = [sys.executable, __file__, given.spec, *given.overrides, *counts, "--child", name]
-        self.name = name
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.answer()
-
-    def ask(self, word: str) -> Any:
-        assert self.process.stdin
-        print(word, file=self.process.stdin, flush=True)
-        return self.answer()
-
-    def answer(self) -> Any:
-        assert self.process.stdout
-        if not (line := self.process.stdout.readline()):
-            raise SystemExit(f"{self.name} has ended")
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def _child(given: argparse.Namespace) -> None:
-    """Opens the system and answers: `best` with what it finds, the name of a work with the seconds that it took."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints
-    spec = specs.load(given.spec, given.overrides)
-    system, sources = peers.open_system(given.child, spec, Path(given.folder)), made_up(spec, given.sentences)
-    print(json.dumps("ready"), file=answers, flush=True)
-    for word in map(str.strip, sys.stdin):
-        if word == "best":
-            answer: Any = system.best(sources)
-        else:
+    """Answers `best` with what the system finds, the name of a work with the seconds that it took."""
+
+    def opening() -> Callable[[str], Any]:
+        spec = specs.load(given.spec, given.overrides)
+        system, sources = peers.open_system(given.child, spec, Path(given.folder)), made_up(spec, given.sentences)
+
+        def answer(word: str) -> Any:
+            if word == "best":
+                return system.best(sources)
             batch, parts = WORK[word][0], [[each] for each in sources] if word == "latency" else [sources]
-            answer = [_seconds(system, part, batch) for part in parts]
-        print(json.dumps(answer), file=answers, flush=True)
+            return [_seconds(system, part, batch) for part in parts]
+
+        return answer
+
+    serve(opening)
 
 
 def _seconds(system: peers.System, sources: peers.Rows, batch: int) -> float:
@@ -140,13 +111,9 @@ def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
     """CTranslate2 in float32 is always there: the others are compared with it. What does not start is left out."""
     asked = given.systems.split(",") if given.systems else peers.names(BACKENDS, ("float32", "int8"))
     every = [*([] if REFERENCE in asked else [REFERENCE]), *asked]
-    opened = {}
-    for name in (name for system in every for name in peers.settings(system)):
-        try:
-            opened[name] = Remote(name, given, folder)
-        except SystemExit as error:
-            print(error, file=sys.stderr)
-    return opened
+    counts = ["--work", given.work, "--sentences", str(given.sentences), "--folder", folder]
+    command = [__file__, given.spec, *given.overrides, *counts, "--child"]
+    return opened({name: [*command, name] for system in every for name in peers.settings(system)})
 
 
 def _agreement(best: dict[str, peers.Rows]) -> dict[str, tuple[float, float]]:

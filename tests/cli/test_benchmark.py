@@ -1,4 +1,4 @@
-"""`zoo benchmark decode`: words for people, JSON for programs."""
+"""`zoo benchmark`: words for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from cli.benchmark import command
+from cli.benchmark_decode import command
+from cli.benchmark_train import command as train
 from specs import ZooError
 
 SMALL = [
@@ -46,3 +47,24 @@ def test_json_has_medians_and_spreads_by_name(capsys: pytest.CaptureFixture[str]
 def test_a_backend_that_is_none_is_refused() -> None:
     with pytest.raises(ZooError, match="`egaer` is not a backend"):
         command("tiny", SMALL, rounds=1, sentences=1, backend="egaer")
+
+
+def test_training_in_words_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    small = [*SMALL, "training.source_tokens=400", "training.target_tokens=400"]
+    train("tiny", small, steps=1, rounds=1, device="cpu")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "transformer-tiny-ende, eager, float32, cpu"
+    names = [line.split("  ")[0].rstrip("0123456789.") for line in lines[1:8]]
+    assert names == [
+        "source tokens a second",
+        "target tokens a second",
+        "a step, ms",
+        "the first round, s",
+        "padding, %",
+        "utilisation, %",
+        "memory",
+    ]
+    train("tiny", small, steps=1, rounds=1, device="cpu", json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["step_seconds"]["least"] <= told["step_seconds"]["most"]
+    assert told["peak_flops"] > 1e9

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 import random
-import statistics
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower
-from compiler.host import cores, cpuinfo
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.decoding.beam import Beam
@@ -24,6 +20,7 @@ from zoo.decoding.groups import padded
 from zoo.decoding.hypothesis import Hypothesis
 from zoo.decoding.source import Source
 from zoo.decoding.workers import searched, workers_of
+from zoo.measuring import Host, Spread, host, spread, timed
 from zoo.report import Report
 from zoo.shelf.bundle import How
 
@@ -31,26 +28,6 @@ LENGTH = 27
 """Tokens of a translation, EOS counted: as many as the decoder takes steps. Sources have up to four pieces fewer."""
 CHECKED = 4
 """Sentences whose log-probabilities are compared with the interpreter's."""
-
-Result = TypeVar("Result")
-
-
-class Spread(NamedTuple):
-    """The median of some rounds, and the least and the greatest of them."""
-
-    median: float
-    least: float
-    most: float
-
-
-@dataclass(frozen=True)
-class Host:
-    """What it was measured on. `threads` are torch's own."""
-
-    processor: str
-    cores: int
-    threads: int
-    torch: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +92,7 @@ def measure(
         )
     how = {**how, "device": find_device(how.get("device", "auto"))}
     weights = unending(spec, initial_weights(spec, graphs(spec)))
-    building, program = _timed(lambda: build(spec, weights=weights, folder=folder, **how))
+    building, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
     if not hasattr(program, "likeliest"):
         raise ZooError(
             f"the backend `{program.spec.compilation.backend}` searches by itself: this measures the search of zoo",
@@ -123,12 +100,12 @@ def measure(
         )
     sources = made_up(spec, work.sentences)
     translate = partial(translations, program, spec=spec, device=how["device"])
-    first, _ = _timed(partial(translate, sources[:1], batch=1))
+    first, _ = timed(partial(translate, sources[:1], batch=1))
     alone, whole = [], []
     with (report or Report()).progress("decode", work.rounds, "rounds") as progress:
         for number in range(work.rounds):
-            alone.append(_timed(partial(translate, [sources[number % work.sentences]], batch=1))[0])
-            seconds, found = _timed(partial(translate, sources, batch=work.batch))
+            alone.append(timed(partial(translate, [sources[number % work.sentences]], batch=1))[0])
+            seconds, found = timed(partial(translate, sources, batch=work.batch))
             whole.append(seconds)
             progress.advance()
     best = [hypotheses[0] for hypotheses in found[:CHECKED]]
@@ -221,25 +198,3 @@ def disagreement(
     wanted = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
     tokens = (target[:, 1:] != PAD).sum(1)
     return float(((torch.tensor([each.log_probability for each in found]) - wanted).abs() / tokens).max())
-
-
-def spread(values: Iterable[float]) -> Spread:
-    """Of at least one value."""
-    every = list(values)
-    return Spread(statistics.median(every), min(every), max(every))
-
-
-def host() -> Host:
-    """This machine and this process."""
-    return Host(
-        cpuinfo().get("model name") or platform.processor() or platform.machine(),
-        cores(),
-        torch.get_num_threads(),
-        torch.__version__,
-    )
-
-
-def _timed(function: Callable[[], Result]) -> tuple[float, Result]:
-    started = time.perf_counter()
-    result = function()
-    return time.perf_counter() - started, result

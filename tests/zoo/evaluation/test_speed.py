@@ -14,7 +14,8 @@ import torch
 from compiler import Purpose, build, graphs, interpret, lower
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.evaluation.speed import LENGTH, Spread, Work, made_up, measure, spread, translations, unending
+from zoo.evaluation.speed import LENGTH, Work, made_up, measure, translations, unending
+from zoo.measuring import Spread, spread
 
 ROOT = Path(__file__).parents[3]
 

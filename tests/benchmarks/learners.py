@@ -1,0 +1,231 @@
+"""The systems that `train.py` measures, each made from a spec and then called with batches: one update, its loss.
+
+All learn the paper's architecture with label smoothing 0.1 and fused Adam; zoo by its own engine, the others as their
+own trainers have it, on the same tensors.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from compiler import Purpose, build
+from compiler.runtime import sinusoids
+from specs import BOS, EOS, PAD, Spec
+from zoo.data.batches import Batch
+from zoo.report import Report
+from zoo.training.log import memory_bytes
+from zoo.training.processes import Processes
+from zoo.training.step import Update
+
+Learner = Callable[[Batch], float]
+
+
+class Zoo:
+    """The update of `zoo train`."""
+
+    def __init__(self, spec: Spec, precision: str) -> None:
+        training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
+        spec = spec.model_copy(update={"training": training})
+        self.update = Update(spec, build(spec, [Purpose.TRAIN]), Processes("cpu"), Report())
+        self.done = 0
+
+    def __call__(self, batch: Batch) -> float:
+        self.done += 1
+        result = self.update.step(self.done, batch, batch.target_tokens)
+        return float(result.smoothed) / batch.target_tokens
+
+
+class Peer:
+    """A module of another toolkit, whose `losses` gives the sum over the target tokens of a batch."""
+
+    def __init__(self, spec: Spec) -> None:
+        torch.manual_seed(1)
+        self.spec = spec
+        self.module = self.made(spec).train()
+        self.optimiser = torch.optim.Adam(self.module.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+    def made(self, spec: Spec) -> nn.Module:
+        raise NotImplementedError
+
+    def losses(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def __call__(self, batch: Batch) -> float:
+        self.optimiser.zero_grad()
+        loss = self.losses(batch)
+        (loss / batch.target_tokens).backward()
+        self.optimiser.step()
+        return float(loss.detach()) / batch.target_tokens
+
+    @staticmethod
+    def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+        options: dict[str, Any] = {"ignore_index": PAD, "label_smoothing": 0.1, "reduction": "sum"}
+        return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), **options)
+
+
+class _Plain(nn.Module):
+    """nn.Transformer with one embedding for both sides and the output."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        a = spec.architecture
+        self.embedding = nn.Embedding(spec.vocabulary.size, a.d_model, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=a.d_model**-0.5)
+        self.body = nn.Transformer(a.d_model, a.h, a.N, a.N, a.d_ff, a.dropout, batch_first=True)
+        self.dropout = nn.Dropout(a.dropout)
+
+    def placed(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
+        return self.dropout(x + sinusoids(x))
+
+    def forward(self, source: Tensor, given: Tensor) -> Tensor:
+        causal = nn.Transformer.generate_square_subsequent_mask(given.shape[1])
+        padding = torch.zeros(source.shape).masked_fill(source == PAD, -math.inf)
+        masks: dict[str, Any] = {"tgt_mask": causal, "tgt_is_causal": True, "memory_key_padding_mask": padding}
+        y = self.body(self.placed(source), self.placed(given), src_key_padding_mask=padding, **masks)
+        return functional.linear(y, self.embedding.weight)
+
+
+class Torch(Peer):
+    """PyTorch's own nn.Transformer."""
+
+    def made(self, spec: Spec) -> nn.Module:
+        return _Plain(spec)
+
+    def losses(self, batch: Batch) -> Tensor:
+        return self.cross_entropy(self.module(batch.source, batch.target[:, :-1]), batch.target[:, 1:])
+
+
+class Marian(Peer):
+    """Hugging Face's MarianMT."""
+
+    def made(self, spec: Spec) -> nn.Module:
+        from transformers import MarianConfig, MarianMTModel
+
+        a = spec.architecture
+        sides = {f"{side}_layers": a.N for side in ("encoder", "decoder")}
+        sides |= {f"{side}_attention_heads": a.h for side in ("encoder", "decoder")}
+        sides |= {f"{side}_ffn_dim": a.d_ff for side in ("encoder", "decoder")}
+        config = MarianConfig(
+            vocab_size=spec.vocabulary.size,
+            decoder_vocab_size=spec.vocabulary.size,
+            d_model=a.d_model,
+            dropout=a.dropout,
+            activation_function="relu",
+            scale_embedding=True,
+            max_position_embeddings=512,
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
+            forced_eos_token_id=None,
+            **sides,
+        )
+        return MarianMTModel(config)
+
+    def losses(self, batch: Batch) -> Tensor:
+        real, given = (batch.source != PAD).long(), batch.target[:, :-1]
+        found = self.module(input_ids=batch.source, attention_mask=real, decoder_input_ids=given, use_cache=False)
+        return self.cross_entropy(found.logits, batch.target[:, 1:])
+
+
+class Sockeye(Peer):
+    """Sockeye 3.1, traced, as its own trainer has it."""
+
+    def made(self, spec: Spec) -> nn.Module:
+        logging.disable(logging.INFO)
+        from sockeye.data_io import DataConfig
+        from sockeye.encoder import EmbeddingConfig
+        from sockeye.loss import CrossEntropyLoss
+        from sockeye.model import ModelConfig, SockeyeModel
+        from sockeye.transformer import TransformerConfig
+
+        a, size = spec.architecture, spec.vocabulary.size
+
+        def side(**more: Any) -> Any:
+            return TransformerConfig(
+                model_size=a.d_model,
+                attention_heads=a.h,
+                feed_forward_num_hidden=a.d_ff,
+                act_type="relu",
+                num_layers=a.N,
+                dropout_attention=0.0,
+                dropout_act=0.0,
+                dropout_prepost=a.dropout,
+                positional_embedding_type="fixed",
+                preprocess_sequence="n",
+                postprocess_sequence="dr",
+                max_seq_len_source=512,
+                max_seq_len_target=512,
+                **more,
+            )
+
+        decoder = side()
+        decoder.depth_key_value = a.d_model
+        data = DataConfig(
+            data_statistics=None,
+            max_seq_len_source=512,
+            max_seq_len_target=512,
+            num_source_factors=1,
+            num_target_factors=1,
+        )
+        model = SockeyeModel(
+            ModelConfig(
+                config_data=data,
+                vocab_source_size=size,
+                vocab_target_size=size,
+                config_embed_source=EmbeddingConfig(size, a.d_model, a.dropout),
+                config_embed_target=EmbeddingConfig(size, a.d_model, a.dropout),
+                config_encoder=side(),
+                config_decoder=decoder,
+            )
+        )
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+        nn.init.normal_(model.embedding_source.embedding.weight, std=a.d_model**-0.5)
+        self.criterion = CrossEntropyLoss(label_smoothing=0.1)
+        self.traced: Any = None
+        return model
+
+    def losses(self, batch: Batch) -> Tensor:
+        from sockeye import constants
+
+        given, labels = batch.target[:, :-1], batch.target[:, 1:]
+        lengths = (batch.source != PAD).sum(1)
+        inputs = (
+            batch.source.int()[:, :, None],
+            torch.stack([lengths, torch.zeros_like(lengths)], 1).int(),
+            given.masked_fill(given == EOS, PAD).int()[:, :, None],
+            (labels != PAD).sum(1).int(),
+        )
+        if self.traced is None:
+            self.traced = torch.jit.trace(self.module, inputs, strict=False)
+        told = self.criterion(self.traced(*inputs), {constants.TARGET_LABEL_NAME: labels})
+        # A mean over the tokens, beside its own count of them.
+        every = [getattr(each, "value", each) for each in (told if isinstance(told, (list, tuple)) else [told])]
+        mean = sum(each for each in every if torch.is_tensor(each) and each.requires_grad)
+        return mean * batch.target_tokens  # type: ignore[return-value]
+
+
+def memory() -> int:
+    """The most that this process has held."""
+    return memory_bytes(torch.device("cpu"))
+
+
+SYSTEMS: Mapping[str, Callable[[Spec], Learner]] = {
+    "zoo-bfloat16": lambda spec: Zoo(spec, "bfloat16"),
+    "zoo-float32": lambda spec: Zoo(spec, "float32"),
+    "nn.Transformer": Torch,
+    "marian": Marian,
+    "sockeye": Sockeye,
+}

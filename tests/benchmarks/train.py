@@ -1,0 +1,111 @@
+"""Training beside the peers: `python tests/benchmarks/train.py [SPEC] [KEY=VALUE ...]`.
+
+Whole updates of random weights with dropout, label smoothing and fused Adam, on the same made-up pairs in batches of
+2,500 tokens a side (or what the command says): forward, backward, optimiser. What counts are the tokens of the text,
+padding left out. A round is three batches, short, middling and long.
+
+Every system lives in a process of its own on as many threads as there are cores, and they take turns; figures are
+medians over the rounds, and the ratio to the fastest peer is taken within each round. Losses stand beside them: after
+as many updates of the same pairs all systems should be at about the same. Peers that are not installed are left out:
+PyTorch's own nn.Transformer, Hugging Face's Marian (`pip install transformers`), Sockeye 3.1 (on PYTHONPATH). Stop
+everything else first: a second busy process makes all figures worthless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import learners
+from remote import opened, serve, turns
+
+import specs
+from zoo.data.batches import collate, epoch_batches
+from zoo.measuring import host, spread, timed
+from zoo.training.speed import made_up
+
+SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]
+STEPS = 3
+
+
+def main() -> None:
+    given = _arguments()
+    if given.child:
+        return serve(lambda: _child(given))
+    names = given.systems.split(",") if given.systems else list(learners.SYSTEMS)
+    command = [__file__, given.spec, *given.overrides, "--child"]
+    systems = opened({name: [*command, name] for name in names})
+    tokens = {name: system.ask("tokens") for name, system in systems.items()}
+    for system in systems.values():  # not timed: what is compiled or laid out on first use
+        system.ask("round")
+    answers = turns(systems, "round", given.rounds)
+    for system in systems.values():
+        system.close()
+    speeds = {name: [tokens[name] / each["seconds"] for each in found] for name, found in answers.items()}
+    peers = [name for name in speeds if not name.startswith("zoo-")]
+    best = max(peers, key=lambda name: statistics.median(speeds[name]))
+    figures: dict[str, dict[str, Any]] = {}
+    for name, every in speeds.items():
+        ratio = spread(ours / theirs for ours, theirs in zip(every, speeds[best], strict=True))
+        last = answers[name][-1]
+        figures[name] = {
+            "tokens_per_second": spread(every)._asdict(),
+            "ratio": ratio._asdict(),
+            "loss": last["loss"],
+            "memory_bytes": last["memory_bytes"],
+        }
+    if given.json:
+        run = {"spec": given.spec, "overrides": given.overrides, "rounds": given.rounds, "best_peer": best}
+        return print(json.dumps({**run, "host": asdict(host()), "systems": figures}))
+    return _show(figures, best)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spec", nargs="?", default="base")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", default=SMALL)
+    parser.add_argument("--systems", help=f"of {','.join(learners.SYSTEMS)}")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_intermixed_args()
+
+
+def _child(given: argparse.Namespace) -> Callable[[str], Any]:
+    spec = specs.load(given.spec, given.overrides)
+    learner = learners.SYSTEMS[given.child](spec)
+    with TemporaryDirectory() as folder:
+        store = made_up(spec, STEPS, Path(folder))
+        training = spec.training
+        every = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
+        batches = [collate(store, indices) for indices in islice(every, STEPS)]
+
+    def answer(word: str) -> Any:
+        if word == "tokens":
+            return sum(batch.source_tokens + batch.target_tokens for batch in batches)
+        seconds, losses = timed(lambda: [learner(batch) for batch in batches])
+        return {"seconds": seconds, "loss": losses[-1], "memory_bytes": learners.memory()}
+
+    return answer
+
+
+def _show(figures: dict[str, dict[str, Any]], best: str) -> None:
+    print(
+        f"{'system':18}{'tokens/s':>10} {'[least..most]':18}{f'of {best}':>18} {'[least..most]':14}{'loss':>7} memory"
+    )
+    for name, each in figures.items():
+        median, least, most = each["tokens_per_second"].values()
+        ratio, low, high = each["ratio"].values()
+        words = f"{median:10,.0f} {f'[{least:,.0f}..{most:,.0f}]':18}{ratio:18.2f} {f'[{low:.2f}..{high:.2f}]':14}"
+        print(f"{name:18}{words}{each['loss']:7.3f} {each['memory_bytes'] / 1e9:.1f} GB")
+
+
+if __name__ == "__main__":
+    main()
