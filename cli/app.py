@@ -18,7 +18,22 @@ except ImportError as error:
 
 import typer
 
-from cli import average, benchmark, decode, doctor, evaluate, plan, prepare, publish, schema, score, show, train, verify
+from cli import (
+    average,
+    benchmark_decode,
+    benchmark_train,
+    decode,
+    doctor,
+    evaluate,
+    plan,
+    prepare,
+    publish,
+    schema,
+    score,
+    show,
+    train,
+    verify,
+)
 from cli import compile as compile_
 from cli import list as list_
 from cli.errors import handled, unknown_command
@@ -38,7 +53,8 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "verify": (verify, "Publishing"),
     "doctor": (doctor, "This machine"),
     "compile": (compile_, "This machine"),
-    "benchmark decode": (benchmark, "This machine"),
+    "benchmark decode": (benchmark_decode, "This machine"),
+    "benchmark train": (benchmark_train, "This machine"),
 }
 """Each with the heading it stands under in the help; one of two words belongs to the group of its first."""
 GROUPS = {"benchmark": "How fast this machine is."}

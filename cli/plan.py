@@ -11,12 +11,15 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
+    from specs import Spec
+    from zoo.outlook import Outlook
     from zoo.plan import Plan
     from zoo.rewriting import Sizes
 
 EXAMPLES = (
     "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
     "\n\nzoo plan base compilation.precision=int8 --passes\n\nzoo plan table3/e-learned --graph figure-1.svg"
+    "\n\nzoo plan base training.precision=bfloat16 --device cpu"
 )
 
 
@@ -34,6 +37,14 @@ def command(
         typer.Option(metavar="N", min=1, help="Tokens of a sentence on either side, for figures that depend on it."),
     ] = 27,
     json: options.Json = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            show_default=False,
+            help="Measure this one (auto, cpu, cuda, cuda:N), and forecast time and memory of the training there.",
+        ),
+    ] = None,
 ) -> None:
     """Layers, parameters, FLOPs and memory, before anything runs.
 
@@ -50,9 +61,39 @@ def command(
     if code:
         return print(plans.code(chosen), end="")
     plan = plans.plan(chosen, length)
+    outlook = _outlook(chosen, length, device) if device is not None else None
     if json:
-        return show_json(asdict(plan))
-    return _show_passes(plan) if passes else _show(plan)
+        return show_json({**asdict(plan), **({"outlook": asdict(outlook)} if outlook else {})})
+    if passes:
+        return _show_passes(plan)
+    _show(plan)
+    return _show_outlook(outlook) if outlook else None
+
+
+def _outlook(spec: Spec, length: int, device: str) -> Outlook:
+    from zoo.outlook import outlook
+
+    return outlook(spec, length, device)
+
+
+def _show_outlook(outlook: Outlook) -> None:
+    from cli.console import show_table
+    from zoo.report import duration, size
+
+    rows = [
+        ("backend", outlook.backend, f"in {outlook.precision}"),
+        ("matrix products", f"{outlook.flops / 1e9:,.0f} GFLOP/s", "a large one, measured"),
+        ("copies", f"{outlook.bytes / 1e9:,.0f} GB/s", "read and written, measured"),
+        ("a training step", f"{outlook.step_seconds:,.3g} s", "forecast, of a full batch"),
+        ("training", duration(outlook.seconds), f"forecast, of {outlook.steps:,} steps"),
+        ("memory", size(outlook.memory_bytes), "forecast, at its most"),
+    ]
+    if outlook.matrix_library is not None:
+        rows.insert(2, ("float32 products", outlook.matrix_library, "the library that computes them"))
+        kept = "kept by the process" if outlook.keeps_memory else "given back to the system"
+        rows.append(("freed memory", kept, "fresh pages cost time"))
+    print()
+    show_table(("", ">", "…"), rows, title=f"training on {outlook.device}")
 
 
 def _show_passes(plan: Plan) -> None:

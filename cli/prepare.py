@@ -15,9 +15,9 @@ def command(spec: options.Reference, overrides: options.Overrides = None) -> Non
     """
     import specs
     from cli.console import report
-    from zoo.data.prepare import prepare
+    from zoo.training.start import prepared_for
 
     words = report()
-    prepared = prepare(specs.load(spec, overrides or ()), words)
+    prepared = prepared_for(specs.load(spec, overrides or ()), words)
     words.say(f"train: {prepared.counts}")
     print(prepared.folder)

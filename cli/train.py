@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
+
+if TYPE_CHECKING:
+    from specs import Spec
 
 EXAMPLES = (
     "zoo train tiny\n\nzoo train base training.source_tokens=4096 training.target_tokens=4096"
@@ -24,6 +27,9 @@ def command(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Remove what the run holds, and start over.")] = False,
     device: options.Device = "auto",
+    verify_resume: Annotated[
+        bool, typer.Option("--verify-resume", help="Train a few steps twice, once killed and resumed, and compare.")
+    ] = False,
 ) -> int | None:
     """Prepare what is missing, train, average, score the dev set.
 
@@ -34,14 +40,36 @@ def command(
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
-    from zoo.training.checkpoint import checkpoints
-    from zoo.training.train import train
+    from zoo.training.train import trained
 
     words = report()
     chosen = specs.load(spec, overrides or ())
-    done = train(chosen, run=run, fresh=fresh, device=device, report=words)
-    if max((each.step for each in checkpoints(done)), default=0) < chosen.training.steps:
+    if verify_resume:
+        return _verify(chosen, device)
+    done = trained(chosen, run=run, fresh=fresh, device=device, report=words)
+    if not done.ended:
         return INTERRUPTED
+    if not done.first:
+        return None
     model, name = (f"--model {run}", str(run)) if run else (f"--spec {spec}", chosen.short)
     words.say(f"next: zoo decode {model}, zoo evaluate {model}, zoo publish {name}")
+    return None
+
+
+def _verify(spec: Spec, device: str) -> int | None:
+    from cli.console import report
+    from specs import ZooError
+    from zoo.training.proof import verify_resume
+
+    verdict = verify_resume(spec, device=device, report=report())
+    kills = ", ".join(str(step) for step in verdict.kills)
+    if verdict.differing:
+        raise ZooError(
+            f"after kills at steps {kills}, step {verdict.steps} has another {' and '.join(verdict.differing)}",
+            hint="this machine or device does not compute the same twice: `zoo doctor` says what it is",
+            exit_code=1,
+        )
+    print(
+        f"killed after the checkpoints of steps {kills}: weights and moments of step {verdict.steps} are the same bits"
+    )
     return None

@@ -23,7 +23,7 @@ from compiler.matrix_library import matrix_library
 from zoo import home
 
 NEEDED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
-OPTIONAL = ("ctranslate2", "onnx", "onnxscript", "onnxruntime", "torch-tensorrt", "tensorrt")
+OPTIONAL = ("ctranslate2", "onnx", "onnxscript", "onnxruntime", "torch-tensorrt", "tensorrt", "tensorboardX")
 OURS = ("specs", "compiler", "zoo", "cli")
 _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),

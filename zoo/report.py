@@ -114,7 +114,9 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: "0:42", "3:05", "2:10:00"."""
+    """Seconds for people: "0:42", "3:05", "2:10:00", "19.5 days"."""
+    if seconds >= 2 * 86400:
+        return f"{seconds / 86400:,.1f} days"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

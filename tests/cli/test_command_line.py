@@ -21,10 +21,10 @@ _HOW = ["--device", "--precision", "--backend", "--tokens"]
 FROZEN = {
     "list": ["PATTERN", "--json"],
     "show": ["SPEC", "KEY=VALUE", "--difference", "--json"],
-    "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json"],
+    "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json", "--device"],
     "schema": [],
     "prepare": ["SPEC", "KEY=VALUE"],
-    "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device"],
+    "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device", "--verify-resume"],
     "average": ["RUN", "--last"],
     "decode": [
         *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
@@ -43,6 +43,7 @@ FROZEN = {
         *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),
         *("--device", "--backend", "--precision"),
     ],
+    "benchmark train": ["SPEC", "KEY=VALUE", "--steps", "--rounds", "--json", "--device"],
 }
 GROUP = typer.main.get_command(app)
 

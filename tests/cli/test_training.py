@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from zoo.report import Report
+from zoo.training.proof import Verdict
 from zoo.training.run import Run
+from zoo.training.train import Trained
 
 Zoo = Callable[..., Any]
 OWN = "corpus={train: [{source: pairs.en, target: pairs.de}], dev: [{held_out: 1}], test: []}"
@@ -37,13 +39,11 @@ def asked(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> dict[
     """What `zoo train` asks of the library, which has stopped at step 30."""
     heard: dict[str, Any] = {}
 
-    def train(spec: Any, **more: Any) -> Run:
+    def train(spec: Any, **more: Any) -> Trained:
         heard.update(more, spec=spec)
-        run = trained()
-        (run.checkpoints / "0000030").mkdir(parents=True)
-        return run
+        return Trained(trained(), ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
 
-    monkeypatch.setattr("zoo.training.train.train", train)
+    monkeypatch.setattr("zoo.training.train.trained", train)
     return heard
 
 
@@ -67,3 +67,20 @@ def test_a_training_that_was_stopped_is_no_success(zoo: Zoo, asked: dict[str, An
     done = zoo("train", "tiny", "training.steps=31")
     assert done.status == 130
     assert "next" not in done.err
+
+
+def test_of_several_processes_one_speaks(zoo: Zoo, asked: dict[str, Any]) -> None:
+    done = zoo("train", "tiny", "training.steps=30", "--run", "tiny2")
+    assert (done.status, done.err) == (0, "")
+
+
+def test_resuming_is_verified_in_words(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = iter([Verdict(7, (2, 4), ()), Verdict(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))])
+    monkeypatch.setattr("zoo.training.proof.verify_resume", lambda spec, **how: next(verdicts))
+    done = zoo("train", "tiny", "--verify-resume")
+    assert done.status == 0
+    assert "steps 2, 4: weights and moments of step 7 are the same bits" in done.out
+    done = zoo("train", "tiny", "--verify-resume")
+    assert done.status == 1
+    assert "step 7 has another weights.safetensors and optimiser.safetensors" in done.err
+    assert "hint: " in done.err

@@ -81,7 +81,8 @@ def test_sizes(count, words):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "0:00"), (42.4, "0:42"), (59.6, "1:00"), (185, "3:05"), (7800, "2:10:00")]
+    ("seconds", "words"),
+    [(0, "0:00"), (42.4, "0:42"), (59.6, "1:00"), (185, "3:05"), (7800, "2:10:00"), (1_684_800, "19.5 days")],
 )
 def test_durations(seconds, words):
     assert report.duration(seconds) == words

@@ -9,11 +9,11 @@ import torch
 from zoo.decoding.batch import Batch
 from zoo.decoding.chooser import Chooser
 from zoo.decoding.hypothesis import Hypothesis
-from zoo.decoding.memory import FAILURES, is_short
 from zoo.decoding.source import Source
 from zoo.decoding.steps import State, Steps
 from zoo.decoding.trail import Trail
 from zoo.decoding.waiting import Waiting
+from zoo.memory import FAILURES, is_short
 
 Found = tuple[int, list[Hypothesis]]
 """The index of a sentence and its hypotheses."""

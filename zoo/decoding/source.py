@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specs import ZooError
+from zoo.decoding.sentences import shown
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -21,3 +24,13 @@ class Source:
     def __post_init__(self) -> None:
         if self.limit < len(self.prefix):
             raise ValueError(f"a translation of {self.limit} pieces cannot start with {len(self.prefix)}")
+
+
+def too_long(source: Source) -> ZooError:
+    """One sentence does not fit the memory, and a sentence cannot be split."""
+    return ZooError(
+        f"there is not enough memory to translate sentence {source.index + 1:,} alone: {shown(source.text)}, "
+        f"{len(source.pieces) - 1:,} pieces",
+        hint="split it, take a smaller beam, or end other programs",
+        exit_code=1,
+    )

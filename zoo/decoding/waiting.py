@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Condition, get_ident
 
 from zoo.decoding.groups import room
-from zoo.decoding.memory import too_long
-from zoo.decoding.source import Source
+from zoo.decoding.source import Source, too_long
 
 
 class Stopped(Exception):

@@ -12,10 +12,10 @@ from torch import Tensor
 from specs import ZooError
 from zoo.decoding.groups import groups, padded
 from zoo.decoding.hypothesis import Hypothesis
-from zoo.decoding.memory import FAILURES, is_short, too_long
 from zoo.decoding.request import Request
 from zoo.decoding.search import Found
-from zoo.decoding.source import Source
+from zoo.decoding.source import Source, too_long
+from zoo.memory import FAILURES, is_short
 
 
 class Ended(Protocol):

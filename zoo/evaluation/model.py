@@ -8,6 +8,7 @@ from specs import HeldOut, Spec, ZooError
 from zoo import manifest
 from zoo.data.corpus import ParallelText, Split, clean
 from zoo.data.prepare import prepare
+from zoo.data.vocabulary import Vocabulary
 from zoo.evaluation.evaluate import Scores, evaluate
 from zoo.files import read_json, write_json
 from zoo.report import Report
@@ -37,7 +38,7 @@ def evaluate_model(
     report = report or Report()
     how: How = {"device": device, "precision": precision, "backend": backend}
     translator = open_model(folder, **how, tokens=tokens, report=report)
-    sources, references = texts(translator.spec, _SPLITS[split], report)
+    sources, references = texts(translator.spec, _SPLITS[split], report, translator.vocabulary)
     scores = evaluate(translator, sources, references, report)
     if (precision or translator.spec.compilation.precision) == "float32" and not (folder / manifest.NAME).is_file():
         kept = read_json(folder / SCORES) if (folder / SCORES).is_file() else {}
@@ -45,12 +46,14 @@ def evaluate_model(
     return scores
 
 
-def texts(spec: Spec, split: Split, report: Report) -> tuple[list[str], list[str]]:
+def texts(
+    spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None
+) -> tuple[list[str], list[str]]:
     """Sources and references of a set, without what training alone needs unless they are held out of it."""
     parts = getattr(spec.corpus, split)
     if not parts:
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=f"write `corpus.{split}` in its spec")
     if any(isinstance(part, HeldOut) for part in parts):
-        return prepare(spec, report).texts(split)
+        return prepare(spec, report, vocabulary).texts(split)
     pairs = [(clean(source), clean(target)) for source, target in ParallelText(spec.corpus, report).pairs(split)]
     return [source for source, _ in pairs], [target for _, target in pairs]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -25,6 +26,7 @@ from zoo.training.run import Run
 
 WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
+_BEST = "best-"
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,17 @@ class Progress:
     """Batches of this epoch that are done."""
     seconds: float = 0.0
     """Time spent in steps."""
+    tokens: int = 0
+    """Target tokens that were trained on, EOS counted."""
+    skipped: int = 0
+    """Steps that changed nothing, as their loss or gradients were not finite."""
     due: bool = True
     """Whether the checkpoint of this progress came by the spec's rule, and not by a stop or at the end."""
+    best: float | None = None
+    """The best score of the dev set so far, and the step of its checkpoint."""
+    best_step: int = 0
+    worse: int = 0
+    """Checkpoints that were scored since the best one."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,15 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        return bool(read_json(self.folder / STATE).get("due", True))
+        return bool(self._state.get("due", True))
+
+    @property
+    def best_step(self) -> int:
+        return int(self._state.get("best_step", 0))
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        return read_json(self.folder / STATE)
 
     def verify(self) -> None:
         """Raises ZooError, naming the file, where a file is not as it was written."""
@@ -105,16 +124,20 @@ def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Opt
         moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
     except SafetensorError as error:
         raise ZooError(f"`{checkpoint.folder}` cannot be read: {error}", exit_code=1) from error
-    progress = Progress(**read_json(checkpoint.folder / STATE))
+    try:
+        progress = Progress(**read_json(checkpoint.folder / STATE))
+    except TypeError:
+        raise ZooError(f"`{checkpoint.folder / STATE}` is of another version of zoo", exit_code=1) from None
     laid_out = {
         moment: program.in_program_layout(
             {name.partition("/")[2]: t for name, t in moments.items() if name.startswith(f"{moment}/")}
         )
         for moment in MOMENTS
     }
+    updates = float(progress.step - progress.skipped)
     for name, parameter in program.named_parameters():
         state = {moment: laid_out[moment][name].to(parameter.device) for moment in MOMENTS}
-        optimiser.state[parameter] = {"step": torch.tensor(float(progress.step), device=parameter.device), **state}
+        optimiser.state[parameter] = {"step": torch.tensor(updates, device=parameter.device), **state}
     return progress
 
 
@@ -147,11 +170,18 @@ def _moments(
 
 
 def _retire(run: Run, keep: int) -> None:
-    """All but the newest two lose the optimiser's state, or go where no mean will want them."""
-    older = checkpoints(run)[:-KEPT_OPTIMISERS]
+    """All but the newest two lose the optimiser's state, or go where no mean will want them.
+
+    The best one by the dev set's score stays, under a name that no mean takes it by.
+    """
+    found = checkpoints(run)
     wanted = {c.step for c in averageable(run)[-keep:]}
-    for checkpoint in older:
-        if checkpoint.step in wanted:
-            (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)
-        else:
+    for checkpoint in found[:-KEPT_OPTIMISERS]:
+        (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)
+        if checkpoint.step == found[-1].best_step and checkpoint.step not in wanted:
+            checkpoint.folder.rename(run.checkpoints / f"{_BEST}{checkpoint.folder.name}")
+        elif checkpoint.step not in wanted:
             remove_folder(checkpoint.folder)
+    for folder in run.checkpoints.glob(f"{_BEST}*"):
+        if folder.name != f"{_BEST}{found[-1].best_step:07d}":
+            remove_folder(folder)

@@ -31,11 +31,11 @@ def footprint(spec: Spec, length: int = 27) -> Footprint:
     training = spec.training
     train = cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
     batch, part = pairs(spec, length)
-    weights = train.weight_bytes
+    weights, best = train.weight_bytes, training.dev_score is not None
     return Footprint(
         state_bytes=_COPIES_IN_MEMORY * weights,
         activation_bytes=train.activation_bytes(batch=part, source=length, target=length),
-        disk_bytes=(max(training.average, KEPT_OPTIMISERS) + 2) * weights + (KEPT_OPTIMISERS + 1) * 2 * weights,
+        disk_bytes=(max(training.average, KEPT_OPTIMISERS) + 2 + best) * weights + (KEPT_OPTIMISERS + 1) * 2 * weights,
         step_flops=3 * train.flops(batch=batch, source=length, target=length),
     )
 

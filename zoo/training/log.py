@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import json
 import math
+import resource
+import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specs import ZooError
-from zoo.data.batches import Batch
+import torch
+
+from zoo.data.batches import BatchSize
 from zoo.files import writing
+from zoo.training.events import Events
 
 if TYPE_CHECKING:
     from zoo.training.checkpoint import Progress
-    from zoo.training.trainer import StepResult
+    from zoo.training.step import StepResult
+
+
+SHOWN = ("loss", "perplexity", "dev_perplexity", "dev_bleu", "target_tokens_per_second", "utilisation")
+"""What of a line is shown while training goes on."""
 
 
 class Log:
-    """Sums up the steps since the last line. Lines of steps that a resumed run will do again are taken out first."""
+    """Sums up the steps since the last line. Lines of steps that a resumed run will do again are taken out first.
 
-    def __init__(self, path: Path, step: int) -> None:
-        self._path = path
+    `peak` is the FLOPs a second that a matrix product reaches on this device, against which utilisation is told; every
+    line goes to `events`, too.
+    """
+
+    def __init__(self, path: Path, step: int, peak: float, device: torch.device, events: Events) -> None:
+        self._path, self._peak, self._device, self._events = path, peak, device, events
         if path.exists():
             kept = [line for line in path.read_text().splitlines() if _step(line) <= step]
             with writing(path) as file:
@@ -30,41 +43,61 @@ class Log:
 
     def _clear(self) -> None:
         self._results: list[StepResult] = []
-        self._source = self._target = self._cells = 0
+        self._source = self._target = self._places = 0
+        self._flops = 0.0
         self._since = time.monotonic()
 
-    def add(self, batch: Batch, result: StepResult) -> None:
+    def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
+        """A step, whose forward and backward pass have so many FLOPs of matrix products, padding left out."""
         self._results.append(result)
-        self._source += batch.source_tokens
-        self._target += batch.target_tokens
-        self._cells += batch.source.numel() + batch.target.numel() - batch.target.shape[0]
+        self._source += size.source_tokens
+        self._target += size.target_tokens
+        self._places += size.places
+        self._flops += flops
 
-    def write(self, progress: Progress, rate: float) -> dict[str, Any]:
-        """Appends a line and returns its figures: loss and perplexity a target token, tokens/s, share of padding.
+    def rest(self, seconds: float) -> None:
+        """Time that was not spent in training."""
+        self._since += seconds
 
-        Raises ZooError where the loss is not a number: nothing after it could be.
-        """
+    def write(self, progress: Progress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
+        """Appends a line with `figures` and returns it: loss and perplexity a target token, speed, share of padding,
+        utilisation, memory. A step that was skipped counts for its time alone."""
         seconds = time.monotonic() - self._since
-        smoothed = math.fsum(float(r.smoothed) for r in self._results) / self._target
-        plain = math.fsum(float(r.plain) for r in self._results) / self._target
-        if not math.isfinite(smoothed):
-            hint = "the last checkpoint is good; lower `training.learning_rate` or raise `training.warmup_steps`"
-            raise ZooError(f"the loss is {smoothed} at step {progress.step}", hint=hint, exit_code=1)
+        taken = [r for r in self._results if bool(r.taken)]
+        tokens = sum(r.tokens for r in taken)
+        smoothed, plain = (math.fsum(float(getattr(r, n)) for r in taken) for n in ("smoothed", "plain"))
         line = {
             "step": progress.step,
             "epoch": progress.epoch,
-            "loss": round(smoothed, 5),
-            "perplexity": round(math.exp(min(plain, 700)), 4),
+            "loss": round(smoothed / tokens, 5) if tokens else None,
+            "perplexity": round(math.exp(min(plain / tokens, 700)), 4) if tokens else None,
             "learning_rate": float(f"{rate:.6g}"),
             "source_tokens_per_second": round(self._source / seconds, 1),
             "target_tokens_per_second": round(self._target / seconds, 1),
-            "padding": round(1 - (self._source + self._target) / self._cells, 4),
+            "padding": round(1 - (self._source + self._target) / max(1, self._places), 4),
+            "utilisation": round(self._flops / seconds / self._peak, 4),
+            "memory_bytes": memory_bytes(self._device),
             "seconds": round(progress.seconds, 2),
+            **figures,
         }
+        if progress.skipped:
+            line["skipped"] = progress.skipped
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+        self._events.add(line)
         self._clear()
         return line
+
+    def close(self) -> None:
+        self._events.close()
+
+
+def memory_bytes(device: torch.device) -> int:
+    """The most that there has been: of the GPU's memory, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
 
 
 def _step(line: str) -> float:

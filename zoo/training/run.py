@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from specs import Spec, ZooError, difference, parse
 from zoo.files import read_json, remove_folder, write_json, writing
+from zoo.report import Report
 
-MAY_DIFFER = ("training.steps", "training.average", "training.log_steps")
-"""What a resumed training may have otherwise than the run it resumes: none of it changes a step that is done."""
+try:
+    import fcntl
+except ImportError:  # a system without it
+    fcntl = None  # type: ignore[assignment]
+
+MAY_DIFFER = (
+    *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
+    *("training.average", "training.log_steps", "training.accumulation"),
+)
+"""What a resumed training may have otherwise than the run it resumes: none of it changes a step that is done, and of
+those to come `accumulation` alone does: rounding, and where dropout falls."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the weights of a run follow from beside its spec."""
+
+    fingerprint: str
+    """Of the prepared corpus."""
+    longest_source: int
+    """In pieces."""
+    backend: str
+    threads: int
+    """Of torch: the order of its sums depends on them."""
+    processes: int
+    """That share each batch: the order of sums depends on them, and where dropout falls."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +88,26 @@ class Run:
         return self.folder / "log.jsonl"
 
     @property
+    def events(self) -> Path:
+        """What TensorBoard reads."""
+        return self.folder / "events"
+
+    @property
     def data(self) -> Path:
-        """What the run was trained on: the prepared corpus's fingerprint, and its longest source in pieces."""
+        """File of the run's `Basis`."""
         return self.folder / "data.json"
+
+    @property
+    def basis(self) -> Basis:
+        """Of a run that was started. Raises ZooError where it has none that this version knows."""
+        return self._basis(read_json(self.data))
+
+    def _basis(self, known: dict[str, Any]) -> Basis:
+        try:
+            return Basis(**known)
+        except TypeError:
+            hint = "resume it with the version that began it"
+            raise ZooError(f"`{self.data}` is of another version of zoo", hint=hint, exit_code=1) from None
 
     @property
     def scores(self) -> Path:
@@ -78,20 +125,85 @@ class Run:
             lines = "".join(f"\n  {key}: {old} in the run, {new} now" for key, (old, new) in changed.items())
             raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=_RESUME)
 
-    def start(self, spec: Spec, fingerprint: str, longest_source: int) -> None:
-        """Makes the folder, or goes on in it. Raises ZooError where it was begun with another corpus or vocabulary."""
-        if self.exists and self.data.is_file() and read_json(self.data).get("fingerprint") != fingerprint:
+    def start(self, spec: Spec, basis: Basis, report: Report) -> Basis:
+        """Makes the folder, or goes on in it; what the run goes by from here on.
+
+        That is what it was begun with, but for the number of processes, and, without dropout, for the backend: with
+        others the same steps are done, which come out otherwise, and `report` hears of it. Raises ZooError where it was
+        begun with another corpus or vocabulary, or where another backend would have dropout fall otherwise.
+        """
+        known = {"processes": 1, **read_json(self.data)} if self.exists and self.data.is_file() else {}
+        begun = self._basis({**asdict(basis), **known})
+        if begun.fingerprint != basis.fingerprint:
             raise ZooError(f"the corpus has changed since `{self.folder}` was begun", hint=_RESUME)
+        random = bool(spec.architecture.dropout or spec.architecture.attention_dropout)
+        if begun.backend != basis.backend and random:
+            raise ZooError(
+                f"`{self.folder}` was begun with the backend `{begun.backend}`, and this machine takes "
+                f"`{basis.backend}`, in which dropout falls otherwise",
+                hint=f"`zoo doctor` says why; `--fresh` starts over with `{basis.backend}`",
+            )
+        if begun.backend != basis.backend:
+            report.say(
+                f"with the backend {basis.backend}, and not {begun.backend}: sums are rounded otherwise from here"
+            )
+        if begun.processes != basis.processes:
+            otherwise = "dropout falls otherwise" if random else "sums are rounded otherwise"
+            report.say(f"in {basis.processes} processes, and not {begun.processes}: {otherwise} from here on")
+            begun = basis
         with writing(self.spec_file) as file:
             file.write_text(spec.yaml(), encoding="utf-8")
-        write_json(self.data, {"fingerprint": fingerprint, "longest_source": longest_source})
+        begun = replace(begun, backend=basis.backend)
+        write_json(self.data, asdict(begun))
+        return begun
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While it lasts, no other process trains in this folder. Raises ZooError, naming the other, where one does."""
+        if fcntl is None:
+            yield
+            return
+        made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / _LOCK).open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                other = file.read().strip() or "another process"
+                hint = "wait for it, end it, or train beside it with `--run DIR`"
+                raise ZooError(f"`{self.folder}` is being trained by {other}", hint=hint) from None
+            except OSError:  # a file system without locks
+                pass
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                file.truncate(0)
+                if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # it came to nothing
+                    (self.folder / _LOCK).unlink()
+                    for each in made:
+                        each.rmdir()
 
     def clear(self) -> None:
         """Removes the folder, if it holds nothing but what is the run's own. Raises ZooError otherwise."""
+        self.check_own()
+        # In this order: while there are checkpoints, they are those of the spec that stands beside them.
+        if self.checkpoints.exists():
+            remove_folder(self.checkpoints)
+        for path in sorted(self.folder.glob("*"), key=lambda path: path == self.spec_file):
+            if path.is_dir():
+                remove_folder(path)
+            elif path.name != _LOCK:
+                path.unlink()
+
+    def check_own(self) -> None:
+        """Raises ZooError where the folder holds what no training put there."""
         if strangers := self.strangers():
             problem = f"`{self.folder}` holds what is not the run's own: {', '.join(strangers)}"
             raise ZooError(problem, hint="move it away, then say `--fresh` again")
-        remove_folder(self.folder)
 
     def strangers(self) -> list[str]:
         """What the folder holds that no training put there; what a killed one left half-written counts as its own."""
@@ -101,8 +213,10 @@ class Run:
         return sorted(name for name in names - _OWN if not name.startswith(tuple(f".{own}" for own in _OWN)))
 
 
+_LOCK = ".lock"
 _OWN = {
-    *("spec.yaml", "data.json", "log.jsonl", "scores.json", "checkpoints", "weights.safetensors"),
+    _LOCK,
+    *("spec.yaml", "data.json", "log.jsonl", "events", "scores.json", "checkpoints", "weights.safetensors"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
 }
 _RESUME = (

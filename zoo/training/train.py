@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
-from compiler import find_device
+import torch
+
+from compiler import Program, Purpose, build
 from specs import Spec
 from zoo.data.prepare import prepare
+from zoo.data.sampling import Sampling
+from zoo.data.vocabulary import Vocabulary
 from zoo.evaluation.model import evaluate_model
 from zoo.files import require_space
 from zoo.report import Report
 from zoo.training.average import average
+from zoo.training.checkpoint import checkpoints
+from zoo.training.dev import DevSet
 from zoo.training.footprint import footprint
-from zoo.training.run import Run
+from zoo.training.processes import Processes, joined
+from zoo.training.run import Basis, Run
+from zoo.training.start import first_model
 from zoo.training.trainer import Trainer
 
 
@@ -31,32 +41,95 @@ def train(
 ) -> Run:
     """Trains by this spec in a run's folder (`runs/SPEC` unless `run` names another), from where that run is.
 
+    Under torchrun every process calls it, and they share each step's batch.
     Ctrl-C or SIGTERM writes a checkpoint and stops. At the end the last checkpoints are averaged and the dev set is
     scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything of the run is written,
-    where it was begun with another spec or corpus, where the disk is too small, or where the device is not there.
+    where it was begun with another spec or corpus, where another process trains in it, where the disk is too small, or
+    where the device is not there.
     """
+    return trained(spec, run=run, fresh=fresh, device=device, report=report).run
+
+
+class Trained(NamedTuple):
+    """How a training went."""
+
+    run: Run
+    ended: bool
+    """Whether it is at its end, and was not stopped before."""
+    first: bool
+    """Whether this is the process that wrote the run, of all that torchrun started."""
+
+
+def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report | None = None) -> Trained:
+    """As `train`, and how it went."""
     report = report or Report()
-    device = find_device(device)
     place = Run(Path(run)) if run is not None else Run.default(spec)
-    if not fresh:
+    fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0  # a restart goes on
+    if fresh:
+        place.check_own()
+    else:
         place.check(spec)
     require_space(place.folder, footprint(spec).disk_bytes - _size(place.checkpoints), "the run")
-    prepared = prepare(spec, report)
-    if fresh:
-        place.clear()
-    store = prepared.store("train")
-    place.start(spec, prepared.fingerprint, int(store.source_lengths.max()))
-    prepared.vocabulary.save(place.folder)
-    trainer = Trainer(spec, store, place, device, report)
-    with _stopping(report) as stopped:
+    with ExitStack() as held:
+        with joined(device) as processes:
+            report = report if processes.first else Report()
+            if processes.first:
+                held.enter_context(place.locked())
+            ended = _trained(spec, place, processes, fresh=fresh, report=report)
+        if ended and processes.first:
+            average(place)
+            report.say(f"averaged the last checkpoints into {place.weights}")
+            _score_dev(place, str(processes.device), report)
+    return Trained(place, ended, processes.first)
+
+
+def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
+    """The steps of `train` alone: nothing is averaged or scored at the end."""
+    place = Run(Path(run))
+    with joined(device) as processes, place.locked():
+        _trained(spec, place, processes, fresh=False, report=report or Report())
+
+
+def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
+    """What every process does."""
+    # The model that a run started from may be gone once it has checkpoints of its own.
+    model = first_model(spec) if fresh or not checkpoints(run) else None
+    with processes.first_then_others(on_each_machine=True):
+        first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
+        prepared = prepare(spec, report, first)
+    device, store = str(processes.device), prepared.store("train")
+    program: Program = build(spec, [Purpose.TRAIN], weights=model.weights.tensors if model else None, device=device)
+    longest, backend = int(store.source_lengths.max()), program.spec.compilation.backend
+    basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count)
+    with processes.first_then_others():
+        if processes.first and fresh:
+            run.clear()
+        basis = run.start(spec, basis, report) if processes.first else run.basis
+        if processes.first:
+            prepared.vocabulary.save(run.folder)
+    scored = spec.training.dev_score and spec.corpus.dev and processes.first
+    dev = DevSet(spec, prepared.vocabulary, device) if scored else None
+    alpha = spec.training.subword_sampling
+    sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
+    with _threads(basis.threads, report), _stopping(report) as stopped:
+        trainer = Trainer(spec, store, run, processes, report, dev, program, sampling)
         done = trainer.train(stopped)
     if not done:
         report.say(f"stopped at step {trainer.progress.step:,}; `zoo train` goes on from there")
-        return place
-    average(place)
-    report.say(f"averaged the last checkpoints into {place.weights}")
-    _score_dev(place, device, report)
-    return place
+    return done
+
+
+@contextmanager
+def _threads(count: int, report: Report) -> Iterator[None]:
+    """While it lasts, torch computes on as many threads as the run began with: the order of its sums depends on it."""
+    ours = torch.get_num_threads()
+    if count != ours:
+        report.say(f"on {count} threads, as the run began, and not on {ours}: sums come out the same then")
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(ours)
 
 
 def _score_dev(run: Run, device: str, report: Report) -> None:
@@ -89,4 +162,9 @@ def _stopping(report: Report) -> Iterator[Callable[[], bool]]:
 
 
 def _size(folder: Path) -> int:
-    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    """Of its files; another process may be taking some of them away."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -1,103 +1,161 @@
 """The training loop: the paper's recipe (5), one step after the other.
 
-A step is a function of the weights, the moments, the seed and its number alone. Its batch follows from the seed, the
-epoch and the place in it; its random numbers from the seed and the step. So a run that was stopped, however it was,
-goes on from its checkpoint to the same weights, bit for bit.
+A step is a function of the weights, the moments, the seed, its number and the parts it is computed in alone. Its batch
+follows from the seed, the epoch and the place in it; its random numbers from the seed and the step. So a run that was
+stopped, however it was, goes on from its checkpoint to the same weights, bit for bit.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
-from compiler import Program, Purpose, build
+from compiler import Program, Purpose, build, cost
 from compiler.seeds import stream
 from specs import Spec, ZooError
-from zoo.data.batches import Batch, collate, epoch_batches
+from zoo.data.ahead import ahead
+from zoo.data.batches import Batch, BatchSize, Pairs, epoch_batches
+from zoo.data.sampling import Sampling
 from zoo.data.store import Store
 from zoo.report import Report
 from zoo.training import checkpoint
 from zoo.training.checkpoint import Progress
-from zoo.training.log import Log
+from zoo.training.dev import DevSet
+from zoo.training.events import Events
+from zoo.training.forecast import Forecast, forecast, mean_batch, pace
+from zoo.training.log import SHOWN, Log, memory_bytes
+from zoo.training.peak import matrix_peak
+from zoo.training.processes import Processes
 from zoo.training.run import Run
 from zoo.training.schedule import learning_rate
+from zoo.training.step import StepResult, Update
+
+_STATE_COPIES = 3  # weights and both moments: what is held of the state before the first gradient
+MOST_SKIPPED = 10
+"""Steps in a row without a finite loss and gradient, after which training stops with an error."""
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """Sums over the target tokens of one step, still on the device."""
+class Place(NamedTuple):
+    """Where a training stands in its data; the fields are those of Progress."""
 
-    smoothed: torch.Tensor
-    plain: torch.Tensor
-    tokens: int
+    step: int
+    epoch: int
+    batch: int
+
+
+class Work(NamedTuple):
+    """A step that is to be done."""
+
+    batch: Batch
+    """This process's share of the step's batch."""
+    size: BatchSize
+    """Of the whole batch."""
+    place: Place
+    """Where the training stands when it is done."""
 
 
 class Trainer:
-    """Takes a run from where it is to `training.steps`."""
+    """Takes a run from where it is to its end: `training.steps`, another limit, or the end of its patience.
 
-    def __init__(self, spec: Spec, store: Store, run: Run, device: str, report: Report) -> None:
+    `dev` is scored at each checkpoint; `program` is what is trained, by default that of the spec with the weights of
+    before training; `sampling` draws the pieces of each batch.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        store: Store,
+        run: Run,
+        processes: Processes,
+        report: Report,
+        dev: DevSet | None = None,
+        program: Program | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
         self.spec, self.store, self.run, self.report = spec, store, run, report
-        self.device = torch.device(device)
-        self.program: Program = build(spec, [Purpose.TRAIN], device=device)
-        self.optimiser = torch.optim.Adam(
-            self.program.parameters(),
-            betas=(spec.training.beta1, spec.training.beta2),
-            eps=spec.training.epsilon,
-            fused=True,
-        )
+        self.dev, self.sampling = dev, sampling
+        self.processes, self.device = processes, processes.device
+        device = str(self.device)
+        self.program: Program = build(spec, [Purpose.TRAIN], device=device) if program is None else program
+        self.update = Update(spec, self.program, processes, report)
         self.progress = Progress()
+        self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
+        # On the device, for as long as nobody asks.
+        self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
 
     def train(self, stopped: Callable[[], bool]) -> bool:
-        """Trains until the last step, or until `stopped`; then a checkpoint is written, too. True if all is done."""
-        training = self.spec.training
-        self.progress = checkpoint.resume(self.run, self.program, self.optimiser, self.report)
+        """Trains to the end, or until `stopped`; a checkpoint of the last step is there then. True if it is the end."""
+        training, every = self.spec.training, self.processes
+        with every.first_then_others():
+            self.progress = checkpoint.resume(self.run, self.program, self.update.optimiser, self.report)
+        if not every.agree(self.progress.step):
+            problem = (
+                f"this process finds step {self.progress.step:,} in `{self.run.checkpoints}`, and another does not"
+            )
+            hint = "the run must lie on a disk that all machines share"
+            raise ZooError(problem, hint=hint, exit_code=1)
         if self.progress.step:
             self.report.say(f"resuming at step {self.progress.step:,}")
-        log = Log(self.run.log, self.progress.step)
-        saved = time.monotonic()
-        with self.report.progress("training", training.steps, "steps") as shown:
+        log, expected = (self._log(), self._forecast()) if every.first else (None, None)
+        begun = self.progress
+        saved = before = time.monotonic()
+        # Clocks differ, and the first process's is the one that is kept.
+        ended, stop = every.any(every.first and self.ended, stopped())
+        with self.report.progress("training", training.steps, "steps") as shown, closing(self._ahead()) as works:
             shown.advance(self.progress.step)
-            for batch, following in self._batches():
-                if self.progress.step >= training.steps or stopped():
-                    break
-                started = time.monotonic()
-                result = self.step(batch)
-                self.progress = replace(following, seconds=self.progress.seconds + time.monotonic() - started)
-                log.add(batch, result)
-                due = self._due(saved)
-                if due or self.progress.step % training.log_steps == 0:
-                    shown.advance(0, **log.write(self.progress, learning_rate(self.progress.step, self.spec)))
+            while not (ended or stop):
+                work = next(works)
+                result = self.step(work)
+                now = time.monotonic()
+                tokens, seconds = self.progress.tokens + work.size.target_tokens, self.progress.seconds + now - before
+                before = now
+                self.progress = replace(self.progress, **work.place._asdict(), tokens=tokens, seconds=seconds)
                 shown.advance(1)
+                due, ended, stop = every.any(every.first and self._due(saved), every.first and self.ended, stopped())
+                logged = due or self.progress.step % training.log_steps == 0
+                if logged or self.device.type == "cpu":
+                    self._count_skipped()
+                if log:
+                    log.add(work.size, result, self.flops_of(work.size))
+                    if logged:
+                        line = self._write(log, due=due)
+                        shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
                     self.save(due=True)
-                    saved = time.monotonic()
-        done = self.progress.step >= training.steps
+                    saved = before = time.monotonic()
+                    (ended,) = every.any(every.first and self.ended)
+        if log:
+            log.close()
+        if expected and self.progress.step > begun.step:
+            self._compare(expected, begun)
         if self.progress.step and not self._is_saved():
+            self._count_skipped()
             self.save(due=False)
-        return done
+        return ended
 
-    def step(self, batch: Batch) -> StepResult:
-        """One update, from a whole batch computed in `training.accumulation` parts: the same but for rounding."""
-        number = self.progress.step + 1
-        torch.manual_seed(stream(self.spec.training.seed, "step", number))
-        self.program.train()
-        smoothed, plain = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        bfloat16 = self.spec.training.precision == "bfloat16"
-        for part in batch.split(self.spec.training.accumulation):
-            part = part.to(self.device)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
-                loss = self.program(part.source, part.target)
-            (loss.smoothed / batch.target_tokens).backward()
-            smoothed += loss.smoothed.detach()
-            plain += loss.plain
-        for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(number, self.spec)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        return StepResult(smoothed, plain, batch.target_tokens)
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to do."""
+        training, progress = self.spec.training, self.progress
+        return (
+            progress.step >= training.steps
+            or (training.max_tokens is not None and progress.tokens >= training.max_tokens)
+            or (training.max_minutes is not None and progress.seconds >= 60 * training.max_minutes)
+            or (training.patience is not None and progress.worse >= training.patience)
+        )
+
+    def step(self, work: Work) -> StepResult:
+        """The next update."""
+        result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
+        self._skipped += ~result.taken
+        self._in_a_row = (self._in_a_row + 1) * ~result.taken
+        return result
 
     def save(self, *, due: bool) -> None:
         """Writes a checkpoint, `due` by the spec's rule or because training stops here.
@@ -105,10 +163,74 @@ class Trainer:
         Raises ZooError, before anything is written, where the weights are not finite.
         """
         if not all(bool(torch.isfinite(p).all()) for p in self.program.parameters()):
-            hint = "the last checkpoint is good; lower `training.learning_rate` or raise `training.warmup_steps`"
-            raise ZooError(f"the weights are no longer finite at step {self.progress.step}", hint=hint, exit_code=1)
-        progress = replace(self.progress, due=due)
-        checkpoint.save(self.run, self.spec, self.program, self.optimiser, progress)
+            raise ZooError(
+                f"the weights are no longer finite at step {self.progress.step}", hint=_DIVERGED, exit_code=1
+            )
+        self.progress = replace(self.progress, due=due)
+        if self.processes.first:
+            checkpoint.save(self.run, self.spec, self.program, self.update.optimiser, self.progress)
+
+    def _count_skipped(self) -> None:
+        """Asks the device. Raises ZooError where no step in MOST_SKIPPED changed anything."""
+        new, in_a_row = int(self._skipped), int(self._in_a_row)
+        if new:
+            self.progress = replace(self.progress, skipped=self.progress.skipped + new)
+            what = "loss or gradients were not finite"
+            self.report.warn(f"{new:,} of the steps up to {self.progress.step:,} changed nothing: {what}")
+            self._skipped.zero_()
+        if in_a_row >= MOST_SKIPPED:
+            problem = f"loss or gradients were not finite in {in_a_row} steps in a row, to step {self.progress.step:,}"
+            raise ZooError(problem, hint=_DIVERGED, exit_code=1)
+
+    def _log(self) -> Log:
+        peak = matrix_peak(self.device, self.spec.training.precision)
+        events = Events(self.run.events, self.progress.step)
+        return Log(self.run.log, self.progress.step, peak * self.processes.count, self.device, events)
+
+    def _forecast(self) -> Forecast:
+        """Of the steps that are to be done, said before the first."""
+        training, steps = self.spec.training, self.spec.training.steps - self.progress.step
+        mean, count = mean_batch(self.spec, self.store), self.processes.count
+        share = BatchSize(*(-(-number // count) for number in mean))
+        able = pace(self.device, training.precision)
+        held = memory_bytes(self.device) - _STATE_COPIES * sum(p.nbytes for p in self.update.parameters)
+        expected = forecast(self.spec, share, max(0, steps), able, max(0, held))
+        if steps > 0:
+            measured = f"{able.flops / 1e9:,.0f} GFLOP/s of products and {able.bytes / 1e9:,.0f} GB/s of copies"
+            self.report.say(f"forecast for {steps:,} steps: {expected} of memory, by {measured}")
+        return expected
+
+    def _compare(self, expected: Forecast, begun: Progress) -> None:
+        """What was forecast beside what happened, for the steps that were done."""
+        steps, seconds = self.progress.step - begun.step, self.progress.seconds - begun.seconds
+        happened = Forecast(seconds / steps, seconds, memory_bytes(self.device))
+        said = replace(expected, seconds=steps * expected.step_seconds)
+        self.report.say(f"{steps:,} steps took {happened} of memory; forecast were {said}")
+
+    def _write(self, log: Log, *, due: bool) -> dict[str, Any]:
+        """A line of the log, with the dev set's score where a checkpoint is due."""
+        figures = self._scored(log) if due and self.dev else {}
+        return log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
+
+    def _scored(self, log: Log) -> dict[str, Any]:
+        """The dev set's score by the weights of now, and what it means for patience."""
+        assert self.dev
+        started = time.monotonic()
+        try:
+            score = self.dev.score(self.program.weights())
+        except ZooError as error:  # not worth the steps since the last checkpoint
+            self.report.warn(f"the dev set has no score at step {self.progress.step:,}: {error}")
+            return {}
+        better, step = self.dev.better(score, self.progress.best), self.progress.step
+        news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
+        self.progress = replace(self.progress, **news)
+        log.rest(time.monotonic() - started)
+        return {f"dev_{self.spec.training.dev_score}": round(score, 4) if math.isfinite(score) else None}
+
+    def flops_of(self, size: BatchSize) -> float:
+        """Of forward and backward pass, as if all pairs were of the same length, and there were no padding."""
+        source, target = (round(tokens / size.rows) for tokens in (size.source_tokens, size.target_tokens))
+        return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def _due(self, saved: float) -> bool:
         training = self.spec.training
@@ -120,14 +242,34 @@ class Trainer:
     def _is_saved(self) -> bool:
         return any(c.step == self.progress.step for c in checkpoint.checkpoints(self.run))
 
-    def _batches(self) -> Iterator[tuple[Batch, Progress]]:
-        """The batches from here on, each with the progress that stands when it is done."""
-        training, at = self.spec.training, self.progress
+    def _ahead(self) -> Generator[Work, None, None]:
+        """The same, made ahead."""
+        return ahead(self.works())
+
+    def works(self) -> Iterator[Work]:
+        """The steps from here on, without end."""
+        training, step, epoch, done = self.spec.training, self.progress.step, self.progress.epoch, self.progress.batch
+        rank, count = self.processes.rank, self.processes.count
+        weights = [getattr(part, "weight", 1.0) for part in self.spec.corpus.train]
         while True:
-            epoch = epoch_batches(
-                self.store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=at.epoch
+            batches = epoch_batches(
+                self.store,
+                training.source_tokens,
+                training.target_tokens,
+                seed=training.seed,
+                epoch=epoch,
+                weights=weights,
             )
-            for index in range(at.batch, len(epoch)):
-                at = replace(at, step=at.step + 1, batch=index + 1)
-                yield collate(self.store, epoch[index]), at
-            at = replace(at, epoch=at.epoch + 1, batch=0)
+            for index in range(done, len(batches)):
+                step += 1
+                pairs = Pairs.of(self.store, batches[index])
+                if self.sampling:
+                    pairs = self.sampling(pairs, stream(training.seed, "pieces", epoch, index))
+                yield Work(pairs.share(rank, count).batch(), pairs.size, Place(step, epoch, index + 1))
+            epoch, done = epoch + 1, 0
+
+
+_DIVERGED = (
+    "the last checkpoint is good: start over with a lower `training.learning_rate`, more `training.warmup_steps` or a "
+    "`training.clip_norm`, or go on from it so, with `zoo average RUN`, `training.start_from=RUN` and `--run DIR`"
+)

@@ -8,9 +8,9 @@ import torch
 
 from specs import EOS, ZooError
 from zoo.decoding.beam import Beam
-from zoo.decoding.memory import is_short
 from zoo.decoding.source import Source
 from zoo.decoding.workers import searched
+from zoo.memory import is_short
 
 ALLOCATOR = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ..."
 SOURCES = [Source(index, (*[4 + index % 5] * (1 + index % 7), EOS), 5, (), f"text {index}") for index in range(30)]

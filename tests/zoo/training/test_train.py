@@ -14,45 +14,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import specs
 from specs import Spec, ZooError
-from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
 from zoo.evaluation.model import evaluate_model
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
 from zoo.training.average import average, mean_of
 from zoo.training.checkpoint import checkpoints
+from zoo.training.processes import Processes
 from zoo.training.run import Run
+from zoo.training.step import StepResult
 from zoo.training.train import train
-from zoo.training.trainer import StepResult, Trainer
-
-WORLD = [
-    "architecture.N=1",
-    "architecture.d_model=16",
-    "architecture.d_ff=24",
-    "architecture.h=2",
-    "architecture.d_k=6",
-    "architecture.d_v=4",
-    "architecture.dropout=0.1",
-    "vocabulary.size=200",
-    "corpus.train=[{grammar: 300}]",
-    "corpus.dev=[{grammar: 10}]",
-    "corpus.test=[{grammar: 10}]",
-    "training.source_tokens=400",
-    "training.target_tokens=400",
-    "training.checkpoint_steps=4",
-    "training.log_steps=3",
-    "training.steps=24",
-    "training.learning_rate=1.0",
-    "training.warmup_steps=10",
-    "training.average=3",
-]
-
-
-@pytest.fixture
-def world() -> Callable[..., Spec]:
-    return lambda *more: specs.load("tiny", [*WORLD, *more])
+from zoo.training.trainer import Trainer, Work
 
 
 class Stop(Report):
@@ -107,6 +80,36 @@ def test_a_run_that_is_extended_equals_one_that_was_long_from_the_start(world: C
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_a_training_that_draws_pieces_is_the_same_when_it_is_resumed(world: Callable[..., Spec]) -> None:
+    sampled = "training.subword_sampling=0.2"
+    whole, plain = train(world(sampled), run="whole"), train(world(), run="plain")
+    train(world(sampled, "training.steps=11"), run="grown")
+    grown = train(world(sampled), run="grown")
+    first, second, other = (load_file(run.weights) for run in (whole, grown, plain))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+    assert prepare(world(sampled), Report()).fingerprint == prepare(world(), Report()).fingerprint
+
+
+def test_weights_of_a_corpus_say_how_often_its_pairs_are_trained_on(world: Callable[..., Spec]) -> None:
+    """The built-in sentences once, and those of two files three times in two epochs."""
+    Path("own.en").write_text("".join(f"the cat number {n}\n" for n in range(40)))
+    Path("own.de").write_text("".join(f"die Katze Nummer {n}\n" for n in range(40)))
+    spec = world("corpus.train=[{grammar: 300}, {source: own.en, target: own.de, weight: 1.5}]")
+    store = prepare(spec, Report()).store("train")
+    assert store.parts[1] == 40
+    assert sum(store.parts) == len(store)
+    trainer = Trainer(spec, store, Run(Path("nowhere")), Processes("cpu"), Report())
+    epochs: list[int] = [0, 0]
+    for work in trainer.works():
+        if work.place.epoch == 2:
+            break
+        epochs[work.place.epoch] += work.size.rows
+    assert epochs == [store.parts[0] + 60, store.parts[0] + 60]
+    plain = world("corpus.train=[{grammar: 300}, {source: own.en, target: own.de}]")
+    assert prepare(plain, Report()).fingerprint == prepare(spec, Report()).fingerprint
+
+
 def test_it_learns(world: Callable[..., Spec]) -> None:
     run = train(world("training.steps=120", "training.warmup_steps=40", "training.checkpoint_steps=60"))
     losses = [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
@@ -121,10 +124,9 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
     gradients = []
     for parts in (1, 3):
         spec = world("architecture.dropout=0.0", f"training.accumulation={parts}")
-        trainer = Trainer(spec, store, Run(Path("nowhere")), "cpu", Report())
-        batch, _ = next(trainer._batches())
-        result = trainer.step(batch)
-        moments = [trainer.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
+        trainer = Trainer(spec, store, Run(Path("nowhere")), Processes("cpu"), Report())
+        result = trainer.step(next(trainer._ahead()))
+        moments = [trainer.update.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
         gradients.append((result.smoothed, *moments))
     for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
@@ -133,16 +135,15 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
 def test_adam_and_the_loss_are_those_of_a_plain_loop(world: Callable[..., Spec]) -> None:
     """Ten steps against the update written out: moments, bias correction, epsilon outside of the root (5.3)."""
     spec = world("architecture.dropout=0.0")
-    trainer = Trainer(spec, prepare(spec, Report()).store("train"), Run(Path("nowhere")), "cpu", Report())
+    trainer = Trainer(spec, prepare(spec, Report()).store("train"), Run(Path("nowhere")), Processes("cpu"), Report())
     parameters = list(trainer.program.parameters())
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
     t = spec.training
-    for number, (batch, progress) in zip(range(1, 11), trainer._batches(), strict=False):
-        loss = trainer.program(batch.source, batch.target).smoothed / batch.target_tokens
+    for number, work in zip(range(1, 11), trainer._ahead(), strict=False):
+        loss = trainer.program(work.batch.source, work.batch.target).smoothed / work.size.target_tokens
         gradients = torch.autograd.grad(loss, parameters)
-        trainer.step(batch)
-        trainer.progress = progress
+        trainer.step(work)
         rate = 16**-0.5 * min(number**-0.5, number * 10**-1.5)
         for twin, (m, v), gradient in zip(twins, moments, gradients, strict=True):
             m.mul_(t.beta1).add_((1 - t.beta1) * gradient)
@@ -261,11 +262,11 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(world: Callabl
     spec = world()
     run = Run(Path("runs/tiny"))
     train(world("training.steps=8"))
-    trainer = Trainer(spec, prepare(spec, Report()).store("train"), run, "cpu", Report())
+    trainer = Trainer(spec, prepare(spec, Report()).store("train"), run, Processes("cpu"), Report())
     steps = trainer.step
 
-    def spoilt(batch: Batch) -> StepResult:
-        result = steps(batch)
+    def spoilt(work: Work) -> StepResult:
+        result = steps(work)
         if trainer.progress.step == 9:
             with torch.no_grad():
                 next(trainer.program.parameters()).fill_(float("nan"))

@@ -1,0 +1,108 @@
+"""When a training ends, which checkpoints stay, and that looking at the dev set leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from specs import Spec, ZooError
+from zoo.training.checkpoint import averageable, checkpoints
+from zoo.training.dev import DevSet
+from zoo.training.run import Run
+from zoo.training.train import train
+
+World = Callable[..., Spec]
+
+
+def _lines(run: Run) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.log.read_text().splitlines()]
+
+
+def test_training_ends_after_so_many_tokens(world: World) -> None:
+    run = train(world("training.max_tokens=1500"))
+    (last,) = checkpoints(run)[-1:]
+    tokens = json.loads((last.folder / "state.json").read_text())["tokens"]
+    assert tokens >= 1500
+    assert 3 <= last.step < 8
+    assert run.weights.is_file()
+    again = train(world("training.max_tokens=1500"))
+    assert checkpoints(again)[-1].step == last.step
+    longer = train(world("training.max_tokens=3000"))
+    assert checkpoints(longer)[-1].step > last.step
+
+
+def test_training_ends_after_so_much_time(world: World) -> None:
+    run = train(world("training.max_minutes=1.0e-6"))
+    assert checkpoints(run)[-1].step == 1
+
+
+@pytest.mark.parametrize("score", ["perplexity", "bleu"])
+def test_the_dev_set_is_scored_at_each_checkpoint_without_a_trace(world: World, score: str) -> None:
+    blind, seeing = (
+        train(world("training.dev_score=null"), run="a"),
+        train(world(f"training.dev_score={score}"), run="b"),
+    )
+    ours, theirs = (load_file(checkpoints(run)[-1].weights) for run in (blind, seeing))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    scored = [line["step"] for line in _lines(seeing) if f"dev_{score}" in line]
+    assert scored == [4, 8, 12, 16, 20, 24]
+    assert not any(f"dev_{score}" in line for line in _lines(blind))
+
+
+def test_patience_ends_a_training_that_gets_no_better_and_keeps_the_best(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([9.0, 5.0, 7.0, 6.0, 5.5, 8.0, 8.0])
+    monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
+    run = train(world("training.patience=4", "training.steps=400", "training.average=1"))
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["0000020", "0000024", "best-0000008"]
+    assert (run.checkpoints / "best-0000008" / "weights.safetensors").is_file()
+    assert [c.step for c in averageable(run)] == [20, 24]  # no mean takes the best one for one of the last
+    assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["best"] == 5.0
+    assert checkpoints(train(world("training.patience=4", "training.steps=400", "training.average=1")))[-1].step == 24
+    longer = train(world("training.patience=5", "training.steps=400", "training.average=1"))
+    assert checkpoints(longer)[-1].step == 28
+
+
+def test_more_bleu_is_better(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([9.0, 5.0, 10.0, 6.0, 5.5])
+    monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
+    run = train(world("training.dev_score=bleu", "training.patience=2", "training.steps=400", "training.average=1"))
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["0000016", "0000020", "best-0000012"]
+
+
+def test_every_line_of_the_log_says_speed_padding_utilisation_and_memory(world: World) -> None:
+    for line in _lines(train(world())):
+        assert line["source_tokens_per_second"] > 0
+        assert line["target_tokens_per_second"] > 0
+        assert 0 < line["padding"] < 0.9
+        assert 0 < line["utilisation"] < 1
+        assert line["memory_bytes"] > 2**20
+
+
+@pytest.mark.parametrize("score", ["perplexity", "bleu"])
+def test_a_score_that_is_not_finite_is_none(world: World, monkeypatch: pytest.MonkeyPatch, score: str) -> None:
+    scores = iter([math.nan, 6.0, math.inf, math.nan, 5.0, 5.5, 4.0])
+    monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
+    run = train(world(f"training.dev_score={score}", "training.patience=6", "training.average=6"))
+    state = json.loads((checkpoints(run)[-1].folder / "state.json").read_text())
+    assert state["best_step"] == (20 if score == "perplexity" else 8)
+    assert [line[f"dev_{score}"] for line in _lines(run) if f"dev_{score}" in line][:3] == [None, 6.0, None]
+
+
+def test_a_dev_set_that_cannot_be_scored_costs_no_step(
+    world: World, monkeypatch: pytest.MonkeyPatch, words: Any
+) -> None:
+    def failing(self: DevSet, weights: object) -> float:
+        raise ZooError("a line has more pieces than there are positions")
+
+    monkeypatch.setattr(DevSet, "score", failing)
+    run = train(world("training.steps=8"), report=words)
+    assert [c.step for c in checkpoints(run)] == [4, 8]
+    assert sum("no score at step" in line for line in words.said) == 2

@@ -1,0 +1,90 @@
+"""Starting from a model: its weights and its pieces, a fresh optimiser, and what does not fit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from specs import Spec, ZooError
+from zoo.training import checkpoint
+from zoo.training.checkpoint import checkpoints
+from zoo.training.run import Run
+from zoo.training.start import prepared_for
+from zoo.training.train import train
+from zoo.training.trainer import Trainer
+
+World = Callable[..., Spec]
+OTHER_TEXT = "corpus.train=[{grammar: 200}]"
+
+
+def test_a_training_starts_with_the_weights_and_pieces_of_another(
+    world: World, monkeypatch: pytest.MonkeyPatch, words: Any
+) -> None:
+    first = train(world("training.steps=8"), run="first")
+    begun: list[dict[str, torch.Tensor]] = []
+    steps = Trainer.train
+
+    def watched(trainer: Trainer, stopped: Callable[[], bool]) -> bool:
+        begun.append({name: tensor.clone() for name, tensor in trainer.program.weights().items()})
+        return steps(trainer, stopped)
+
+    monkeypatch.setattr(Trainer, "train", watched)
+    keys = ["training.start_from=first", OTHER_TEXT, "architecture.dropout=0.3", "training.steps=6"]
+    second = train(world(*keys), run="second")
+    expected = load_file(first.weights)
+    assert all(torch.equal(begun[0][name], tensor) for name, tensor in expected.items())
+    pieces = [(run.folder / "vocabulary.model").read_bytes() for run in (first, second)]
+    assert pieces[0] == pieces[1]
+    # It is resumed where the other one is gone, and not started again from it.
+    shutil.rmtree(first.folder)
+    longer = train(world(*keys[:-1], "training.steps=9"), run="second", report=words)
+    assert "resuming at step 6" in words.said
+    assert checkpoints(longer)[-1].step == 9
+
+
+def test_the_same_text_with_other_pieces_is_another_corpus(world: World, words: Any) -> None:
+    train(world("training.steps=2"), run="first")
+    learned = prepared_for(world(OTHER_TEXT), words)
+    taken = prepared_for(world(OTHER_TEXT, "training.start_from=first"), words)
+    assert learned.fingerprint != taken.fingerprint
+    assert taken.vocabulary.digest == prepared_for(world(), words).vocabulary.digest != learned.vocabulary.digest
+
+
+def test_another_architecture_or_vocabulary_is_told_with_its_keys(world: World) -> None:
+    train(world("training.steps=2"), run="first")
+    with pytest.raises(ZooError, match=r"architecture\.d_ff: 24 there, 32 here") as caught:
+        train(world("training.start_from=first", "architecture.d_ff=32", "vocabulary.size=190"), run="second")
+    assert "vocabulary.size: 200 there, 190 here" in str(caught.value)
+    assert not Path("second/spec.yaml").exists()
+
+
+def test_a_model_that_is_not_there(world: World) -> None:
+    with pytest.raises(ZooError, match="there is no model `nowhere`"):
+        train(world("training.start_from=nowhere"))
+
+
+def test_one_that_was_killed_before_its_first_checkpoint_starts_from_it_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = train(world("training.steps=8"), run="first")
+    keys = ["training.start_from=first", OTHER_TEXT, "training.steps=6"]
+    whole = train(world(*keys), run="whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "writing_folder", _full)
+        with pytest.raises(OSError, match="no space"):
+            train(world(*keys), run="second")
+    assert Run(Path("second")).checkpoints.is_dir()
+    again = train(world(*keys), run="second")
+    ours, theirs = load_file(again.weights), load_file(whole.weights)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert first.weights.is_file()
+
+
+def _full(folder: Path) -> None:
+    raise OSError("no space left")

@@ -1,0 +1,54 @@
+"""The dev set during training: the weights of now, as they would translate."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from compiler import TRANSLATE, Purpose, build
+from specs import Spec
+from zoo import home
+from zoo.data.vocabulary import Vocabulary
+from zoo.decoding.translator import Translator
+from zoo.evaluation.bleu import bleu
+from zoo.evaluation.model import texts
+from zoo.evaluation.perplexity import perplexity
+from zoo.report import Report
+
+
+class DevSet:
+    """Scores by `training.dev_score`, in float32, through the backend that translates.
+
+    It leaves no trace in training: nothing writes to the weights, and no random number of a step depends on what was
+    drawn before.
+    """
+
+    def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str) -> None:
+        self.spec, self.vocabulary, self.device = spec, vocabulary, device
+        self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
+
+    def score(self, weights: dict[str, torch.Tensor]) -> float:
+        """Of the tensors of a weights file."""
+        alone = self.spec.training.dev_score == "perplexity"
+        program = build(
+            self.spec,
+            [Purpose.SCORE] if alone else TRANSLATE,
+            weights=weights,
+            device=self.device,
+            precision="float32",
+            backend="eager" if alone else None,
+            folder=home.compiled(),
+        )
+        translator = Translator(
+            program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device
+        )
+        if alone:
+            return perplexity(translator.forced(self.sources, self.references))
+        return bleu(translator.translate(self.sources), self.references).score
+
+    def better(self, score: float, than: float | None) -> bool:
+        """Whether a score is better than another, or the first one; one that is not finite never is."""
+        if than is None or not math.isfinite(score):
+            return math.isfinite(score)
+        return score < than if self.spec.training.dev_score == "perplexity" else score > than
