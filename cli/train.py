@@ -69,7 +69,5 @@ def _verify(spec: Spec, device: str) -> int | None:
             hint="this machine or device does not compute the same twice: `zoo doctor` says what it is",
             exit_code=1,
         )
-    print(
-        f"killed after the checkpoints of steps {kills}: weights and moments of step {verdict.steps} are the same bits"
-    )
+    print(f"killed after steps {kills}: weights and moments of step {verdict.steps} are the same bits")
     return None
