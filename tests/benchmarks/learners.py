@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,7 +43,7 @@ class Zoo:
         return float(result.smoothed) / batch.target_tokens
 
 
-class Peer:
+class Peer(ABC):
     """A module of another toolkit, whose `losses` gives the sum over the target tokens of a batch."""
 
     def __init__(self, spec: Spec) -> None:
@@ -51,11 +52,13 @@ class Peer:
         self.module = self.made(spec).train()
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
+    @abstractmethod
     def made(self, spec: Spec) -> nn.Module:
-        raise NotImplementedError
+        """The other toolkit's module."""
 
+    @abstractmethod
     def losses(self, batch: Batch) -> Tensor:
-        raise NotImplementedError
+        """The sum of the losses of a batch's target tokens."""
 
     def __call__(self, batch: Batch) -> float:
         self.optimiser.zero_grad()
