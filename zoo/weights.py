@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from zoo.files import sha256, writing
 
 NAME = "weights.safetensors"
 _DIGEST, _VOCABULARY = "sha256", "vocabulary"
+_FACTS = "zoo"
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -43,7 +45,8 @@ class Weights:
         facts = {**self.facts, _DIGEST: _digest(self.tensors), _VOCABULARY: _vocabulary(file.parent)}
         whole = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with writing(file) as partial:
-            safetensors.torch.save_file(whole, partial, metadata=facts)
+            # One entry: several would be written in another order each time.
+            safetensors.torch.save_file(whole, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
 
 
 def read(file: Path) -> Weights:
@@ -55,10 +58,12 @@ def read(file: Path) -> Weights:
     try:
         tensors = safetensors.torch.load_file(file)
         with safe_open(file, framework="pt") as opened:
-            facts = opened.metadata() or {}
+            said = opened.metadata() or {}
+        # Files of before have an entry for each fact.
+        facts = {str(k): str(v) for k, v in json.loads(said[_FACTS]).items()} if _FACTS in said else said
     except FileNotFoundError:
         raise ZooError(f"`{file}` is missing", hint=_HINT, exit_code=1) from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, AttributeError) as error:
         raise ZooError(f"`{file}` cannot be read: {error}", hint=_HINT, exit_code=1) from None
     for name, tensor in tensors.items():
         if tensor.dtype not in _TYPES:
