@@ -45,7 +45,7 @@ def command(
     words = report()
     chosen = specs.load(spec, overrides or ())
     if verify_resume:
-        return _verify(chosen, device)
+        return _verify(chosen, device, run, fresh)
     done = trained(chosen, run=run, fresh=fresh, device=device, report=words)
     if not done.ended:
         return INTERRUPTED
@@ -56,11 +56,14 @@ def command(
     return None
 
 
-def _verify(spec: Spec, device: str) -> int | None:
+def _verify(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
     from cli.console import report
     from specs import ZooError
     from zoo.training.proof import verify_resume
 
+    if run or fresh:
+        hint = "leave `--run` and `--fresh` out: it trains in a folder of its own, which it removes"
+        raise ZooError("`--verify-resume` touches no run", hint=hint)
     verdict = verify_resume(spec, device=device, report=report())
     kills = ", ".join(str(step) for step in verdict.kills)
     if verdict.differing:

@@ -84,3 +84,10 @@ def test_resuming_is_verified_in_words(zoo: Zoo, monkeypatch: pytest.MonkeyPatch
     assert done.status == 1
     assert "step 7 has another weights.safetensors and optimiser.safetensors" in done.err
     assert "hint: " in done.err
+
+
+@pytest.mark.parametrize("option", [["--run", "runs/mine"], ["--fresh"]])
+def test_verifying_touches_no_run(zoo: Zoo, option: list[str]) -> None:
+    done = zoo("train", "tiny", "--verify-resume", *option)
+    assert done.status == 2
+    assert done.err.startswith("error: `--verify-resume` touches no run\n\nhint: leave `--run` and `--fresh` out")
