@@ -86,8 +86,10 @@ def _show_outlook(outlook: Outlook) -> None:
         ("copies", f"{outlook.bytes / 1e9:,.0f} GB/s", "read and written, measured"),
         ("a training step", f"{outlook.step_seconds:,.3g} s", "forecast, of a full batch"),
         ("training", duration(outlook.seconds), f"forecast, of {outlook.steps:,} steps"),
-        ("memory", size(outlook.memory_bytes), "forecast, at its most"),
+        ("memory", size(outlook.memory_bytes), f"forecast, at its most, of {size(outlook.device_bytes)}"),
     ]
+    if not outlook.fits:
+        rows.append(("", "too much", "under torchrun processes share batches and, if need be, weights and moments"))
     if outlook.matrix_library is not None:
         rows.insert(2, ("float32 products", outlook.matrix_library, "the library that computes them"))
         kept = "kept by the process" if outlook.keeps_memory else "given back to the system"

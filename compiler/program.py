@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -57,6 +57,10 @@ class _Tree(nn.Module):
     def __getitem__(self, index: int) -> nn.Module:
         return cast(nn.Module, self._modules[str(index)])
 
+    def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """What the function makes of these parameters and its inputs: hooks around a layer see it so."""
+        return function(self, *inputs)
+
 
 class Program(nn.Module):
     """A torch.nn.Module whose parameters are those of the graphs. Made by `compiler.build`."""
@@ -74,12 +78,19 @@ class Program(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
+    @property
+    def layers(self) -> list[nn.Module]:
+        """Those of encoder and decoder, in the order in which they are computed."""
+        names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
+        return [self.get_submodule(name) for name in names]
+
     # What it computes.
 
     def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
         """The loss of a batch: source rows end with EOS, target rows run from BOS to EOS, padded with PAD."""
         smoothed, plain = self._run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
-        return Loss(smoothed, plain.detach(), (target[:, 1:] != PAD).sum())
+        # Hooks around the program want no view.
+        return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
     def score(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
@@ -177,7 +188,11 @@ class Program(nn.Module):
         return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The other way: what `in_file_layout` gave, as tensors like the parameters."""
+        """The other way: what `in_file_layout` gave, as tensors like the parameters.
+
+        Raises ZooError where names or shapes are not those of the spec.
+        """
+        check(file, stored(self.graphs.values()), self.spec.name)
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:
@@ -185,14 +200,12 @@ class Program(nn.Module):
 
         Raises ZooError where names or shapes are not those of the spec.
         """
-        check(file, stored(self.graphs.values()), self.spec.name)
         with torch.no_grad():
             for name, tensor in self.in_program_layout(file).items():
                 self.get_parameter(name).copy_(tensor)
 
     def share(self, file: Mapping[str, Tensor]) -> None:
         """As `load`, but a tensor that is as the program wants it is not copied: the two then share their memory."""
-        check(file, stored(self.graphs.values()), self.spec.name)
         for name, tensor in self.in_program_layout(file).items():
             *parents, leaf = name.split(".")
             tree = self.get_submodule(".".join(parents))

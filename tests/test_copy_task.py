@@ -32,9 +32,9 @@ def test_a_tiny_model_learns_to_copy() -> None:
                 "test": [],
             },
             "training": {
-                "steps": 600,
+                "steps": 900,
                 "warmup_steps": 200,
-                "learning_rate": 1.0,
+                "learning_rate": 0.5,
                 "average": 1,
                 "source_tokens": 1500,
                 "target_tokens": 1500,

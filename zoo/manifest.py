@@ -21,10 +21,10 @@ def write(folder: Path) -> None:
     write_json(folder / NAME, listed)
 
 
-def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int | None = None) -> None:
+def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int | None = None) -> bool:
     """Raises ZooError, naming the file, unless these files (all that are listed, without `names`) are as written.
 
-    Where the folder has more than `hashed_bytes`, sizes alone are looked at.
+    Where the folder has more than `hashed_bytes`, sizes alone are looked at, and False is returned.
     """
     listed = read_json(folder / NAME)
     if not listed:
@@ -34,11 +34,13 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
         wanted = {name: (int(listed[name]["bytes"]), str(listed[name]["sha256"])) for name in names or listed}
     except (KeyError, TypeError, ValueError) as error:
         raise ZooError(f"`{folder / NAME}` is damaged: it does not say enough ({error})", exit_code=1) from None
+    hashed = hashed_bytes is None or whole <= hashed_bytes
     for name, (bytes_, digest) in wanted.items():
         path = folder / name
         if not path.is_file():
             raise ZooError(f"`{path}` is missing", exit_code=1)
         if (found := path.stat().st_size) != bytes_:
             raise ZooError(f"`{path}` is damaged: it has {size(found)}, not {size(bytes_)}", exit_code=1)
-        if (hashed_bytes is None or whole <= hashed_bytes) and sha256(path) != digest:
+        if hashed and sha256(path) != digest:
             raise ZooError(f"`{path}` is damaged: its content is not what was written", exit_code=1)
+    return hashed

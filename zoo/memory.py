@@ -1,6 +1,10 @@
-"""What a lack of memory looks like, whoever lacks it."""
+"""How much memory there is, and what a lack of it looks like, whoever lacks it."""
 
 from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -15,3 +19,22 @@ def is_short(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error).lower() for said in _SAID)
+
+
+_FILLED = 0.9
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+
+
+def there(device: torch.device) -> int:
+    """Bytes that a process may use: a GPU's, or the machine's shared by the processes that torchrun started on it."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        machine = min(machine, int(_LIMIT.read_text()))
+    return machine // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def fits(needed: int, device: torch.device) -> bool:
+    """Whether there is room for so many bytes on a device, with some to spare."""
+    return needed <= _FILLED * there(device)

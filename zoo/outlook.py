@@ -11,6 +11,7 @@ from compiler.allocator import keeps_memory
 from compiler.backends import Order, choose
 from compiler.matrix_library import matrix_library
 from specs import Spec
+from zoo import memory
 from zoo.rewriting import for_training
 from zoo.training.forecast import forecast, full_batch, pace
 from zoo.training.log import memory_bytes
@@ -35,6 +36,10 @@ class Outlook:
     step_seconds: float
     seconds: float
     memory_bytes: int
+    device_bytes: int
+    """Memory that there is: the GPU's, or the machine's."""
+    fits: bool
+    """Whether it holds all of it for a full batch; else several processes may."""
 
 
 def outlook(spec: Spec, length: int, device: str) -> Outlook:
@@ -42,7 +47,8 @@ def outlook(spec: Spec, length: int, device: str) -> Outlook:
     found, precision = find_device(device), spec.training.precision
     able, cpu = pace(torch.device(found), precision), found == "cpu"
     held = memory_bytes(torch.device(found))
-    expected = forecast(spec, full_batch(spec, length), spec.training.steps, able, held)
+    batch = full_batch(spec, length)
+    expected = forecast(spec, batch, spec.training.steps, able, held)
     training = for_training(spec)
     order = Order(training, graphs(training, [Purpose.TRAIN], found), {}, found)
     return Outlook(
@@ -57,4 +63,6 @@ def outlook(spec: Spec, length: int, device: str) -> Outlook:
         step_seconds=expected.step_seconds,
         seconds=expected.seconds,
         memory_bytes=expected.memory_bytes,
+        device_bytes=memory.there(torch.device(found)),
+        fits=memory.fits(expected.memory_bytes, torch.device(found)),
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+from torch import nn
 
 from compiler.allocator import forget_products, keep_memory
 from compiler.backends.backend import Backend, Order
@@ -32,8 +35,18 @@ def program(order: Order, functions: Mapping[Purpose, Function], code: Code) -> 
 
 def functions(code: Code) -> dict[Purpose, Function]:
     """The function of each purpose, executed by Python line by line."""
-    namespace = execute(code)
+    return main(code, execute(code))
+
+
+def main(code: Code, namespace: dict[str, Any]) -> dict[Purpose, Function]:
+    """The function of each purpose among the names that the code defines, in which layers are called as modules."""
+    for name in code.layers:
+        namespace[name] = partial(_called, namespace[name])
     return {Purpose(purpose): namespace[purpose] for purpose in code.main}
+
+
+def _called(layer: Callable[..., Any], parameters: nn.Module, *inputs: Any) -> Any:
+    return parameters(layer, *inputs)
 
 
 def execute(code: Code) -> dict[str, Any]:

@@ -7,9 +7,8 @@ import importlib.util
 import torch
 
 from compiler.backends.backend import Backend, Order
-from compiler.backends.eager import execute, program, refuses
+from compiler.backends.eager import execute, main, program, refuses
 from compiler.emit import emit
-from compiler.graph import Purpose
 from compiler.host import cpp_compiler
 from compiler.program import Program
 
@@ -23,7 +22,7 @@ def _build(order: Order) -> Program:
     namespace = execute(code)
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=True, dynamic=True)
-    return program(order, {Purpose(purpose): namespace[purpose] for purpose in code.main}, code)
+    return program(order, main(code, namespace), code)
 
 
 def _absent() -> str | None:

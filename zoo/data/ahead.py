@@ -1,8 +1,9 @@
-"""What is made while something else is computed."""
+"""What is done while something else is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import TypeVar
@@ -38,7 +39,7 @@ def ahead(items: Iterator[Item], most: int = 2) -> Generator[Item, None, None]:
         except BaseException as error:
             put(None, error)
 
-    thread = Thread(target=make, name="batches", daemon=True)
+    thread = Thread(target=make, name="ahead", daemon=True)
     thread.start()
     try:
         while True:
@@ -51,3 +52,17 @@ def ahead(items: Iterator[Item], most: int = 2) -> Generator[Item, None, None]:
     finally:
         over.set()
         thread.join()
+
+
+def aside(work: Callable[[], Item]) -> Future[Item]:
+    """Starts the work in a thread of its own, which does not keep the process alive; what comes of it."""
+    outcome: Future[Item] = Future()
+
+    def do() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=do, name="aside", daemon=True).start()
+    return outcome

@@ -7,9 +7,11 @@ import html
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
 
 from specs import Archive, Corpus, Files, Grammar, HeldOut, ZooError
 from zoo.data import grammar
@@ -23,6 +25,7 @@ Split = Literal["train", "dev", "test"]
 Pair = tuple[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
+_READ = 1 << 20
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.DOTALL | re.IGNORECASE)
 # What ends lines somewhere, or is no text: C0 and C1 (tab, carriage return, next line ...), line and paragraph
 # separators, byte order marks.
@@ -30,13 +33,20 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 
 
 class ParallelText:
-    """The sentence pairs of a spec's corpus, read anew every time they are asked for."""
+    """The sentence pairs of a spec's corpus, read anew every time they are asked for. To be closed in the end."""
 
-    def __init__(self, corpus: Corpus, report: Report) -> None:
-        self.corpus = corpus
+    def __init__(self, corpus: Corpus, report: Report, scratch: Path | None = None) -> None:
+        """In the folder `scratch`, if there is one, what takes long to make is kept until the end."""
+        self.corpus, self._scratch = corpus, scratch
         self._report = report
         self._places: dict[Archive, tuple[Path, Path]] = {}
-        self._made: dict[tuple[Split, Grammar], list[Pair]] = {}
+        self._made: dict[tuple[Split, Grammar], IO[bytes]] = {}
+
+    def close(self) -> None:
+        """Gives up what was written down on the way."""
+        for file in self._made.values():
+            file.close()
+        self._made.clear()
 
     def held_out(self, split: Split) -> int:
         """How many pairs `split` takes out of train."""
@@ -87,15 +97,21 @@ class ParallelText:
         return ["files", *([_kind(path), sha256(path)] for path in self._places_of(part))]
 
     def _made_of(self, split: Split, part: Grammar) -> Iterator[Pair]:
-        """The built-in sentences, kept: to make them takes longer than all else that is done with them."""
+        """The built-in sentences, written down: to make them takes longer than all else that is done with them."""
         if (split, part) in self._made:
-            yield from self._made[split, part]
+            yield from _written_down(self._made[split, part])
             return
-        made = []
-        for pair in grammar.sentences(split, part.grammar):
-            made.append((pair.source, pair.target))
-            yield made[-1]
-        self._made[split, part] = made
+        if self._scratch is None:
+            yield from ((pair.source, pair.target) for pair in grammar.sentences(split, part.grammar))
+            return
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as unless_whole:
+            file = unless_whole.enter_context(TemporaryFile(dir=self._scratch))
+            for pair in grammar.sentences(split, part.grammar):
+                file.write(f"{pair.source}\t{pair.target}\n".encode())
+                yield pair.source, pair.target
+            unless_whole.pop_all()
+        self._made[split, part] = file
 
     def _places_of(self, part: Files | Archive) -> tuple[Path, Path]:
         if isinstance(part, Files):
@@ -143,6 +159,20 @@ def _segments(decoded: Iterable[str]) -> Iterator[str]:
     """The segments of SGML in the way of WMT's test sets, on one line each."""
     for found in _SEGMENT.finditer("\n".join(decoded)):
         yield " ".join(html.unescape(found[1]).split())
+
+
+def _written_down(file: IO[bytes]) -> Iterator[Pair]:
+    """From its beginning; several may read it by turns."""
+    place = 0
+    while True:
+        file.seek(place)
+        some = file.readlines(_READ)
+        place = file.tell()
+        if not some:
+            return
+        for line in some:
+            source, _, target = line.decode().removesuffix("\n").partition("\t")
+            yield source, target
 
 
 def _together(source: Path, target: Path) -> Iterator[Pair]:

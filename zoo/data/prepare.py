@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -14,19 +15,20 @@ import numpy as np
 from specs import Spec, ZooError
 from specs.notation import dump
 from zoo import home, manifest
+from zoo.data.ahead import ahead
 from zoo.data.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
 from zoo.data.corpus import Pair, ParallelText, Split, clean
 from zoo.data.lines import read_lines
 from zoo.data.store import Store, StoreWriter
-from zoo.data.vocabulary import Vocabulary
+from zoo.data.vocabulary import Vocabulary, learned_from
 from zoo.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.report import Report
 
-_FORMAT = 1  # what is prepared from the same corpus changes with it
+_FORMAT = 2  # what is prepared from the same corpus changes with it
 _CHUNK = 8192
 _SCORED: dict[Split, Fate] = {"dev": Fate.DEV, "test": Fate.TEST}
 _COUNTS, _SECTIONS = "counts.json", "sections.yaml"
-_HASHED_BYTES = 1 << 30  # more than this is checked by its size alone when it is opened again
+_HASHED_BYTES = 1 << 30  # of more than this, opening looks at the sizes alone; training verifies it as it goes
 
 
 class Prepared:
@@ -36,7 +38,16 @@ class Prepared:
         """Opens what `prepare` wrote. Raises ZooError where it is damaged."""
         self.folder = folder
         self.fingerprint = folder.name
-        manifest.check(folder, hashed_bytes=_HASHED_BYTES)
+        self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
+
+    def verify(self) -> None:
+        """Looks at what opening took on trust. Raises ZooError, naming the file, where it is not as it was written."""
+        if not self._verified:
+            try:
+                self._verified = manifest.check(self.folder)
+            except ZooError as error:
+                hint = f"remove the folder `{self.folder}`: `zoo prepare` makes it anew"
+                raise ZooError(str(error), hint=hint, exit_code=1) from error
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -70,20 +81,21 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     damaged one is made anew, with a warning. Raises ZooError where the corpus or the vocabulary's size cannot be
     used, where the network or the disk fails.
     """
-    text = ParallelText(spec.corpus, report)
     if spec.training.start_from is None:
         vocabulary = None
-    folder = home.prepared() / fingerprint(spec, text, vocabulary)
-    if folder.exists():
-        try:
-            return Prepared(folder)
-        except ZooError as error:
-            report.warn(f"{error}; preparing the corpus anew")
-            remove_folder(folder)
-    # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets.
-    require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
-    with writing_folder(folder, replace=False) as partial:
-        _Preparation(spec, text, vocabulary, partial, report).write()
+    with closing(ParallelText(spec.corpus, report, home.prepared())) as text:
+        folder = home.prepared() / fingerprint(spec, text, vocabulary)
+        if folder.exists():
+            try:
+                return Prepared(folder)
+            except ZooError as error:
+                report.warn(f"{error}; preparing the corpus anew")
+                remove_folder(folder)
+        # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets. The sentences of the
+        # grammar are written down there, too, for as long as it lasts.
+        require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
+        with writing_folder(folder, replace=False) as partial:
+            _Preparation(spec, text, vocabulary, partial, report).write()
     prepared = Prepared(folder)
     report.say(f"prepared in {folder}")
     return prepared
@@ -138,7 +150,9 @@ class _Preparation:
                 yield pair
 
     def _learned(self, judged: Fates, counts: Counts) -> Vocabulary:
-        self.report.say(f"learning {self.spec.vocabulary.size:,} pieces from {counts.kept:,} pairs")
+        sample = learned_from(counts.kept)
+        chosen = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
+        self.report.say(f"learning {self.spec.vocabulary.size:,} pieces from {chosen} pairs")
         return Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept)
 
     def _train(self, judged: Fates) -> Iterator[Pair]:
@@ -149,7 +163,7 @@ class _Preparation:
         parts = np.repeat(np.arange(len(self.read), dtype=np.uint16), self.read)[judged == Fate.KEPT]
         with self._writer("train", vocabulary, len(self.read)) as writer:
             pairs = self._shown("encoding", self._train(judged), counts.kept)
-            for source, target in _encoded(pairs, vocabulary):
+            for source, target in encoded(pairs, vocabulary):
                 kept, counts = limits.sift(source, target, counts)
                 numbers = parts[done : done + len(source)][kept]
                 writer.add([source[index] for index in kept], [target[index] for index in kept], numbers)
@@ -160,7 +174,7 @@ class _Preparation:
     def _write_texts(self, split: Split, pairs: list[Pair], vocabulary: Vocabulary) -> None:
         """Pieces and text of dev or test, nothing left out."""
         with self._writer(split, vocabulary) as writer:
-            for source, target in _encoded(pairs, vocabulary):
+            for source, target in encoded(pairs, vocabulary):
                 writer.add(source, target)
         for side, name in enumerate(("source", "target")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
@@ -178,8 +192,7 @@ class _Preparation:
 
     def _shown(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:
         with self.report.progress(label, total, "pairs") as progress:
-            waiting = iter(pairs)
-            while chunk := list(islice(waiting, _CHUNK)):
+            for chunk in _chunks(pairs):
                 yield from chunk
                 progress.advance(len(chunk))
 
@@ -190,9 +203,21 @@ def _require_pairs(counts: Counts) -> None:
         raise ZooError(f"there is nothing to train on: {counts}", hint=hint)
 
 
-def _encoded(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-    """Pieces of sources and targets, chunk by chunk."""
+def encoded(
+    pairs: Iterable[Pair], vocabulary: Vocabulary
+) -> Generator[tuple[list[list[int]], list[list[int]]], None, None]:
+    """Pieces of sources and targets, chunk by chunk: while one is used, the next is encoded and the one after read."""
+
+    def made() -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+        with closing(ahead(_chunks(pairs))) as chunks:
+            for chunk in chunks:
+                sources, targets = zip(*chunk, strict=True)
+                yield vocabulary.encode_all(sources, "source"), vocabulary.encode_all(targets, "target")
+
+    return ahead(made())
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     waiting = iter(pairs)
     while chunk := list(islice(waiting, _CHUNK)):
-        sources, targets = zip(*chunk, strict=True)
-        yield vocabulary.encode_all(sources, "source"), vocabulary.encode_all(targets, "target")
+        yield chunk

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -20,7 +19,8 @@ from zoo.files import writing
 Side = Literal["source", "target"]
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 
-_MOST_PAIRS = 2_500_000  # SentencePiece holds what it learns from in memory, a gigabyte or two of this many
+MOST_PAIRS = 1_000_000
+"""What a vocabulary is learned from at most: SentencePiece holds all of it in memory."""
 _QUIET = 2
 _SPECIAL = (PAD, UNK, BOS, EOS)
 
@@ -98,17 +98,26 @@ class Vocabulary:
     def learn(cls, pairs: Pairs, section: specs.Vocabulary, count: int = 0) -> Self:
         """Learns pieces from the lines of pairs; `pairs` is called once for a shared vocabulary, else twice.
 
-        Where they are told to be a very large `count`, from every second pair, or every third, and so on. The same
-        pairs in the same order give the same bytes. Raises ZooError where the text has too little variety for
-        `vocabulary.size` pieces, or too many letters.
+        Where they are told to be a `count` of more than MOST_PAIRS, from every second pair, or every third, and so
+        on (see `learned_from`). The same pairs in the same order give the same bytes. Raises ZooError where the text
+        has too little variety for `vocabulary.size` pieces, or too many letters.
         """
-        step = max(1, math.ceil(count / _MOST_PAIRS))
+        step = _step(count)
         if section.shared:
             return cls(_learned((line for pair in islice(pairs(), 0, None, step) for line in pair), section))
         return cls(*(_learned((pair[side] for pair in islice(pairs(), 0, None, step)), section) for side in (0, 1)))
 
     def _of(self, side: Side) -> sentencepiece.SentencePieceProcessor:
         return self.source if side == "source" else self.target
+
+
+def learned_from(count: int) -> int:
+    """How many of so many pairs a vocabulary is learned from."""
+    return -(-count // _step(count))
+
+
+def _step(count: int) -> int:
+    return max(1, -(-count // MOST_PAIRS))
 
 
 def _names(shared: bool) -> tuple[str, ...]:

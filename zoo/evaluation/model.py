@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from specs import HeldOut, Spec, ZooError
@@ -55,5 +56,6 @@ def texts(
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=f"write `corpus.{split}` in its spec")
     if any(isinstance(part, HeldOut) for part in parts):
         return prepare(spec, report, vocabulary).texts(split)
-    pairs = [(clean(source), clean(target)) for source, target in ParallelText(spec.corpus, report).pairs(split)]
+    with closing(ParallelText(spec.corpus, report)) as text:
+        pairs = [(clean(source), clean(target)) for source, target in text.pairs(split)]
     return [source for source, _ in pairs], [target for _, target in pairs]

@@ -7,7 +7,6 @@ random state to keep: the random numbers of a step follow from the seed and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from zoo.files import read_json, remove_folder, require_space, write_json, writi
 from zoo.report import Report
 from zoo.training.footprint import KEPT_OPTIMISERS
 from zoo.training.run import Run
+from zoo.training.tensors import Tensors, put
 
 WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
-MOMENTS = ("exp_avg", "exp_avg_sq")
 _BEST = "best-"
 
 
@@ -99,17 +98,18 @@ def averageable(run: Run) -> list[Checkpoint]:
     return [c for c in found if c is found[-1] or c.due]
 
 
-def save(run: Run, spec: Spec, program: Program, optimiser: torch.optim.Optimizer, progress: Progress) -> Checkpoint:
+def save(run: Run, spec: Spec, tensors: Tensors, progress: Progress) -> Checkpoint:
     """Writes a checkpoint, then drops what is no longer needed. Raises ZooError where the disk is full."""
     checkpoint = Checkpoint(run.checkpoints / f"{progress.step:07d}")
-    parameters = dict(program.named_parameters())
-    weights = {name: tensor.cpu() for name, tensor in program.weights().items()}
-    size = sum(tensor.nbytes for tensor in weights.values())
     run.checkpoints.mkdir(exist_ok=True)
-    require_space(run.checkpoints, 3 * size, "a checkpoint")
+    require_space(
+        run.checkpoints,
+        sum(t.nbytes for part in (tensors.weights, tensors.moments) for t in part.values()),
+        "a checkpoint",
+    )
     with writing_folder(checkpoint.folder) as folder:
-        safetensors.torch.save_file(weights, folder / WEIGHTS)
-        safetensors.torch.save_file(dict(_moments(program, optimiser, parameters)), folder / OPTIMISER)
+        safetensors.torch.save_file(dict(tensors.weights), folder / WEIGHTS)
+        safetensors.torch.save_file(dict(tensors.moments), folder / OPTIMISER)
         write_json(folder / STATE, asdict(progress))
         manifest.write(folder)
     _retire(run, max(spec.training.average, KEPT_OPTIMISERS))
@@ -120,7 +120,7 @@ def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Opt
     """Puts a checkpoint's weights and moments where they belong. Raises ZooError where a file is damaged."""
     checkpoint.verify()
     try:
-        program.load(safetensors.torch.load_file(checkpoint.weights))
+        weights = safetensors.torch.load_file(checkpoint.weights)
         moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
     except SafetensorError as error:
         raise ZooError(f"`{checkpoint.folder}` cannot be read: {error}", exit_code=1) from error
@@ -128,16 +128,7 @@ def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Opt
         progress = Progress(**read_json(checkpoint.folder / STATE))
     except TypeError:
         raise ZooError(f"`{checkpoint.folder / STATE}` is of another version of zoo", exit_code=1) from None
-    laid_out = {
-        moment: program.in_program_layout(
-            {name.partition("/")[2]: t for name, t in moments.items() if name.startswith(f"{moment}/")}
-        )
-        for moment in MOMENTS
-    }
-    updates = float(progress.step - progress.skipped)
-    for name, parameter in program.named_parameters():
-        state = {moment: laid_out[moment][name].to(parameter.device) for moment in MOMENTS}
-        optimiser.state[parameter] = {"step": torch.tensor(updates, device=parameter.device), **state}
+    put(Tensors(weights, moments), progress.step - progress.skipped, program, optimiser)
     return progress
 
 
@@ -158,15 +149,6 @@ def resume(run: Run, program: Program, optimiser: torch.optim.Optimizer, report:
         hint = "start over with `--fresh`; the run's checkpoints are then lost"
         raise ZooError(f"no checkpoint in `{run.checkpoints}` can be resumed", hint=hint, exit_code=1)
     return Progress()
-
-
-def _moments(
-    program: Program, optimiser: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]
-) -> Iterator[tuple[str, torch.Tensor]]:
-    for moment in MOMENTS:
-        tensors = {name: optimiser.state[p][moment].detach() for name, p in parameters.items()}
-        for name, tensor in program.in_file_layout(tensors).items():
-            yield f"{moment}/{name}", tensor.cpu()
 
 
 def _retire(run: Run, keep: int) -> None:

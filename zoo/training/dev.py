@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -10,11 +11,15 @@ from compiler import TRANSLATE, Purpose, build
 from specs import Spec
 from zoo import home
 from zoo.data.vocabulary import Vocabulary
+from zoo.decoding.request import TOKENS
 from zoo.decoding.translator import Translator
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.model import texts
 from zoo.evaluation.perplexity import perplexity
 from zoo.report import Report
+
+_LOGITS = 2**23
+"""That are computed at a time: scoring is not to need more memory than training does."""
 
 
 class DevSet:
@@ -28,7 +33,7 @@ class DevSet:
         self.spec, self.vocabulary, self.device = spec, vocabulary, device
         self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
 
-    def score(self, weights: dict[str, torch.Tensor]) -> float:
+    def score(self, weights: Mapping[str, torch.Tensor]) -> float:
         """Of the tensors of a weights file."""
         alone = self.spec.training.dev_score == "perplexity"
         program = build(
@@ -44,7 +49,8 @@ class DevSet:
             program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device
         )
         if alone:
-            return perplexity(translator.forced(self.sources, self.references))
+            tokens = max(1, min(TOKENS, _LOGITS // self.vocabulary.size))
+            return perplexity(translator.forced(self.sources, self.references, tokens=tokens))
         return bleu(translator.translate(self.sources), self.references).score
 
     def better(self, score: float, than: float | None) -> bool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from compiler import Purpose, cost, graphs
+from compiler import Cost, Purpose, cost, graphs
 from specs import Spec
-from zoo.data.batches import BatchSize, epoch_batches
-from zoo.data.store import Store
+from zoo.data.batches import BatchSize
 from zoo.report import duration
 from zoo.report import size as bytes_in_words
 from zoo.rewriting import for_training
@@ -19,7 +18,7 @@ from zoo.training.peak import matrix_peak
 _PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
 """Seconds are FLOPs over the matrix peak, and bytes of activations and of weights over the bandwidth, each so often.
 Fitted to eight specs from tiny to big on two CPU cores, float32 and bfloat16, which they meet within 16 %."""
-_AROUND = 450_000_000
+AROUND = 450_000_000
 """Bytes that a process takes on beside weights, moments and activations once it trains: libraries, buffers, products
 that oneDNN has prepared."""
 _PREPARING = 0.04
@@ -52,33 +51,42 @@ class Forecast:
         return f"{duration(self.seconds)} and {bytes_in_words(self.memory_bytes)}"
 
 
-def forecast(spec: Spec, size: BatchSize, steps: int, pace: Pace, held: int = 0) -> Forecast:
-    """Of so many steps with batches of this size in a process that already holds so many bytes."""
-    train = cost(graphs(for_training(spec), [Purpose.TRAIN])[Purpose.TRAIN])
-    padded = size.places / (size.source_tokens + size.target_tokens)
-    source, target = (round(padded * tokens / size.rows) for tokens in (size.source_tokens, size.target_tokens))
-    sizes = {"source": max(1, source), "target": max(1, target)}
-    part = -(-size.rows // spec.training.accumulation)
-    kept = train.activation_bytes(batch=part, **sizes)
+def forecast(spec: Spec, size: BatchSize, steps: int, pace: Pace, held: int = 0, shards: int = 1) -> Forecast:
+    """Of so many steps with batches of this size in a process that already holds so many bytes.
+
+    With several `shards` it holds one of the weights, gradients and moments.
+    """
+    train, sizes = _training(spec), _sizes(size)
+    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **sizes)
     moved = _ACTIVATIONS * kept * spec.training.accumulation + _WEIGHTS * train.weight_bytes
     seconds = _PRODUCTS * 3 * train.flops(batch=size.rows, **sizes) / pace.flops + moved / pace.bytes
     seconds += pace.preparing * spec.training.accumulation
-    return Forecast(seconds, steps * seconds, held + _AROUND + _STATE * train.weight_bytes + kept)
+    return Forecast(seconds, steps * seconds, held + AROUND + needed(spec, size, shards))
+
+
+def needed(spec: Spec, size: BatchSize, shards: int = 1) -> int:
+    """Bytes of weights, gradients, moments and activations for batches of this size."""
+    train = _training(spec)
+    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **_sizes(size))
+    gathered = train.weight_bytes if shards > 1 else 0
+    return int(_STATE * train.weight_bytes // shards + gathered + kept)
+
+
+def _training(spec: Spec) -> Cost:
+    return cost(graphs(for_training(spec), [Purpose.TRAIN])[Purpose.TRAIN])
+
+
+def _sizes(size: BatchSize) -> dict[str, int]:
+    """Lengths of both sides, padding included."""
+    padded = size.places / (size.source_tokens + size.target_tokens)
+    tokens = {"source": size.source_tokens, "target": size.target_tokens}
+    return {side: max(1, round(padded * count / size.rows)) for side, count in tokens.items()}
 
 
 def full_batch(spec: Spec, length: int) -> BatchSize:
     """Of a batch that uses the budget up with sentences of this many tokens."""
     rows = max(1, min(spec.training.source_tokens, spec.training.target_tokens) // length)
     return BatchSize(rows, rows * length, rows * length, 2 * rows * length)
-
-
-def mean_batch(spec: Spec, store: Store) -> BatchSize:
-    """Of the batches of an epoch of this corpus."""
-    training = spec.training
-    epoch = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
-    tokens = [int(lengths.sum()) + len(store) for lengths in (store.source_lengths, store.target_lengths)]
-    source, target = (round(count / len(epoch)) for count in tokens)
-    return BatchSize(-(-len(store) // len(epoch)), source, target, round((source + target) / (1 - epoch.padding)))
 
 
 def pace(device: torch.device, precision: str) -> Pace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,6 +11,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from compiler import find_device
 from specs import ZooError
@@ -17,6 +19,8 @@ from specs import ZooError
 _PATIENCE = timedelta(days=7)
 """How long the others wait for what the first one does alone: preparing a corpus, scoring the dev set. That a process
 has died is seen by its launcher, and not by waiting."""
+_PORT, _MEETING, _KNOCKING = "zoo/port", 300, timedelta(seconds=3)
+"""Under which the first process tells its port, seconds that others look for it, and how long at each."""
 _GONE = ("connection closed by peer", "connection reset", "connection refused", "broken pipe", "socket", "timed out")
 
 
@@ -35,6 +39,11 @@ class Processes:
     def first(self) -> bool:
         """Whether this is the one that writes the run."""
         return self.rank == 0
+
+    @property
+    def first_here(self) -> bool:
+        """Whether this is the first one of its machine."""
+        return self._local_rank == 0
 
     def any(self, *asked: bool) -> tuple[bool, ...]:
         """Of each question, whether a process says yes. All of them have to ask."""
@@ -61,7 +70,7 @@ class Processes:
     @contextmanager
     def first_then_others(self, *, on_each_machine: bool = False) -> Iterator[None]:
         """What the first process does (or the first of each machine), and what the others then find done."""
-        early = self._local_rank == 0 if on_each_machine else self.first
+        early = self.first_here if on_each_machine else self.first
         if not early:
             self._wait()
         yield
@@ -89,8 +98,10 @@ def joined(device: str) -> Iterator[Processes]:
         found = _own_gpu(device, local)
         torch.cuda.set_device(found)
     try:
-        dist.init_process_group("nccl" if found.startswith("cuda") else "gloo")
-        yield Processes(found, rank=dist.get_rank(), count=count, local_rank=local)
+        rank = int(os.environ["RANK"])
+        backend = "nccl" if found.startswith("cuda") else "gloo"
+        dist.init_process_group(backend, store=_store(rank, count), rank=rank, world_size=count)
+        yield Processes(found, rank=rank, count=count, local_rank=local)
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(said in str(error).lower() for said in _GONE):
             raise
@@ -100,6 +111,34 @@ def joined(device: str) -> Iterator[Processes]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _store(rank: int, count: int) -> TCPStore:
+    """Where these processes find one another: one of their own, which the first of them hosts.
+
+    The launcher's outlives its workers, so that those which it starts again would find the addresses of dead ones there
+    (https://github.com/pytorch/pytorch/issues/135712). It tells the port; one of before answers no more, as a launcher
+    of the c10d kind (`--standalone` is one) starts none before all have ended.
+    """
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # then the launcher takes a new port for each start
+        return TCPStore(host, port, count, is_master=rank == 0)
+    known = TCPStore(host, port, is_master=False, wait_for_workers=False)
+    if rank == 0:
+        own = TCPStore(host, 0, count, is_master=True, wait_for_workers=False)
+        known.set(_PORT, str(own.port))
+        return own
+    given_up = time.monotonic() + _MEETING
+    while True:
+        try:
+            port = int(known.get(_PORT))
+            own = TCPStore(host, port, count, is_master=False, timeout=_KNOCKING, wait_for_workers=False)
+            own.set_timeout(dist.default_pg_timeout)
+            return own
+        except dist.DistError:
+            if time.monotonic() > given_up:
+                raise
+            time.sleep(0.1)
 
 
 def _own_gpu(device: str, local: int) -> str:

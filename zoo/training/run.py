@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import Spec, ZooError, difference, parse
+from specs.notation import shown
 from zoo.files import read_json, remove_folder, write_json, writing
 from zoo.report import Report
 
@@ -40,6 +41,10 @@ class Basis:
     """Of torch: the order of its sums depends on them."""
     processes: int
     """That share each batch: the order of sums depends on them, and where dropout falls."""
+    sharded: bool = False
+    """Whether each of them holds but a part of the weights: the order of sums depends on it."""
+    software: str = ""
+    """Versions of what computes the steps."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,9 @@ class Run:
             return
         changed = {key: pair for key, pair in difference(spec, self.spec).items() if key not in MAY_DIFFER}
         if changed:
-            lines = "".join(f"\n  {key}: {old} in the run, {new} now" for key, (old, new) in changed.items())
+            lines = "".join(
+                f"\n  {key}: {shown(old)} in the run, {shown(new)} now" for key, (old, new) in changed.items()
+            )
             raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=_RESUME)
 
     def start(self, spec: Spec, basis: Basis, report: Report) -> Basis:
@@ -132,10 +139,14 @@ class Run:
         others the same steps are done, which come out otherwise, and `report` hears of it. Raises ZooError where it was
         begun with another corpus or vocabulary, or where another backend would have dropout fall otherwise.
         """
-        known = {"processes": 1, **read_json(self.data)} if self.exists and self.data.is_file() else {}
+        known = (
+            {"processes": 1, "sharded": False, **read_json(self.data)} if self.exists and self.data.is_file() else {}
+        )
         begun = self._basis({**asdict(basis), **known})
         if begun.fingerprint != basis.fingerprint:
-            raise ZooError(f"the corpus has changed since `{self.folder}` was begun", hint=_RESUME)
+            raise ZooError(
+                f"the corpus has changed since `{self.folder}` was begun, or how this version prepares it", hint=_CORPUS
+            )
         random = bool(spec.architecture.dropout or spec.architecture.attention_dropout)
         if begun.backend != basis.backend and random:
             raise ZooError(
@@ -147,13 +158,20 @@ class Run:
             report.say(
                 f"with the backend {basis.backend}, and not {begun.backend}: sums are rounded otherwise from here"
             )
+        if begun.software != basis.software:
+            report.say(f"with {basis.software}, and not {begun.software}: steps may come out otherwise from here on")
         if begun.processes != basis.processes:
             otherwise = "dropout falls otherwise" if random else "sums are rounded otherwise"
-            report.say(f"in {basis.processes} processes, and not {begun.processes}: {otherwise} from here on")
+            report.say(
+                f"the number of processes is {basis.processes}, and was {begun.processes}: {otherwise} from here on"
+            )
             begun = basis
+        if basis.sharded and not begun.sharded:
+            report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
+            begun = replace(begun, sharded=True)
         with writing(self.spec_file) as file:
             file.write_text(spec.yaml(), encoding="utf-8")
-        begun = replace(begun, backend=basis.backend)
+        begun = replace(begun, backend=basis.backend, software=basis.software)
         write_json(self.data, asdict(begun))
         return begun
 
@@ -219,6 +237,10 @@ _OWN = {
     *("spec.yaml", "data.json", "log.jsonl", "events", "scores.json", "checkpoints", "weights.safetensors"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
 }
+_CORPUS = (
+    "give it its text back, start over with `--fresh` (the run's checkpoints are then lost), or train beside it with "
+    "`--run DIR`"
+)
 _RESUME = (
     f"resume with the run's own values, start over with `--fresh` (the run's checkpoints are then lost), "
     f"or train beside it with `--run DIR`; only {', '.join(MAY_DIFFER)} and the device may differ"

@@ -13,6 +13,7 @@ import numpy as np
 from compiler import find_device
 from specs import EOS, Spec, ZooError
 from zoo.data.store import Store, StoreWriter
+from zoo.data.training_set import TrainingSet
 from zoo.measuring import Host, Spread, host, spread, timed
 from zoo.report import Report
 from zoo.training.log import memory_bytes
@@ -67,7 +68,7 @@ def measure(
     report, device = report or Report(), find_device(device)
     with TemporaryDirectory() as folder:
         store = made_up(spec, steps, Path(folder))
-        trainer = Trainer(spec, store, Run(Path(folder, "run")), Processes(device), report)
+        trainer = Trainer(spec, TrainingSet(spec, store), Run(Path(folder, "run")), Processes(device), report)
         works = list(islice(trainer.works(), steps))
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, works))

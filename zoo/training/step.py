@@ -16,6 +16,7 @@ from zoo.memory import FAILURES, is_short
 from zoo.report import Report
 from zoo.training.processes import Processes
 from zoo.training.schedule import learning_rate
+from zoo.training.sharding import shard, whole
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,17 @@ class Update:
     """Adam over a program, by the recipe of a spec (5.3).
 
     Several processes compute a share of each batch: their gradients are summed as they appear, and all of them take
-    the same step.
+    the same step; each of the whole, or, `sharded`, of its part of every parameter.
     """
 
-    def __init__(self, spec: Spec, program: Program, processes: Processes, report: Report) -> None:
+    def __init__(
+        self, spec: Spec, program: Program, processes: Processes, report: Report, *, sharded: bool = False
+    ) -> None:
         self.spec, self.program, self.processes, self.report = spec, program, processes, report
+        self._sharded = sharded
         training = spec.training
+        if sharded:
+            shard(program, processes)
         self.parameters = list(program.parameters())
         self.optimiser = torch.optim.Adam(
             self.parameters, betas=(training.beta1, training.beta2), eps=training.epsilon, fused=True
@@ -46,7 +52,7 @@ class Update:
         for parameter in self.parameters:  # now, and not when a batch, too, wants memory
             zeros = {moment: torch.zeros_like(parameter) for moment in ("exp_avg", "exp_avg_sq")}
             self.optimiser.state[parameter] = {"step": torch.zeros((), device=parameter.device), **zeros}
-        self._module: torch.nn.Module = program if processes.count == 1 else self._distributed()
+        self._module: torch.nn.Module = program if processes.count == 1 or sharded else self._distributed()
 
     def step(self, number: int, batch: Batch, tokens: int) -> StepResult:
         """The update of this number, from this process's share of a batch of so many target tokens.
@@ -79,7 +85,7 @@ class Update:
         torch.manual_seed(stream(training.seed, "step", number, *([rank] if rank else [])))
         self.program.train()
         sums = torch.zeros(2, device=device)
-        *early, last = batch.split(parts)
+        *early, last = self._split(batch, parts)
         for part in early:
             with self._alone():
                 sums += self._part(part, tokens)
@@ -87,6 +93,11 @@ class Update:
         sums = self.processes.total(sums)
         taken = self._update(learning_rate(number, self.spec), sums[0])
         return StepResult(sums[0], sums[1], taken, tokens)
+
+    def _split(self, batch: Batch, parts: int) -> list[Batch]:
+        """In so many parts, or fewer; exactly so many where every pass brings parts of the processes together."""
+        split = batch.split(parts)
+        return split + [Batch.nothing()] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Adds the gradients of a part; its smoothed and its plain loss."""
@@ -102,7 +113,7 @@ class Update:
         """Adam's step, unless loss or gradients are not finite: decided on the device, which nobody waits for."""
         clip = self.spec.training.clip_norm
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = whole(torch.nn.utils.get_total_norm(gradients))
         taken = torch.isfinite(norm) & torch.isfinite(loss)
         if clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
@@ -125,5 +136,5 @@ class Update:
         return made
 
     def _alone(self) -> AbstractContextManager[None]:
-        """While it lasts, gradients are added up and not exchanged."""
+        """While it lasts, gradients are added up and not exchanged; those of which each process keeps a part are."""
         return self._module.no_sync() if isinstance(self._module, DistributedDataParallel) else nullcontext()

@@ -13,14 +13,18 @@ from typing import NamedTuple
 
 import torch
 
+import zoo
 from compiler import Program, Purpose, build
 from specs import Spec
+from zoo.data.ahead import aside
 from zoo.data.prepare import prepare
 from zoo.data.sampling import Sampling
+from zoo.data.training_set import TrainingSet
 from zoo.data.vocabulary import Vocabulary
 from zoo.evaluation.model import evaluate_model
 from zoo.files import require_space
 from zoo.report import Report
+from zoo.training import sharding
 from zoo.training.average import average
 from zoo.training.checkpoint import checkpoints
 from zoo.training.dev import DevSet
@@ -100,7 +104,12 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     device, store = str(processes.device), prepared.store("train")
     program: Program = build(spec, [Purpose.TRAIN], weights=model.weights.tensors if model else None, device=device)
     longest, backend = int(store.source_lengths.max()), program.spec.compilation.backend
-    basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count)
+    alpha = spec.training.subword_sampling
+    sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
+    data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)
+    sharded = processes.count > 1 and sharding.is_needed(spec, data.batches(0).mean, processes)
+    software = f"zoo {zoo.__version__} and torch {torch.__version__}"
+    basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count, sharded, software)
     with processes.first_then_others():
         if processes.first and fresh:
             run.clear()
@@ -109,11 +118,13 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             prepared.vocabulary.save(run.folder)
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
     dev = DevSet(spec, prepared.vocabulary, device) if scored else None
-    alpha = spec.training.subword_sampling
-    sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
     with _threads(basis.threads, report), _stopping(report) as stopped:
-        trainer = Trainer(spec, store, run, processes, report, dev, program, sampling)
-        done = trainer.train(stopped)
+        trainer = Trainer(spec, data, run, processes, report, dev, program, sharded=basis.sharded)
+        try:
+            done = trainer.train(stopped)
+        except Exception:
+            data.verify(wait=False)  # a damaged corpus is the better word for what came of it
+            raise
     if not done:
         report.say(f"stopped at step {trainer.progress.step:,}; `zoo train` goes on from there")
     return done

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,26 +17,26 @@ from typing import Any, NamedTuple
 import torch
 
 from compiler import Program, Purpose, build, cost
-from compiler.seeds import stream
 from specs import Spec, ZooError
 from zoo.data.ahead import ahead
-from zoo.data.batches import Batch, BatchSize, Pairs, epoch_batches
-from zoo.data.sampling import Sampling
-from zoo.data.store import Store
+from zoo.data.batches import Batch, BatchSize
+from zoo.data.training_set import TrainingSet
+from zoo.memory import FAILURES, is_short
 from zoo.report import Report
 from zoo.training import checkpoint
 from zoo.training.checkpoint import Progress
 from zoo.training.dev import DevSet
 from zoo.training.events import Events
-from zoo.training.forecast import Forecast, forecast, mean_batch, pace
-from zoo.training.log import SHOWN, Log, memory_bytes
+from zoo.training.log import SHOWN, Log
 from zoo.training.peak import matrix_peak
+from zoo.training.prediction import Prediction
 from zoo.training.processes import Processes
 from zoo.training.run import Run
 from zoo.training.schedule import learning_rate
+from zoo.training.sharding import own
 from zoo.training.step import StepResult, Update
+from zoo.training.tensors import Tensors, are_finite, gather
 
-_STATE_COPIES = 3  # weights and both moments: what is held of the state before the first gradient
 MOST_SKIPPED = 10
 """Steps in a row without a finite loss and gradient, after which training stops with an error."""
 
@@ -64,26 +64,27 @@ class Trainer:
     """Takes a run from where it is to its end: `training.steps`, another limit, or the end of its patience.
 
     `dev` is scored at each checkpoint; `program` is what is trained, by default that of the spec with the weights of
-    before training; `sampling` draws the pieces of each batch.
+    before training; `sharded` over the processes where one device cannot hold it.
     """
 
     def __init__(
         self,
         spec: Spec,
-        store: Store,
+        data: TrainingSet,
         run: Run,
         processes: Processes,
         report: Report,
         dev: DevSet | None = None,
         program: Program | None = None,
-        sampling: Sampling | None = None,
+        *,
+        sharded: bool = False,
     ) -> None:
-        self.spec, self.store, self.run, self.report = spec, store, run, report
-        self.dev, self.sampling = dev, sampling
+        self.spec, self.data, self.run, self.report, self.dev = spec, data, run, report, dev
         self.processes, self.device = processes, processes.device
         device = str(self.device)
         self.program: Program = build(spec, [Purpose.TRAIN], device=device) if program is None else program
-        self.update = Update(spec, self.program, processes, report)
+        self.sharded = sharded
+        self.update = Update(spec, self.program, processes, report, sharded=sharded)
         self.progress = Progress()
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
         # On the device, for as long as nobody asks.
@@ -100,13 +101,14 @@ class Trainer:
             )
             hint = "the run must lie on a disk that all machines share"
             raise ZooError(problem, hint=hint, exit_code=1)
-        if self.progress.step:
-            self.report.say(f"resuming at step {self.progress.step:,}")
-        log, expected = (self._log(), self._forecast()) if every.first else (None, None)
-        begun = self.progress
-        saved = before = time.monotonic()
         # Clocks differ, and the first process's is the one that is kept.
         ended, stop = every.any(every.first and self.ended, stopped())
+        if ended:
+            self.report.say(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
+        elif self.progress.step:
+            self.report.say(f"resuming at step {self.progress.step:,}")
+        log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
+        saved = before = time.monotonic()
         with self.report.progress("training", training.steps, "steps") as shown, closing(self._ahead()) as works:
             shown.advance(self.progress.step)
             while not (ended or stop):
@@ -118,25 +120,28 @@ class Trainer:
                 self.progress = replace(self.progress, **work.place._asdict(), tokens=tokens, seconds=seconds)
                 shown.advance(1)
                 due, ended, stop = every.any(every.first and self._due(saved), every.first and self.ended, stopped())
-                logged = due or self.progress.step % training.log_steps == 0
+                logged = due or ended or stop or self.progress.step % training.log_steps == 0
                 if logged or self.device.type == "cpu":
                     self._count_skipped()
+                tensors = self._tensors(due=True) if due else None
                 if log:
                     log.add(work.size, result, self.flops_of(work.size))
                     if logged:
-                        line = self._write(log, due=due)
+                        line = self._write(log, tensors)
                         shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
-                    self.save(due=True)
+                    self._save(tensors, due=True)
+                    tensors = None
                     saved = before = time.monotonic()
                     (ended,) = every.any(every.first and self.ended)
         if log:
             log.close()
-        if expected and self.progress.step > begun.step:
-            self._compare(expected, begun)
-        if self.progress.step and not self._is_saved():
+        if prediction:
+            prediction.compare(self.progress)
+        (unsaved,) = every.any(every.first and self.progress.step > 0 and not self._is_saved())
+        if unsaved:
             self._count_skipped()
-            self.save(due=False)
+            self._save(self._tensors(due=False), due=False)
         return ended
 
     @property
@@ -157,18 +162,25 @@ class Trainer:
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
         return result
 
-    def save(self, *, due: bool) -> None:
-        """Writes a checkpoint, `due` by the spec's rule or because training stops here.
+    def _tensors(self, *, due: bool) -> Tensors | None:
+        """Weights and moments of now, for the process that writes them.
 
-        Raises ZooError, before anything is written, where the weights are not finite.
+        Raises ZooError where the weights are not finite, or the corpus is damaged that they were made from: a stop has
+        no time to wait for that, and the next start looks again.
         """
-        if not all(bool(torch.isfinite(p).all()) for p in self.program.parameters()):
+        self.data.verify(wait=due)
+        (broken,) = self.processes.any(not are_finite(self.update.parameters))
+        if broken:
             raise ZooError(
                 f"the weights are no longer finite at step {self.progress.step}", hint=_DIVERGED, exit_code=1
             )
+        return gather(self.program, self.update.optimiser, keep=self.processes.first)
+
+    def _save(self, tensors: Tensors | None, *, due: bool) -> None:
+        """Writes a checkpoint, `due` by the spec's rule or because training stops here."""
         self.progress = replace(self.progress, due=due)
-        if self.processes.first:
-            checkpoint.save(self.run, self.spec, self.program, self.update.optimiser, self.progress)
+        if tensors:
+            checkpoint.save(self.run, self.spec, tensors, self.progress)
 
     def _count_skipped(self) -> None:
         """Asks the device. Raises ZooError where no step in MOST_SKIPPED changed anything."""
@@ -187,41 +199,26 @@ class Trainer:
         events = Events(self.run.events, self.progress.step)
         return Log(self.run.log, self.progress.step, peak * self.processes.count, self.device, events)
 
-    def _forecast(self) -> Forecast:
-        """Of the steps that are to be done, said before the first."""
-        training, steps = self.spec.training, self.spec.training.steps - self.progress.step
-        mean, count = mean_batch(self.spec, self.store), self.processes.count
-        share = BatchSize(*(-(-number // count) for number in mean))
-        able = pace(self.device, training.precision)
-        held = memory_bytes(self.device) - _STATE_COPIES * sum(p.nbytes for p in self.update.parameters)
-        expected = forecast(self.spec, share, max(0, steps), able, max(0, held))
-        if steps > 0:
-            measured = f"{able.flops / 1e9:,.0f} GFLOP/s of products and {able.bytes / 1e9:,.0f} GB/s of copies"
-            self.report.say(f"forecast for {steps:,} steps: {expected} of memory, by {measured}")
-        return expected
+    def _predicted(self) -> Prediction:
+        mean, held = self.data.batches(self.progress.epoch).mean, sum(own(p).nbytes for p in self.update.parameters)
+        return Prediction(self.spec, mean, self.progress, self.processes, held, self.report, sharded=self.sharded)
 
-    def _compare(self, expected: Forecast, begun: Progress) -> None:
-        """What was forecast beside what happened, for the steps that were done."""
-        steps, seconds = self.progress.step - begun.step, self.progress.seconds - begun.seconds
-        happened = Forecast(seconds / steps, seconds, memory_bytes(self.device))
-        said = replace(expected, seconds=steps * expected.step_seconds)
-        self.report.say(f"{steps:,} steps took {happened} of memory; forecast were {said}")
-
-    def _write(self, log: Log, *, due: bool) -> dict[str, Any]:
-        """A line of the log, with the dev set's score where a checkpoint is due."""
-        figures = self._scored(log) if due and self.dev else {}
+    def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
+        """A line of the log, with the dev set's score where a checkpoint of these is due."""
+        figures = self._scored(log, self.dev, due.weights) if due and self.dev else {}
         return log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
 
-    def _scored(self, log: Log) -> dict[str, Any]:
-        """The dev set's score by the weights of now, and what it means for patience."""
-        assert self.dev
+    def _scored(self, log: Log, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """The dev set's score by these weights, and what it means for patience."""
         started = time.monotonic()
         try:
-            score = self.dev.score(self.program.weights())
-        except ZooError as error:  # not worth the steps since the last checkpoint
+            score = dev.score(weights)
+        except (ZooError, *FAILURES) as error:  # not worth the steps since the last checkpoint
+            if not isinstance(error, ZooError) and not is_short(error):
+                raise
             self.report.warn(f"the dev set has no score at step {self.progress.step:,}: {error}")
             return {}
-        better, step = self.dev.better(score, self.progress.best), self.progress.step
+        better, step = dev.better(score, self.progress.best), self.progress.step
         news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
         self.progress = replace(self.progress, **news)
         log.rest(time.monotonic() - started)
@@ -248,24 +245,13 @@ class Trainer:
 
     def works(self) -> Iterator[Work]:
         """The steps from here on, without end."""
-        training, step, epoch, done = self.spec.training, self.progress.step, self.progress.epoch, self.progress.batch
+        step, epoch, done = self.progress.step, self.progress.epoch, self.progress.batch
         rank, count = self.processes.rank, self.processes.count
-        weights = [getattr(part, "weight", 1.0) for part in self.spec.corpus.train]
         while True:
-            batches = epoch_batches(
-                self.store,
-                training.source_tokens,
-                training.target_tokens,
-                seed=training.seed,
-                epoch=epoch,
-                weights=weights,
-            )
-            for index in range(done, len(batches)):
+            for number in range(done, len(self.data.batches(epoch))):
                 step += 1
-                pairs = Pairs.of(self.store, batches[index])
-                if self.sampling:
-                    pairs = self.sampling(pairs, stream(training.seed, "pieces", epoch, index))
-                yield Work(pairs.share(rank, count).batch(), pairs.size, Place(step, epoch, index + 1))
+                pairs = self.data.pairs(epoch, number)
+                yield Work(pairs.share(rank, count).batch(), pairs.size, Place(step, epoch, number + 1))
             epoch, done = epoch + 1, 0
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from zoo.data.ahead import ahead
+from zoo.data.ahead import ahead, aside
 
 
 def _threads() -> int:
-    return sum(thread.name == "batches" for thread in threading.enumerate())
+    return sum(thread.name == "ahead" for thread in threading.enumerate())
 
 
 def test_items_come_in_order_and_end() -> None:
@@ -50,3 +50,23 @@ def test_an_error_is_raised_where_it_would_have_been() -> None:
     with pytest.raises(ValueError, match="torn"):
         next(waiting)
     assert _threads() == 0
+
+
+def test_what_is_done_aside_is_waited_for() -> None:
+    begin = threading.Event()
+
+    def work() -> int:
+        return 7 if begin.wait(10) else 0
+
+    result = aside(work)
+    begin.set()
+    assert result.result() == result.result() == 7
+
+
+def test_what_is_raised_aside_is_raised_where_it_is_asked_for() -> None:
+    def work() -> int:
+        raise LookupError("nothing there")
+
+    result = aside(work)
+    with pytest.raises(LookupError, match="nothing there"):
+        result.result()

@@ -62,6 +62,9 @@ def test_padding_is_the_share_that_it_says(store, most_source, most_target):
     places = sum(batch.source.numel() + batch.target.numel() - len(batch) for batch in made)
     tokens = sum(batch.source_tokens + batch.target_tokens for batch in made)
     assert batches.padding == pytest.approx(1 - tokens / places if places else 0.0)
+    assert sum(batches.total[1:3]) == tokens
+    assert (batches.total.rows, batches.total.places) == (len(store), places)
+    assert batches.mean.rows == -(-len(store) // max(1, len(made)))
 
 
 @pytest.mark.parametrize("budget", [500, 2000])
@@ -121,6 +124,14 @@ def test_batches_are_a_sequence():
     assert [batch.tolist() for batch in batches[1:3]] == [batches[1].tolist(), batches[2].tolist()]
     with pytest.raises(IndexError):
         batches[len(batches)]
+
+
+@pytest.mark.parametrize("longest", [60, 60_000])
+def test_batches_are_even_whatever_the_lengths(longest):
+    """Lengths that fit into 16 bits are sorted another way than those that do not."""
+    lengths = np.random.default_rng(3).integers(1, longest + 1, 3000)
+    batches = epoch_batches(Toy(lengths, lengths), 9 * longest, 9 * longest, 1, 0)
+    assert np.median([np.ptp(lengths[batch]) for batch in batches]) < 0.1 * longest
 
 
 def test_no_pairs_are_no_batches():

@@ -100,7 +100,7 @@ def test_a_sentence_stays_in_its_set_however_it_is_written():
         ("tests", 1, "`tests` is not a set of the built-in corpus", "did you mean `test`?"),
         ("x", 1, "`x` is not a set of the built-in corpus", "its sets are train, dev, test"),
         ("dev", 50_001, "the built-in corpus cannot give 50,001 pairs for `dev`", "ask for 0 to 50,000 of them"),
-        ("train", 10**12, "cannot give 1,000,000,000,000 pairs for `train`", "ask for 0 to 1,000,000 of them"),
+        ("train", 10**12, "cannot give 1,000,000,000,000 pairs for `train`", "ask for 0 to 5,000,000 of them"),
         ("test", -1, "cannot give -1 pairs for `test`", "ask for 0 to 50,000 of them"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_size_that_is_too_large_is_told(folder):
     assert tree() == []
 
 
-@pytest.mark.parametrize("name", ["train/source.tokens", "vocabulary.model", "dev/target.txt", "counts.json"])
+@pytest.mark.parametrize("name", ["train/00000.source.tokens", "vocabulary.model", "dev/target.txt", "counts.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
 def test_what_is_damaged_is_made_anew_with_a_warning(folder, report, name, damage):
     first = prepared_of(folder)
@@ -209,6 +209,19 @@ def test_what_is_damaged_is_made_anew_with_a_warning(folder, report, name, damag
     assert path.read_bytes() == whole
     assert name in report.warnings[0]
     assert "anew" in report.warnings[0]
+
+
+def test_what_opening_took_on_trust_is_verified(folder, monkeypatch):
+    """Of a large corpus opening looks at sizes alone, and training looks again."""
+    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
+    prepared = prepared_of(folder)
+    prepared.verify()
+    shard = prepared.folder / "train" / "00000.target.tokens"
+    shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
+    trusting = Prepared(prepared.folder)
+    with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as told:
+        trusting.verify()
+    assert "zoo prepare" in told.value.hint
 
 
 def test_a_damaged_manifest_is_made_anew(folder, report):

@@ -14,19 +14,24 @@ from zoo.data.store import Store, StoreWriter
 ROWS = st.lists(st.lists(st.integers(4, 99), max_size=6), max_size=12)
 
 
-def write(folder, chunks, size=100):
+def write(folder, chunks, size=100, **more):
     folder.mkdir(parents=True, exist_ok=True)
-    with StoreWriter(folder, size) as writer:
+    with StoreWriter(folder, size, **more) as writer:
         for source, target in chunks:
             writer.add(source, target)
     return Store(folder)
 
 
 @settings(max_examples=40, deadline=None)
-@given(chunks=st.lists(ROWS, max_size=3), size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]))
-def test_what_goes_in_comes_out(tmp_path_factory, chunks, size):
+@given(
+    chunks=st.lists(ROWS, max_size=3),
+    size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]),
+    shard_pairs=st.sampled_from([1, 2, 5, 1 << 22]),
+)
+def test_what_goes_in_comes_out(tmp_path_factory, chunks, size, shard_pairs):
     pairs = [(rows, [[*row[::-1], 5] for row in rows]) for rows in chunks]
-    store = write(tmp_path_factory.mktemp("store"), pairs, size)
+    folder = tmp_path_factory.mktemp("store")
+    store = write(folder, pairs, size, shard_pairs=shard_pairs)
     sources = [row for rows, _ in pairs for row in rows]
     targets = [row for _, rows in pairs for row in rows]
     assert len(store) == len(sources)
@@ -34,12 +39,13 @@ def test_what_goes_in_comes_out(tmp_path_factory, chunks, size):
     assert [store.target(index).tolist() for index in range(len(store))] == targets
     assert store.source_lengths.tolist() == [len(row) for row in sources]
     assert store.target_lengths.tolist() == [len(row) for row in targets]
+    assert len(list(folder.glob("*.source.tokens"))) == -(-len(sources) // shard_pairs)
 
 
 @pytest.mark.parametrize(("size", "width"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
 def test_a_piece_takes_no_more_than_it_must(tmp_path, size, width):
     store = write(tmp_path / "store", [([[size - 1]], [[4, size - 1]])], size)
-    assert (tmp_path / "store" / "source.tokens").stat().st_size == width
+    assert (tmp_path / "store" / "00000.source.tokens").stat().st_size == width
     assert store.source(0).dtype == np.int32
     assert store.target(0).tolist() == [4, size - 1]
 
@@ -69,18 +75,20 @@ def test_memory_does_not_grow_with_the_pieces(tmp_path):
         store.source(index)
     read = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (tmp_path / "store" / "source.tokens").stat().st_size == 2_000_000
+    assert (tmp_path / "store" / "00000.source.tokens").stat().st_size == 2_000_000
     assert written < 1_000_000
     assert read < 500_000
 
 
 @pytest.fixture
 def folder(tmp_path):
-    write(tmp_path / "store", [([[4, 5], [6]], [[7], [8, 9, 4]])])
+    write(tmp_path / "store", [([[4, 5], [6], [7]], [[7], [8, 9, 4], [5]])], shard_pairs=2)
     return tmp_path / "store"
 
 
-@pytest.mark.parametrize("name", ["source.tokens", "source.offsets", "target.tokens", "target.offsets"])
+@pytest.mark.parametrize(
+    "name", ["00000.source.tokens", "00000.source.offsets", "00001.target.tokens", "00001.target.offsets"]
+)
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0\0", lambda data: b""])
 def test_a_file_of_another_size_is_told(folder, name, change):
     path = folder / name
@@ -93,12 +101,30 @@ def test_a_file_of_another_size_is_told(folder, name, change):
 
 @pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 2, 4], [0, 4, 3], [0, -1, 3]])
 def test_offsets_that_are_none_are_told(folder, offsets):
-    (folder / "source.offsets").write_bytes(np.array(offsets, "<i8").tobytes())
+    (folder / "00000.source.offsets").write_bytes(np.array(offsets, "<i8").tobytes())
     with pytest.raises(ZooError, match=r"source\.offsets` is damaged: its offsets"):
         Store(folder)
 
 
-@pytest.mark.parametrize("change", [{"format": 99}, {"dtype": "object"}, {"pairs": None}, {"source_tokens": "x"}])
+SHARDS = [{"pairs": 2, "source": 3, "target": 4}, {"pairs": 1, "source": 1, "target": 1}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 99},
+        {"dtype": "object"},
+        {"shards": None},
+        {"shards": SHARDS[:1]},
+        {"shards": [SHARDS[1], SHARDS[0]]},
+        {"shards": [SHARDS[0], {"pairs": 1, "source": "x", "target": 1}]},
+        {"shards": [SHARDS[0], {"pairs": 1, "source": 1}]},
+        {"shard_pairs": 1},
+        {"shard_pairs": 0},
+        {"parts": [4]},
+        {"parts": [4, -1]},
+    ],
+)
 def test_a_header_that_is_none_is_told(folder, change):
     header = json.loads((folder / "header.json").read_text())
     (folder / "header.json").write_text(json.dumps(header | change))
@@ -106,7 +132,7 @@ def test_a_header_that_is_none_is_told(folder, change):
         Store(folder)
 
 
-@pytest.mark.parametrize("name", ["header.json", "source.tokens", "target.offsets"])
+@pytest.mark.parametrize("name", ["header.json", "00000.source.tokens", "00001.target.offsets"])
 def test_a_missing_file_is_told(folder, name):
     (folder / name).unlink()
     with pytest.raises(ZooError, match=rf"{name}` cannot be read: No such file"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.data.vocabulary import Vocabulary
+from zoo.data.vocabulary import Vocabulary, learned_from
 
 WORDS = {
     "source": ["the", "old", "dog", "sees", "a", "small", "house", "and", "many", "cats", "sleep", "in", "gardens"],
@@ -180,7 +180,7 @@ def test_what_is_raised_between_the_lines_comes_through(error):
 
 
 def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
-    monkeypatch.setattr("zoo.data.vocabulary._MOST_PAIRS", 100)
+    monkeypatch.setattr("zoo.data.vocabulary.MOST_PAIRS", 100)
     taken = []
 
     def learned(texts, section):
@@ -191,6 +191,9 @@ def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
     with pytest.raises(ZooError, match="damaged"):
         Vocabulary.learn(lambda: iter(PAIRS), specs.load("tiny").vocabulary, 300)
     assert taken == [line for pair in PAIRS[::3] for line in pair]
+    assert learned_from(300) == 100
+    assert learned_from(301) == 76  # every fourth
+    assert learned_from(7) == 7
 
 
 def test_learning_and_loading_are_quiet(capfd, tmp_path):

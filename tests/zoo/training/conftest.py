@@ -10,6 +10,7 @@ import pytest
 import specs
 from specs import Spec
 from zoo.data.prepare import prepare
+from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.processes import Processes
 from zoo.training.run import Run
@@ -66,6 +67,8 @@ def trainer(world: Callable[..., Spec], words: Words) -> Callable[..., Trainer]:
 
     def made(*more: str, run: Path | str = "nowhere") -> Trainer:
         spec = world(*more)
-        return Trainer(spec, prepare(spec, Report()).store("train"), Run(Path(run)), Processes("cpu"), words)
+        return Trainer(
+            spec, TrainingSet(spec, prepare(spec, Report()).store("train")), Run(Path(run)), Processes("cpu"), words
+        )
 
     return made

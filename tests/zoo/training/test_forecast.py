@@ -12,11 +12,8 @@ import torch
 
 from compiler import Purpose, cost, graphs
 from specs import Spec, ZooError
-from zoo.data.batches import epoch_batches
-from zoo.data.prepare import prepare
 from zoo.outlook import outlook
-from zoo.report import Report
-from zoo.training.forecast import Pace, forecast, full_batch, mean_batch, pace
+from zoo.training.forecast import Pace, forecast, full_batch, pace
 from zoo.training.train import train
 
 World = Callable[..., Spec]
@@ -41,15 +38,6 @@ def test_parts_save_memory_and_what_is_held_counts(world: World) -> None:
     whole = forecast(world(), batch, 1, PACE).memory_bytes
     assert forecast(world("training.accumulation=4"), batch, 1, PACE).memory_bytes < whole
     assert forecast(world(), batch, 1, PACE, held=1000).memory_bytes == whole + 1000
-
-
-def test_the_mean_batch_is_that_of_an_epoch(world: World) -> None:
-    spec = world()
-    store = prepare(spec, Report()).store("train")
-    mean, epoch = mean_batch(spec, store), epoch_batches(store, 400, 400, seed=1, epoch=0)
-    assert mean.rows == pytest.approx(len(store) / len(epoch), abs=1)
-    assert mean.source_tokens * len(epoch) == pytest.approx(int((store.source_lengths + 1).sum()), rel=0.01)
-    assert mean.source_tokens + mean.target_tokens <= mean.places <= 800
 
 
 def test_a_device_is_measured() -> None:

@@ -23,20 +23,22 @@ from zoo.training.run import Run
 from zoo.training.train import train
 
 PROGRAM = "from cli.app import main; main()"
+SMALL = f"from zoo import memory; memory.there = lambda device: 1000; {PROGRAM}"
+"""The same on a device of a thousand bytes."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 
 
-def _launched(run: str, spec: Spec, options: tuple[str, ...] = TWO) -> subprocess.Popen[str]:
+def _launched(run: str, spec: Spec, options: tuple[str, ...] = TWO, code: str = PROGRAM) -> subprocess.Popen[str]:
     """`torchrun ... zoo train SPEC --run RUN`."""
     Path(f"{run}.yaml").write_text(spec.yaml(), encoding="utf-8")
-    program = ["--no-python", "--", sys.executable, "-c", PROGRAM, "train", f"{run}.yaml", "--run", run]
+    program = ["--no-python", "--", sys.executable, "-c", code, "train", f"{run}.yaml", "--run", run]
     command = [sys.executable, "-m", "torch.distributed.run", *options, *program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def _trained(run: str, spec: Spec) -> Run:
-    process = _launched(run, spec)
+def _trained(run: str, spec: Spec, code: str = PROGRAM) -> Run:
+    process = _launched(run, spec, code=code)
     _, said = process.communicate(timeout=200)
     assert process.returncode == 0, said
     return Run(Path(run))
@@ -52,16 +54,46 @@ def _same(a: Run, b: Run) -> None:
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), file
 
 
+PLAIN = ("architecture.dropout=0.0", "training.epsilon=1.0e-3")
+"""Nothing at random, and an epsilon that keeps Adam from blowing up the rounding of gradients next to nothing."""
+
+
+def _about_the_same(a: Run, b: Run) -> None:
+    assert len(_losses(a)) == 12
+    assert _losses(b) == pytest.approx(_losses(a), abs=2e-5)
+    for name, tensor in load_file(a.weights).items():
+        torch.testing.assert_close(load_file(b.weights)[name], tensor, atol=2e-5, rtol=1e-4)
+
+
 def test_two_processes_equal_one_and_resume_bit_for_bit(world: Callable[..., Spec]) -> None:
-    plain = "architecture.dropout=0.0"
-    one, two = train(world(plain), run="one"), _trained("two", world(plain))
-    assert len(_losses(one)) == 12
-    assert _losses(two) == pytest.approx(_losses(one), abs=2e-5)
-    for name, tensor in load_file(one.weights).items():
-        torch.testing.assert_close(load_file(two.weights)[name], tensor, atol=2e-3, rtol=1e-2)
+    one, two = train(world(*PLAIN), run="one"), _trained("two", world(*PLAIN))
+    _about_the_same(one, two)
     assert two.basis.processes == 2
-    _trained("stopped", world(plain, "training.steps=10"))
-    _same(two, _trained("stopped", world(plain)))
+    _trained("stopped", world(*PLAIN, "training.steps=10"))
+    _same(two, _trained("stopped", world(*PLAIN)))
+
+
+def test_what_does_not_fit_is_spread_over_the_processes(world: Callable[..., Spec]) -> None:
+    """Same losses and same files as of a process that holds all of it, and resumed bit for bit.
+
+    In so many parts that the shares of some batches have more rows than parts, and some have fewer.
+    """
+    plain = (*PLAIN, "architecture.N=2", "training.clip_norm=1.0", "training.accumulation=12")
+    one, two = train(world(*plain), run="one"), _trained("two", world(*plain), SMALL)
+    assert (one.basis.sharded, two.basis.sharded) == (False, True)
+    _about_the_same(one, two)
+    _trained("stopped", world(*plain, "training.steps=10"), SMALL)
+    resumed = _trained("stopped", world(*plain))
+    assert resumed.basis.sharded
+    _same(two, resumed)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_spread_over_the_processes(world: Callable[..., Spec]) -> None:
+    begun = _trained("run", world(*PLAIN, "training.steps=12"))
+    assert not begun.basis.sharded
+    _about_the_same(train(world(*PLAIN), run="one"), _trained("run", world(*PLAIN), SMALL))
+    assert begun.basis.sharded
 
 
 @pytest.mark.slow
@@ -78,11 +110,12 @@ def test_a_stopped_launcher_leaves_a_checkpoint_to_go_on_from(world: Callable[..
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_started_again_from_the_last_checkpoint(world: Callable[..., Spec]) -> None:
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_killed_worker_is_started_again_from_the_last_checkpoint(world: Callable[..., Spec], which: int) -> None:
     whole = _trained("whole", world("training.steps=300"))
     process = _launched("killed", world("training.steps=300"), options=(*TWO, "--max-restarts", "2"))
     _until(process, Run(Path("killed")), 5)
-    worker = _workers(process.pid)[-1]
+    worker = _workers(process.pid)[which]
     os.kill(worker, signal.SIGKILL)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said

@@ -15,6 +15,7 @@ from torch.nn.functional import layer_norm
 
 from specs import PAD, Spec
 from zoo.data.prepare import prepare
+from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.processes import Processes
 from zoo.training.run import Run
@@ -81,7 +82,13 @@ def test_the_losses_are_those_of_a_plain_loop(world: Callable[..., Spec], parts:
     run = train(spec)
     losses = [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
 
-    trainer = Trainer(spec, prepare(spec, Report()).store("train"), Run(Path("nowhere")), Processes("cpu"), Report())
+    trainer = Trainer(
+        spec,
+        TrainingSet(spec, prepare(spec, Report()).store("train")),
+        Run(Path("nowhere")),
+        Processes("cpu"),
+        Report(),
+    )
     w = {name: tensor.clone().requires_grad_() for name, tensor in trainer.program.weights().items()}
     adam = torch.optim.Adam(list(w.values()), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
     expected = []

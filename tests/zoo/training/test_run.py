@@ -71,7 +71,7 @@ def test_a_run_goes_by_what_it_was_begun_with(world: World, words: Any) -> None:
     assert not words.said
     more = replace(BASIS, threads=1, processes=4)
     assert run.start(spec, more, words) == more == run.basis
-    assert words.said == ["in 4 processes, and not 1: dropout falls otherwise from here on"]
+    assert words.said == ["the number of processes is 4, and was 1: dropout falls otherwise from here on"]
 
 
 def test_without_dropout_another_backend_is_another_rounding(world: World, words: Any) -> None:
@@ -106,7 +106,7 @@ def test_what_another_version_wrote_is_told(world: World, words: Any) -> None:
     del written["processes"], written["threads"]
     run.data.write_text(json.dumps(written))
     assert run.start(spec, replace(BASIS, processes=2), words).processes == 2
-    assert "not 1" in words.said[0]
+    assert "was 1" in words.said[0]
 
 
 def test_a_restarted_launcher_does_not_start_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
+from zoo.data.training_set import TrainingSet
 from zoo.evaluation.model import evaluate_model
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
@@ -99,7 +101,7 @@ def test_weights_of_a_corpus_say_how_often_its_pairs_are_trained_on(world: Calla
     store = prepare(spec, Report()).store("train")
     assert store.parts[1] == 40
     assert sum(store.parts) == len(store)
-    trainer = Trainer(spec, store, Run(Path("nowhere")), Processes("cpu"), Report())
+    trainer = Trainer(spec, TrainingSet(spec, store), Run(Path("nowhere")), Processes("cpu"), Report())
     epochs: list[int] = [0, 0]
     for work in trainer.works():
         if work.place.epoch == 2:
@@ -124,7 +126,7 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
     gradients = []
     for parts in (1, 3):
         spec = world("architecture.dropout=0.0", f"training.accumulation={parts}")
-        trainer = Trainer(spec, store, Run(Path("nowhere")), Processes("cpu"), Report())
+        trainer = Trainer(spec, TrainingSet(spec, store), Run(Path("nowhere")), Processes("cpu"), Report())
         result = trainer.step(next(trainer._ahead()))
         moments = [trainer.update.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
         gradients.append((result.smoothed, *moments))
@@ -135,7 +137,13 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
 def test_adam_and_the_loss_are_those_of_a_plain_loop(world: Callable[..., Spec]) -> None:
     """Ten steps against the update written out: moments, bias correction, epsilon outside of the root (5.3)."""
     spec = world("architecture.dropout=0.0")
-    trainer = Trainer(spec, prepare(spec, Report()).store("train"), Run(Path("nowhere")), Processes("cpu"), Report())
+    trainer = Trainer(
+        spec,
+        TrainingSet(spec, prepare(spec, Report()).store("train")),
+        Run(Path("nowhere")),
+        Processes("cpu"),
+        Report(),
+    )
     parameters = list(trainer.program.parameters())
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
@@ -208,9 +216,9 @@ def test_no_checkpoint_left_to_resume_is_an_error_not_a_fresh_start(world: Calla
 def test_a_differing_spec_is_refused_with_its_keys(world: Callable[..., Spec]) -> None:
     run = train(world("training.steps=4"))
     before = run.spec_file.read_bytes()
-    with pytest.raises(ZooError, match=r"architecture\.dropout: 0\.1 in the run, 0\.2 now") as caught:
+    with pytest.raises(ZooError, match=r"architecture\.dropout: `0\.1` in the run, `0\.2` now") as caught:
         train(world("training.steps=4", "architecture.dropout=0.2", "training.seed=3"))
-    assert "training.seed: 1 in the run, 3 now" in str(caught.value)
+    assert "training.seed: `1` in the run, `3` now" in str(caught.value)
     assert run.spec_file.read_bytes() == before
     train(world("training.steps=8", "training.average=2", "training.log_steps=4"))
     assert checkpoints(run)[-1].step == 8
@@ -262,7 +270,7 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(world: Callabl
     spec = world()
     run = Run(Path("runs/tiny"))
     train(world("training.steps=8"))
-    trainer = Trainer(spec, prepare(spec, Report()).store("train"), run, Processes("cpu"), Report())
+    trainer = Trainer(spec, TrainingSet(spec, prepare(spec, Report()).store("train")), run, Processes("cpu"), Report())
     steps = trainer.step
 
     def spoilt(work: Work) -> StepResult:
@@ -326,3 +334,27 @@ def _pairs(count: int) -> list[object]:
     from zoo.data.grammar import sentences
 
     return list(sentences("train", count))
+
+
+def test_no_checkpoint_is_written_from_a_damaged_corpus(world: Callable[..., Spec], monkeypatch: Any) -> None:
+    """A shard that was damaged under the eyes of a running training, where opening takes its content on trust."""
+    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
+    spec = world()
+    shard = prepare(spec, Report()).folder / "train" / "00000.source.tokens"
+    content = shard.read_bytes()
+    shard.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(ZooError, match=r"00000\.source\.tokens` is damaged"):
+        train(spec)
+    assert not list(Path("runs/tiny/checkpoints").glob("*"))
+
+
+def test_every_step_is_in_a_line_of_the_log(world: Callable[..., Spec]) -> None:
+    """The last one, too, of a run that is shorter than `log_steps` or is stopped between two of its lines."""
+    run = train(world("training.steps=2"))
+    assert [json.loads(line)["step"] for line in run.log.read_text().splitlines()] == [2]
+
+
+def test_a_run_that_is_over_says_so(world: Callable[..., Spec], words: Any) -> None:
+    train(world("training.steps=4"))
+    train(world("training.steps=3"), report=words)
+    assert "there is nothing left to train: the run stands at step 4" in words.said

@@ -12,7 +12,7 @@ from zoo.data.tree import Tree, detokenised
 
 VERSION = 1
 """Raised whenever a sentence changes: prepared data are known by it."""
-LARGEST = {"train": 1_000_000, "dev": 50_000, "test": 50_000}
+LARGEST = {"train": 5_000_000, "dev": 50_000, "test": 50_000}
 """How many distinct pairs a set is sure to have."""
 LONGEST = 22
 """Words of an English sentence."""

@@ -1,0 +1,55 @@
+"""Weights, gradients and moments of a training spread over its processes, where one device cannot hold them all."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from compiler import Program
+from specs import Spec
+from zoo import memory
+from zoo.data.batches import BatchSize
+from zoo.training.forecast import AROUND, needed
+from zoo.training.processes import Processes
+
+
+def is_needed(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
+    """Whether these processes train what does not fit the device of one of them. All of them have to ask.
+
+    `mean` is the size of a batch, which they share.
+    """
+    taken = AROUND + needed(spec, mean.share(processes.count))
+    (wanted,) = processes.any(not memory.fits(taken, processes.device))
+    return wanted
+
+
+def shard(program: Program, processes: Processes) -> None:
+    """Leaves each process its part of every parameter; a layer's are brought together while it is computed.
+
+    What belongs to no layer (the embedding, keys and values of the memory) is together from the forward to the end of
+    the backward pass. Gradients come out as the means over the processes, which all have to compute as many passes.
+    """
+    mesh = init_device_mesh(processes.device.type, (processes.count,))
+    for layer in program.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(program, mesh=mesh)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, of which each process may hold a part; then all of them have to ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def own(tensor: Tensor) -> Tensor:
+    """What this process holds of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
+    """What this process is to hold of a whole tensor that every process has, where `parameter` is."""
+    tensor = tensor.to(parameter.device)
+    if not isinstance(parameter, DTensor):
+        return tensor
+    return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
