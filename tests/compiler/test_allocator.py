@@ -17,13 +17,12 @@ build(specs.load("tiny", ["architecture.N=1"]), [Purpose.{purpose}], device="cpu
 print(keep_memory.cache_info().currsize, os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"))
 """
 FREED = """
-import torch
+import resource, torch
 from compiler.allocator import keep_memory
 assert keep_memory()
 def faults():
-    import resource
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(2):
+for _ in range(4):
     torch.ones(2**26)
 before = faults()
 torch.ones(2**26)
