@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,11 +13,6 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from specs import PAD, Spec
-from zoo.data.prepare import prepare
-from zoo.data.training_set import TrainingSet
-from zoo.report import Report
-from zoo.training.processes import Processes
-from zoo.training.run import Run
 from zoo.training.train import train
 from zoo.training.trainer import Trainer
 
@@ -74,25 +68,21 @@ def loss(w: Weights, source: Tensor, target: Tensor, spec: Spec) -> Tensor:
 
 
 @pytest.mark.parametrize("parts", [1, 3], ids=["whole", "in parts"])
-def test_the_losses_are_those_of_a_plain_loop(world: Callable[..., Spec], parts: int) -> None:
-    spec = world(
+def test_the_losses_are_those_of_a_plain_loop(
+    world: Callable[..., Spec], trainer: Callable[..., Trainer], parts: int
+) -> None:
+    keys = [
         *("architecture.N=2", "architecture.dropout=0.0", "training.log_steps=1", f"training.steps={STEPS}"),
         *("training.warmup_steps=20", "training.label_smoothing=0.1", f"training.accumulation={parts}"),
-    )
+    ]
+    spec, begun = world(*keys), trainer(*keys)
     run = train(spec)
     losses = [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
 
-    trainer = Trainer(
-        spec,
-        TrainingSet(spec, prepare(spec, Report()).store("train")),
-        Run(Path("nowhere")),
-        Processes("cpu"),
-        Report(),
-    )
-    w = {name: tensor.clone().requires_grad_() for name, tensor in trainer.program.weights().items()}
+    w = {name: tensor.clone().requires_grad_() for name, tensor in begun.program.weights().items()}
     adam = torch.optim.Adam(list(w.values()), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
     expected = []
-    for step, work in enumerate(islice(trainer.works(), STEPS), 1):
+    for step, work in enumerate(islice(begun.works(), STEPS), 1):
         adam.param_groups[0]["lr"] = spec.architecture.d_model**-0.5 * min(step**-0.5, step * 20**-1.5)  # 5.3
         adam.zero_grad()
         found = loss(w, work.batch.source, work.batch.target, spec)

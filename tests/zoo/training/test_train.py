@@ -134,24 +134,18 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
 
 
-def test_adam_and_the_loss_are_those_of_a_plain_loop(world: Callable[..., Spec]) -> None:
+def test_adam_and_the_loss_are_those_of_a_plain_loop(trainer: Callable[..., Trainer]) -> None:
     """Ten steps against the update written out: moments, bias correction, epsilon outside of the root (5.3)."""
-    spec = world("architecture.dropout=0.0")
-    trainer = Trainer(
-        spec,
-        TrainingSet(spec, prepare(spec, Report()).store("train")),
-        Run(Path("nowhere")),
-        Processes("cpu"),
-        Report(),
-    )
-    parameters = list(trainer.program.parameters())
+    begun = trainer("architecture.dropout=0.0")
+    spec = begun.spec
+    parameters = list(begun.program.parameters())
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
     t = spec.training
-    for number, work in zip(range(1, 11), trainer._ahead(), strict=False):
-        loss = trainer.program(work.batch.source, work.batch.target).smoothed / work.size.target_tokens
+    for number, work in zip(range(1, 11), begun._ahead(), strict=False):
+        loss = begun.program(work.batch.source, work.batch.target).smoothed / work.size.target_tokens
         gradients = torch.autograd.grad(loss, parameters)
-        trainer.step(work)
+        begun.step(work)
         rate = 16**-0.5 * min(number**-0.5, number * 10**-1.5)
         for twin, (m, v), gradient in zip(twins, moments, gradients, strict=True):
             m.mul_(t.beta1).add_((1 - t.beta1) * gradient)
