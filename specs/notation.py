@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from math import isfinite
+from math import inf, isfinite
 
 import yaml
 
@@ -13,6 +13,7 @@ FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?")
 _NUMBER_OF_EITHER = re.compile(
     r"[-+]?(0[xob][0-9a-fA-F_]+|[0-9][0-9_]*(:[0-5]?[0-9])*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|\.[0-9_]+([eE][-+]?[0-9]+)?)"
 )
+_BREAKS = frozenset("\x85\u2028\u2029")  # of lines to YAML 1.1, and letters to 1.2
 _SHOWN = 100
 
 
@@ -55,6 +56,14 @@ def shown(value: object) -> str:
     return f"`{text}`" if len(text) <= _SHOWN else f"`{text[:_SHOWN]}...`"
 
 
+def on_one_line(value: object) -> str:
+    """`value` as an error message shows what a field is: as `shown`, but lists and mappings are written out."""
+    if not isinstance(value, (Mapping, list, tuple)):
+        return shown(value)
+    text = yaml.dump([value], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=inf, default_flow_style=True)
+    return shown(text.strip()[1:-1])
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes text in quotes wherever either YAML would take it for something else."""
 
@@ -63,7 +72,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    quoted = _NUMBER_OF_EITHER.fullmatch(value) is not None
+    quoted = _NUMBER_OF_EITHER.fullmatch(value) is not None or not _BREAKS.isdisjoint(value)
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if quoted else None)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import specs
 from specs.catalogue import FOLDER
-from specs.notation import dump, number, number_meant, shown
+from specs.notation import dump, number, number_meant, on_one_line, shown
 from specs.reader import read
 
 
@@ -70,7 +70,27 @@ values = st.one_of(
     st.none(),
     st.text(st.characters(exclude_categories=["Cs"])),
     st.from_regex(r"[-+.0-9eE_:xo]{1,12}", fullmatch=True),
-    st.sampled_from(["no", "Yes", "null", "~", "on", "1e5", "0x1f", "1_0", "=", "<<", "- a", "a: b", "#", "", " "]),
+    st.sampled_from(
+        [
+            "no",
+            "Yes",
+            "null",
+            "~",
+            "on",
+            "1e5",
+            "0x1f",
+            "1_0",
+            "=",
+            "<<",
+            "- a",
+            "a: b",
+            "#",
+            "",
+            " ",
+            "\x85",
+            "a\u2028b",
+        ]
+    ),
 )
 
 
@@ -100,3 +120,16 @@ def test_numbers_look_like_this(value: float, text: str) -> None:
 def test_what_an_error_shows_is_short_and_on_one_line(value: object) -> None:
     assert len(shown(value)) < 500
     assert shown(value).isprintable()
+
+
+@given(st.one_of(values, st.lists(values), st.dictionaries(st.text(), values)))
+def test_what_a_field_is_stands_on_one_line(value: object) -> None:
+    assert on_one_line(value).isprintable()
+    assert len(on_one_line(value)) < 500
+
+
+def test_lists_and_mappings_are_written_out() -> None:
+    assert on_one_line({"encoder": 12, "decoder": 2}) == "`{encoder: 12, decoder: 2}`"
+    assert on_one_line(({"kind": "feed_forward"},)) == "`[{kind: feed_forward}]`"
+    assert on_one_line([]) == "`[]`"
+    assert on_one_line(6) == "`6`"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import Spec, ZooError, difference, parse
-from specs.notation import shown
+from specs.notation import on_one_line
 from zoo.files import read_json, remove_folder, write_json, writing
 from zoo.report import Report
 
@@ -128,7 +128,8 @@ class Run:
         changed = {key: pair for key, pair in difference(spec, self.spec).items() if key not in MAY_DIFFER}
         if changed:
             lines = "".join(
-                f"\n  {key}: {shown(old)} in the run, {shown(new)} now" for key, (old, new) in changed.items()
+                f"\n  {key}: {on_one_line(old)} in the run, {on_one_line(new)} now"
+                for key, (old, new) in changed.items()
             )
             raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=_RESUME)
 
