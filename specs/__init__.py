@@ -1,6 +1,6 @@
 """Specs: what a model is, as frozen data with places; the lowest room, which knows no torch."""
 
-from specs.architecture import Architecture
+from specs.architecture import Architecture, Depths
 from specs.catalogue import names
 from specs.compilation import Compilation
 from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part
@@ -11,6 +11,7 @@ from specs.loader import load, parent, parse
 from specs.override import Overrides
 from specs.schema import schema
 from specs.spec import Spec
+from specs.sublayers import DecoderSubLayer, EncoderSubLayer, FeedForward, MemoryAttention, SelfAttention
 from specs.training import Training
 from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
@@ -23,12 +24,18 @@ __all__ = [
     "Archive",
     "Compilation",
     "Corpus",
+    "DecoderSubLayer",
     "Decoding",
+    "Depths",
+    "EncoderSubLayer",
+    "FeedForward",
     "Files",
     "Grammar",
     "HeldOut",
+    "MemoryAttention",
     "Overrides",
     "Part",
+    "SelfAttention",
     "Spec",
     "Training",
     "Vocabulary",

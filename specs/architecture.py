@@ -1,16 +1,42 @@
 """The section `architecture`: the columns of Table 3 that shape the network."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from specs.section import Positive, Probability, Section, Size, broken_rule
+from specs.sublayers import DecoderSubLayer, EncoderSubLayer
+
+
+class Depths(Section):
+    """The numbers of layers where encoder and decoder have not the same (3.1: both have N)."""
+
+    encoder: Size = Field(description="N (3.1) of the encoder: its identical layers; a number of layers.")
+    decoder: Size = Field(description="N (3.1) of the decoder: its identical layers; a number of layers.")
+
+
+def _one_or_two(value: Any) -> str:
+    return "two" if isinstance(value, (Mapping, Depths)) else "one"
 
 
 class Architecture(Section):
     """The network (section 3). Every size is free of the others: nothing is derived from d_model / h."""
 
-    N: Size = Field(description="N (3.1): identical layers of the encoder, and of the decoder; a number of layers.")
+    N: Annotated[Annotated[Size, Tag("one")] | Annotated[Depths, Tag("two")], Discriminator(_one_or_two)] = Field(
+        description="N (3.1): identical layers of the encoder, and of the decoder, or both as `{encoder: 12, decoder: "
+        "2}`; a number of layers."
+    )
+    encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(
+        min_length=1,
+        description="Sub-layers of each of the encoder's layers (3.1: self-attention, feed-forward), in order; a list "
+        "of sub-layers.",
+    )
+    decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(
+        min_length=1,
+        description="Sub-layers of each of the decoder's layers (3.1: self-attention, attention to the encoder's "
+        "output, feed-forward), in order; a list of sub-layers.",
+    )
     d_model: Size = Field(description="d_model (3.1): width of every sub-layer's output; features.")
     d_ff: Size = Field(description="d_ff (3.3): width of the feed-forward network's inner layer; features.")
     h: Size = Field(description="h (3.2.2): attention heads; a number of heads.")
@@ -44,6 +70,35 @@ class Architecture(Section):
     initial_weights: Literal["glorot_uniform", "glorot_normal"] = Field(
         description="Distribution of the matrices at step 0 (the paper is silent); a choice."
     )
+
+    @property
+    def depths(self) -> Depths:
+        """The layers of the encoder and of the decoder, however `N` is written."""
+        return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
+
+    @model_validator(mode="after")
+    def _weights_are_named_by_their_kind(self) -> Self:
+        for side in ("encoder", "decoder"):
+            kinds = [each.kind for each in getattr(self, side)]
+            for index, kind in enumerate(kinds):
+                if kind in kinds[:index]:
+                    broken_rule(
+                        f"{side}.{index}",
+                        problem=f"`architecture.{side}` has `{kind}` twice, and the weights of a layer are named by "
+                        "the kinds in it",
+                        hint="write each kind once",
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _decoder_reads_the_source(self) -> Self:
+        if all(each.kind != "memory_attention" for each in self.decoder):
+            broken_rule(
+                "decoder",
+                problem="`architecture.decoder` has no `memory_attention`: it would never read the source",
+                hint="add `{kind: memory_attention}`",
+            )
+        return self
 
     @model_validator(mode="after")
     def _sinusoids_come_in_pairs(self) -> Self:

@@ -1,10 +1,14 @@
 """The section `decoding`: beam search or sampling."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from specs.section import Count, Positive, Section, Size
+
+
+def _word_or_number(value: Any) -> str:
+    return "word" if isinstance(value, str) else "number"
 
 
 class Decoding(Section):
@@ -30,7 +34,9 @@ class Decoding(Section):
         description="Only the fewest likeliest pieces that together reach this may be drawn (no letter), 1.0: any; "
         "a probability. It counts after temperature and top_k."
     )
-    workers: Literal["auto"] | Size = Field(
+    workers: Annotated[
+        Annotated[Literal["auto"], Tag("word")] | Annotated[Size, Tag("number")], Discriminator(_word_or_number)
+    ] = Field(
         description="Threads that search at the same time, each a batch of its own (no letter); threads. auto: as many "
         "as there are cores where the backend computes one batch on one core, else 1."
     )

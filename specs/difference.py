@@ -8,15 +8,15 @@ from specs.spec import Spec
 
 def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
     """Dotted key -> (value in `other`, value in `spec`) of every field that differs, in a spec's order."""
-    here, there = _leaves(spec.model_dump()), _leaves(other.model_dump())
-    return {key: (there[key], value) for key, value in here.items() if there[key] != value}
+    return _differences(spec.model_dump(), other.model_dump())
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            leaves |= _leaves(value, f"{prefix}{key}.")
-        else:
-            leaves[f"{prefix}{key}"] = value
-    return leaves
+def _differences(here: Mapping[str, Any], there: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Both have the same keys; a value may be a mapping in one of them alone, and then differs as a whole."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for key, value in here.items():
+        if isinstance(value, Mapping) and isinstance(there[key], Mapping):
+            found |= _differences(value, there[key], f"{prefix}{key}.")
+        elif value != there[key]:
+            found[f"{prefix}{key}"] = (there[key], value)
+    return found

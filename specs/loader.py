@@ -1,19 +1,18 @@
 """From a reference to a spec: read, overlay `extends`, validate, freeze."""
 
 import os
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pydantic import ValidationError
 
 from specs.catalogue import Source, find
 from specs.errors import ZooError
+from specs.history import FIRST, FORMAT, NewerFormat, upgraded, writer
 from specs.notation import shown
 from specs.override import Overrides, overrides_written
 from specs.problem import first_error
 from specs.reader import read
-from specs.spec import WRITTEN_BY, Spec
+from specs.spec import Spec
 from specs.written import Written
 
 
@@ -23,8 +22,8 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
     A file at that path wins; else the reference is a name of the catalogue. `overrides` are texts such as
     "training.steps=500", or a mapping with nested or dotted keys.
 
-    Raises ZooError where there is no such spec, a file cannot be read, `extends` goes in a circle, or a value
-    is wrong.
+    Raises ZooError where there is no such spec, a file cannot be read or is of a newer zoo, `extends` goes in a
+    circle, or a value is wrong.
     """
     return _spec(_chain(find(os.fspath(reference))), overrides)
 
@@ -35,47 +34,21 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
     return _spec(chain[1:]) if len(chain) > 1 else None
 
 
-LATER: dict[str, set[str]] = {
-    "training": {
-        *("max_tokens", "max_minutes", "dev_score", "patience", "clip_norm", "subword_sampling", "start_from"),
-    },
-    "decoding": set(Spec.model_fields["decoding"].annotation.model_fields),  # type: ignore[union-attr]
-    "compilation": set(Spec.model_fields["compilation"].annotation.model_fields),  # type: ignore[union-attr]
-}
-"""Fields that say nothing of what a model is: what a whole spec lacks of them came after it, and is as in `base`."""
-
-_WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
-
-
 def parse(text: str, where: str) -> Spec:
     """A whole spec from its text as `Spec.yaml` writes it; `where` is how errors call the file.
 
-    Fields of LATER that were none when it was written are those of `base`. Raises ZooError (exit code 1: nobody writes
-    such a file by hand) where the text is not a whole spec, or has a field that is none.
+    What says no format is of the first. Raises NewerFormat where a newer zoo wrote it, else ZooError (exit code 1:
+    nobody writes such a file by hand) where the text is not a whole spec, or has a field that is none.
     """
     try:
-        return _validated(_completed(read(text, where)), [where])
+        return _validated(upgraded(read(text, where), unsaid=FIRST, by=writer(text)), [where])
+    except NewerFormat:
+        raise
     except ZooError as error:
         hint = "`zoo` wrote this file, with every field, and it has changed since: restore it"
-        if writer := _WRITER.match(text):
-            hint = f"zoo {writer[1]} wrote this file: restore it, or read it with that version"
+        if by := writer(text):
+            hint = f"zoo {by} wrote this file: restore it, or read it with that version"
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1) from None
-
-
-def _completed(written: Written) -> Written:
-    lacking = {
-        name: fields - written.value[name].value.keys()
-        for name, fields in LATER.items()
-        if name in written.value and isinstance(written.value[name].value, dict)
-    }
-    if not any(lacking.values()):
-        return written
-    base = read(find("base").text(), written.file).value
-    later = {
-        name: replace(base[name], value={key: base[name].value[key] for key in fields})
-        for name, fields in lacking.items()
-    }
-    return Written(later, written.file).overlaid(written)
 
 
 def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) -> Spec:
@@ -88,10 +61,11 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
 
 
 def _chain(source: Source) -> list[tuple[Source, Written]]:
-    """The file itself, the one it extends, the one that extends, ... each without its `extends`."""
+    """The file itself, the one it extends, the one that extends, ... each as of today and without its `extends`."""
     chain: list[tuple[Source, Written]] = []
     while True:
-        written = read(source.text(), source.file)
+        text = source.text()
+        written = upgraded(read(text, source.file), unsaid=FORMAT, by=writer(text))
         values = dict(written.value)
         extends = values.pop("extends", None)
         chain.append((source, Written(values, written.file, written.line)))

@@ -9,6 +9,12 @@ from specs.written import Written, given
 
 Overrides = Sequence[str] | Mapping[str, object]
 
+_OF_A_FILE = {
+    "extends": "name the spec to start from itself, and set its fields",
+    "format": "what is set here is of today's format",
+}
+"""Keys of a file that are no fields of the spec in it, and what to do instead of setting them."""
+
 
 def overrides_written(overrides: Overrides) -> list[Written]:
     """One written mapping for each override, in their order.
@@ -32,9 +38,8 @@ def _parsed(text: str) -> Written:
 
 
 def _nested(key: str, value: Written) -> Written:
-    if key.partition(".")[0] == "extends":
-        hint = "name the spec to start from itself, and set its fields"
-        raise ZooError("`extends` is written in a file", where=value.where, hint=hint)
+    if (first := key.partition(".")[0]) in _OF_A_FILE:
+        raise ZooError(f"`{first}` is written in a file", where=value.where, hint=_OF_A_FILE[first])
     for step in reversed(key.split(".")):
         value = Written({step: value}, value.file)
     return value

@@ -1,17 +1,15 @@
 """What is wrong with a spec: from pydantic's findings to one error with its place and remedy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from specs.corpus import Corpus
 from specs.errors import ZooError, nearest
 from specs.notation import shown
-from specs.remedy import KINDS_OF_PART, PATTERNS, dotted, field_meant, value_meant
+from specs.remedy import PATTERNS, alternatives, dotted, field_meant, kinds_meant, value_meant
+from specs.shape import Location, fields, written_at
 from specs.written import Written
-
-Location = tuple[str | int, ...]
 
 _WANTED = {
     "int_type": "a whole number",
@@ -20,6 +18,7 @@ _WANTED = {
     "string_type": "text",
     "tuple_type": "a list",
     "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
     "finite_number": "a finite number",
 }
 _LIMITS = {
@@ -55,7 +54,7 @@ def _rank(place: Written, files: Sequence[str]) -> int:
 
 def _told(error: Any, written: Written, files: Sequence[str]) -> tuple[ZooError, Written]:
     """One of pydantic's errors as ours, and the written value it is about."""
-    location = _without_tags(error["loc"])
+    location = written_at(error["loc"])
     # What is missing has no place of its own: the innermost mapping that lacks it stands for it.
     place = written.at(location)
     if error["type"] == "rule":
@@ -73,7 +72,7 @@ def _told(error: Any, written: Written, files: Sequence[str]) -> tuple[ZooError,
 def _missing(location: Location, files: Sequence[str]) -> tuple[str, str]:
     problem = f"`{dotted(location)}` is missing"
     if len(location) > 2:
-        return problem, f"a part of a corpus is {KINDS_OF_PART}"
+        return problem, kinds_meant(location[:-1]) or f"write `{location[-1]}` here"
     root = f" to {files[0]}" if len(files) > 1 else ""
     return problem, f"add `extends: base`{root}, or write `{location[-1]}` here"
 
@@ -82,20 +81,29 @@ def _words(error: Any, location: Location) -> tuple[str, str | None]:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     key = dotted(location)
     if kind == "extra_forbidden":
-        return f"`{key}` is not a field of this spec", field_meant(location, value)
+        return f"`{key}` is not a field of this spec", field_meant(location, fields(error["loc"][:-1]), value)
+    if kind == "union_tag_not_found" and context["discriminator"] == "'kind'":
+        return f"`{key}.kind` is missing", kinds_meant(location)
     if kind == "union_tag_not_found":
-        return f"`{key}` is not exactly one kind of part", f"a part of a corpus is {KINDS_OF_PART}"
+        return f"`{key}` is not exactly one kind of part", kinds_meant(location)
+    if kind == "union_tag_invalid":
+        kind = value["kind"] if isinstance(value, Mapping) else context["tag"]
+        problem, hint = _choice(f"{key}.kind", kind, context["expected_tags"])
+        return problem, hint or kinds_meant(location)
     if kind == "literal_error":
-        return _choice(key, value, context["expected"])
+        problem, hint = _choice(key, value, context["expected"])
+        return problem, hint or kinds_meant(location)
     if kind in _LIMITS:
         name, words = _LIMITS[kind]
         return f"`{key}` must be {words} {context[name]:.20g}, not {shown(value)}", None
     if kind in _WANTED:
-        return f"`{key}` must be {_WANTED[kind]}, not {shown(value)}", value_meant(kind, value, key)
+        return f"`{key}` must be {_WANTED[kind]}, not {shown(value)}", value_meant(kind, value, key) or kinds_meant(
+            location
+        )
     if kind == "string_too_long":
         return f"`{key}` is longer than {context['max_length']} characters", "write less"
     if kind in ("too_short", "string_too_short"):
-        return f"`{key}` is empty", "write at least one part" if kind == "too_short" else "write something"
+        return f"`{key}` is empty", "write at least one" if kind == "too_short" else "write something"
     if kind == "string_pattern_mismatch":
         return f"`{key}` cannot be {shown(value)}", PATTERNS.get(str(location[-1]))
     return f"`{key}` cannot be {shown(value)}: {error['msg']}", None
@@ -103,18 +111,10 @@ def _words(error: Any, location: Location) -> tuple[str, str | None]:
 
 def _choice(key: str, value: object, expected: str) -> tuple[str, str | None]:
     choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
-    *others, last = [f"`{choice}`" for choice in choices]
-    problem = f"`{key}` must be {', '.join(others)} or {last}, not {shown(value)}"
+    problem = f"`{key}` must be {alternatives(choices)}, not {shown(value)}"
     near = nearest(value, choices) if isinstance(value, str) else None
     return problem, None if near is None else f"did you mean `{near}`?"
 
 
 def _steps(key: str) -> Location:
     return tuple(int(step) if step.isdigit() else step for step in key.split("."))
-
-
-def _without_tags(location: Location) -> Location:
-    """Pydantic names the kind of a part after its index; nobody wrote that word."""
-    if len(location) > 3 and location[0] == "corpus" and location[1] in Corpus.model_fields:
-        return (*location[:3], *location[4:])
-    return location

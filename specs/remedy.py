@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel
-
-from specs.corpus import Archive, Files, Grammar, HeldOut
 from specs.errors import nearest
 from specs.notation import number, number_meant, shown
+from specs.shape import fields, kinds
 from specs.spec import Spec
 
-KINDS_OF_PART = "`grammar`; `source` and `target`; `archive`, `sha256`, `source` and `target`; or `held_out`"
+_PART = (
+    "a part of a corpus is `grammar`; `source` and `target`; `archive`, `sha256`, `source` and `target`; or `held_out`"
+)
+_EITHER = {
+    "architecture.N": "write one number of layers, or `{encoder: 6, decoder: 6}`",
+    "decoding.workers": "write a number of threads, or `auto`",
+}
+"""What to write where a value is of one kind or another, by the name of its field."""
 
 PATTERNS = {
     "name": "write letters, digits and - _ . , only, a letter or digit first, never two dots in a row",
@@ -31,6 +36,22 @@ def dotted(location: Sequence[str | int]) -> str:
     return words
 
 
+def alternatives(choices: Sequence[str]) -> str:
+    """The choices in a sentence: `a`, `b` or `c`."""
+    *others, last = [f"`{choice}`" for choice in choices]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def kinds_meant(location: Sequence[str | int]) -> str | None:
+    """What may stand at a place where one of several kinds may; None where only one may."""
+    if not (found := kinds(location)):
+        return None
+    if location[0] == "corpus":
+        return _PART
+    written = [f"{{kind: {kind}}}" for kind in found]
+    return _EITHER.get(dotted(location)) or f"a sub-layer of `{dotted(location[:-1])}` is {alternatives(written)}"
+
+
 def value_meant(kind: str, value: object, key: str) -> str | None:
     """How the value of `key` would have been written that was probably meant; `kind` is pydantic's error."""
     if kind in ("int_type", "float_type"):
@@ -46,6 +67,8 @@ def value_meant(kind: str, value: object, key: str) -> str | None:
         return f"write the whole list: `{key}=[...]`" if numbered else "put `- ` before its first key"
     if kind == "model_type" and value is None:
         return f"write fields below `{key}`, or leave it out"
+    if kind == "model_attributes_type" and isinstance(value, str):
+        return f"write `{{kind: {value}}}`"
     return None
 
 
@@ -60,31 +83,20 @@ def _number_meant(value: object, *, whole: bool) -> str | None:
     return f"write `{number(meant)}`{', without quotes' if number(meant) == value else ''}"
 
 
-def field_meant(location: Sequence[str | int], value: object) -> str:
-    """The nearest field of the same mapping, else the same field of another section, else all there are."""
+def field_meant(location: Sequence[str | int], known: Sequence[str], value: object) -> str:
+    """The nearest of the fields that are `known` there, else the same field of another section, else all there are."""
     *path, last = location
-    name, fields = str(last), _fields(path)
+    name = str(last)
     section, _, inner = name.partition(".")
-    if not path and inner in _fields([section]):
+    if not path and inner in fields([section]):
         return f"write `{section}: {{{inner}: {shown(value)[1:-1]}}}`"
-    near = nearest(name, fields)
+    near = nearest(name, known)
     if near is not None:
         return f"did you mean `{near}`?"
-    elsewhere = [section for section in Spec.model_fields if name in _fields([section])]
+    elsewhere = [section for section in Spec.model_fields if name in fields([section])]
     if elsewhere and len(path) < 2:
         return f"did you mean `{elsewhere[0]}.{name}`?"
-    return f"the fields of {f'`{dotted(path)}`' if path else 'a spec'} are {', '.join(fields)}"
-
-
-def _fields(path: Sequence[str | int]) -> tuple[str, ...]:
-    """Names of the fields of the mapping at `path`."""
-    if not path:
-        return tuple(Spec.model_fields)
-    if len(path) > 1:
-        parts = (Grammar, Files, Archive, HeldOut)
-        return tuple(dict.fromkeys(field for part in parts for field in part.model_fields))
-    field = Spec.model_fields.get(str(path[0]))
-    section = None if field is None else field.annotation
-    if isinstance(section, type) and issubclass(section, BaseModel):
-        return tuple(section.model_fields)
-    return ()
+    where = f"`{dotted(path)}`" if path else "a spec"
+    return (
+        f"the fields of {where} are {', '.join(known)}" if len(known) > 1 else f"{where} has no field but `{known[0]}`"
+    )

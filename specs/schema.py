@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from specs.history import FIRST, FORMAT
 from specs.spec import Spec
 
 
@@ -15,8 +16,14 @@ def schema() -> dict[str, Any]:
         "type": "string",
         "description": "Spec that this one changes: a shipped name, or a path from this file on.",
     }
+    written = {
+        "type": "integer",
+        "minimum": FIRST,
+        "maximum": FORMAT,
+        "description": "Format that this file is written in; a file that says none is of today's.",
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,
-        "properties": {"extends": extends, **whole["properties"]},
+        "properties": {"extends": extends, "format": written, **whole["properties"]},
     }

@@ -8,6 +8,7 @@ from specs.architecture import Architecture
 from specs.compilation import Compilation
 from specs.corpus import Corpus
 from specs.decoding import Decoding
+from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
 from specs.section import Section, broken_rule
 from specs.training import Training
@@ -15,8 +16,6 @@ from specs.vocabulary import Vocabulary
 
 # Letters, digits and - _ . , only; no two dots in a row, so that a name is never a way out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
-
-WRITTEN_BY = "# written by zoo "
 
 
 class Spec(Section):
@@ -41,12 +40,12 @@ class Spec(Section):
         return self.name if self._short is None else self._short
 
     def yaml(self, version: str | None = None) -> str:
-        """The whole spec as YAML that needs no other file and that YAML 1.1 and 1.2 read alike.
+        """The whole spec, and its format, as YAML that needs no other file and that YAML 1.1 and 1.2 read alike.
 
         `version` is that of the zoo that writes it into a file, which then says so.
         """
         header = "" if version is None else f"{WRITTEN_BY}{version}\n"
-        return header + dump(self.model_dump(mode="json"))
+        return header + dump({"format": FORMAT, **self.model_dump(mode="json")})
 
     def called(self, short: str) -> Self:
         """The same spec under the short name `short`."""

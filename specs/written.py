@@ -52,10 +52,10 @@ class Written:
         return found
 
 
-def given(value: object, file: str) -> Written:
-    """A value of Python's own as a written one; `file` says where it came from."""
+def given(value: object, file: str, line: int | None = None) -> Written:
+    """A value of Python's own as a written one; `file` says where it came from, and `line` what it stands for."""
     if isinstance(value, Mapping):
-        return Written({str(key): given(inner, file) for key, inner in value.items()}, file)
+        return Written({str(key): given(inner, file, line) for key, inner in value.items()}, file, line)
     if isinstance(value, (list, tuple)):
-        return Written([given(inner, file) for inner in value], file)
-    return Written(value, file)
+        return Written([given(inner, file, line) for inner in value], file, line)
+    return Written(value, file, line)

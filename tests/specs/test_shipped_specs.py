@@ -164,11 +164,14 @@ def test_schema_file_is_fresh() -> None:
 def test_schema_is_for_files_that_extend() -> None:
     schema = specs.schema()
     assert "required" not in schema
-    assert list(schema["properties"])[:2] == ["extends", "name"]
+    assert list(schema["properties"])[:3] == ["extends", "format", "name"]
+    assert schema["properties"]["format"]["maximum"] == specs.history.FORMAT
     for section in ("Architecture", "Vocabulary", "Corpus", "Training", "Decoding", "Compilation"):
         assert "required" not in schema["$defs"][section], section
         assert schema["$defs"][section]["additionalProperties"] is False
     assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "source", "target"]
+    assert schema["$defs"]["Depths"]["required"] == ["encoder", "decoder"]
+    assert schema["$defs"]["SelfAttention"]["required"] == ["kind"]
 
 
 def test_every_field_is_described_with_its_section() -> None:
@@ -178,6 +181,9 @@ def test_every_field_is_described_with_its_section() -> None:
             described = field.description or ""
             assert re.search(r"\((\d|no letter|the paper is silent)", described), f"{name}.{key}"
             assert described.endswith("."), f"{name}.{key}"
+    for section in (specs.Depths, specs.SelfAttention, specs.MemoryAttention, specs.FeedForward):
+        for key, field in section.model_fields.items():
+            assert re.search(r"\(3\.\d.*\).*\.$", field.description or ""), f"{section.__name__}.{key}"
 
 
 def test_no_field_has_a_default() -> None:

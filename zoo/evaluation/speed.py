@@ -147,7 +147,7 @@ def unending(
     """
     a, weights = spec.architecture, dict(initial)
     table = {"all": "embedding", "target": "target_embedding", "none": "output_projection"}[a.tied_embeddings]
-    bias = "decoder.norm_bias" if a.norm == "pre" else f"decoder.{a.N - 1}.feed_forward.norm_bias"
+    bias = "decoder.norm_bias" if a.norm == "pre" else f"decoder.{a.depths.decoder - 1}.feed_forward.norm_bias"
     weights[bias] = torch.full((a.d_model,), 4 * a.d_model**-0.5)
     weights[table] = weights[table].clone()
     weights[table][list(pieces)] = -5 * a.d_model**-0.5
