@@ -15,6 +15,9 @@ class Depths(Section):
     encoder: Size = Field(description="N (3.1) of the encoder: its identical layers; a number of layers.")
     decoder: Size = Field(description="N (3.1) of the decoder: its identical layers; a number of layers.")
 
+    def __str__(self) -> str:
+        return f"{self.encoder} and {self.decoder}"
+
 
 def _one_or_two(value: Any) -> str:
     return "two" if isinstance(value, (Mapping, Depths)) else "one"

@@ -39,6 +39,7 @@ def test_depths_may_differ() -> None:
     assert hash(parse(spec.yaml(), "spec.yaml")) == hash(spec)
     assert load("base", {"architecture.N": Depths(encoder=12, decoder=2)}) == spec
     assert load("base", {"architecture": {"N": {"encoder": 12, "decoder": 2}}}) == spec
+    assert str(spec.architecture.N) == "12 and 2"
     with pytest.raises(ValidationError):
         spec.architecture.depths.encoder = 3  # type: ignore[misc]
 
