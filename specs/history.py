@@ -32,8 +32,7 @@ def writer(text: str) -> str | None:
 
 
 def upgraded(written: Written, *, unsaid: int, by: str | None = None) -> Written:
-    """A file's values as today's format has them, without its `format`; each stands where it was written, or where
-    what it was made of was.
+    """A file's values as today's format has them, without its `format`; what an upgrade adds stands at its section.
 
     `unsaid` is the format of a file that says none, `by` the zoo that wrote it. Raises ZooError where the format is
     none, and NewerFormat where it is of a newer zoo.

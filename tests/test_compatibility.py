@@ -201,9 +201,10 @@ def test_a_newer_format_is_refused_by_its_version(by: str | None, tmp_path: Path
 
 def test_a_run_of_a_newer_format_is_refused_by_its_version() -> None:
     run = Path(shutil.copytree(FROZEN[-1] / "run", "run"))
-    text = (run / "spec.yaml").read_text(encoding="utf-8")
-    (run / "spec.yaml").write_text(text.replace(f"format: {history.FORMAT}\n", "format: 99\n"), encoding="utf-8")
-    for use in (lambda: zoo.load("run"), lambda: zoo.train(frozen_spec(FROZEN[-1] / "run"), run="run", device="cpu")):
+    spec = frozen_spec(run)
+    text = spec.yaml().replace(f"format: {history.FORMAT}\n", "format: 99\n")
+    (run / "spec.yaml").write_text(text, encoding="utf-8")
+    for use in (lambda: zoo.load("run"), lambda: zoo.train(spec, run="run", device="cpu")):
         with pytest.raises(ZooError, match="a newer zoo wrote this, in format 99"):
             use()
 
