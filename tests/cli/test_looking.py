@@ -12,6 +12,7 @@ import yaml
 
 import compiler
 import specs
+from specs.history import FORMAT
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -46,7 +47,9 @@ def test_list_of_nothing_says_so(zoo: Zoo) -> None:
 def test_what_show_prints_is_the_spec(zoo: Zoo) -> None:
     Path("mine.yaml").write_text(zoo("show", "big", "architecture.h=4").out, encoding="utf-8")
     assert specs.load("mine.yaml") == specs.load("big", ["architecture.h=4"])
-    assert json.loads(zoo("show", "big", "--json").out) == yaml.safe_load(zoo("show", "big").out)
+    written = yaml.safe_load(zoo("show", "big").out)
+    assert written.pop("format") == FORMAT
+    assert json.loads(zoo("show", "big", "--json").out) == written
 
 
 def test_show_difference_is_as_short_as_the_row(zoo: Zoo) -> None:
