@@ -19,7 +19,8 @@ def command(
     ] = None,
 ) -> None:
     """Write the mean of a run's last checkpoints as its weights."""
-    from zoo.shelf import find
+    from zoo.model import find
     from zoo.training.average import average
+    from zoo.training.run import Run
 
-    print(average(find.run(run), last))
+    print(average(Run(find.run(run)), last))

@@ -9,7 +9,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.evaluation.speed import Speed
+    from zoo.benchmarks.decode import Speed
 
 EXAMPLES = (
     "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
@@ -37,8 +37,8 @@ def command(
     import specs
     from cli.console import report, show_json
     from cli.spreads import plain
-    from zoo import home
-    from zoo.evaluation.speed import Work, measure
+    from zoo.benchmarks.decode import Work, measure
+    from zoo.storage import places
 
     speed = measure(
         specs.load(spec, overrides or ()),
@@ -46,7 +46,7 @@ def command(
         device=device,
         backend=backend,
         precision=precision,
-        folder=home.compiled(),
+        folder=places.compiled(),
         report=report(),
     )
     return show_json(plain(speed)) if json else _show(speed)

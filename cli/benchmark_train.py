@@ -9,7 +9,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.training.speed import Speed
+    from zoo.benchmarks.train import Speed
 
 EXAMPLES = (
     "zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500"
@@ -34,7 +34,7 @@ def command(
     import specs
     from cli.console import report, show_json
     from cli.spreads import plain
-    from zoo.training.speed import measure
+    from zoo.benchmarks.train import measure
 
     chosen = specs.load(spec, overrides or ())
     speed = measure(chosen, steps=steps, rounds=rounds, device=device, report=report())

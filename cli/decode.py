@@ -15,9 +15,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.decoding.request import Choice
-    from zoo.decoding.translation import Translation
-    from zoo.shelf.bundle import How
+    from zoo.search.request import Choice
+    from zoo.translation.opening import How
+    from zoo.translation.translation import Translation
 
 EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
@@ -142,11 +142,11 @@ def _decode(
 ) -> None:
     from cli.console import report
     from cli.lines import reading, typed, writing
-    from zoo.decoding.stream import WINDOW, translate_lines
-    from zoo.decoding.translator import Translator
+    from zoo.model.find import chosen
     from zoo.report import Report
-    from zoo.shelf.bundle import open_model
-    from zoo.shelf.find import chosen
+    from zoo.translation.opening import open_model
+    from zoo.translation.stream import WINDOW, translate_lines
+    from zoo.translation.translator import Translator
 
     input, prefix, output = files
     words, person = report(), typed(input)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.doctor import Diagnosis
+    from zoo.machine.doctor import Diagnosis
 
 EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
 
@@ -20,7 +20,7 @@ def command(json: options.Json = False) -> None:
     where things are kept.
     """
     from cli.console import show_json
-    from zoo.doctor import diagnosis
+    from zoo.machine.doctor import diagnosis
 
     found = diagnosis()
     return show_json(asdict(found)) if json else _show(found)

@@ -58,9 +58,9 @@ def command(
     from cli.console import report, show_json
     from zoo.evaluation.bleu import Bleu
     from zoo.evaluation.evaluate import Scores, evaluate_files
-    from zoo.evaluation.model import evaluate_model
-    from zoo.shelf.bundle import How
-    from zoo.shelf.find import chosen
+    from zoo.evaluation.own_sets import evaluate_model
+    from zoo.model.find import chosen
+    from zoo.translation.opening import How
 
     words = report()
     found: Bleu | Scores

@@ -20,7 +20,7 @@ def reading(path: Path | None) -> Iterator[Iterator[str]]:
     Raises ZooError where the file cannot be opened, and, with the line, for what is not UTF-8.
     """
     from specs import ZooError
-    from zoo.data.lines import decoded_lines
+    from zoo.text.lines import decoded_lines
 
     if path is None:
         yield decoded_lines(sys.stdin.buffer, "<stdin>")
@@ -36,7 +36,7 @@ def reading(path: Path | None) -> Iterator[Iterator[str]]:
 @contextmanager
 def writing(path: Path | None, *, at_once: bool = False) -> Iterator[Callable[[str], None]]:
     """What writes a line to a file, which appears when all is done, or to stdout; `at_once` holds no line back."""
-    from zoo.files import writing as whole
+    from zoo.storage.files import writing as whole
 
     if path is None:
         yield lambda line: print(line, flush=at_once)

@@ -12,9 +12,9 @@ from cli import options
 
 if TYPE_CHECKING:
     from specs import Spec
-    from zoo.outlook import Outlook
-    from zoo.plan import Plan
-    from zoo.rewriting import Sizes
+    from zoo.planning.outlook import Outlook
+    from zoo.planning.plan import Plan
+    from zoo.planning.rewriting import Sizes
 
 EXAMPLES = (
     "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
@@ -53,7 +53,7 @@ def command(
     """
     import specs
     from cli.console import show_json
-    from zoo import plan as plans
+    from zoo.planning import plan as plans
 
     chosen = specs.load(spec, overrides or ())
     if graph is not None:
@@ -71,7 +71,7 @@ def command(
 
 
 def _outlook(spec: Spec, length: int, device: str) -> Outlook:
-    from zoo.outlook import outlook
+    from zoo.planning.outlook import outlook
 
     return outlook(spec, length, device)
 

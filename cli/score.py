@@ -14,7 +14,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.decoding.translation import ForcedScore
+    from zoo.translation.translation import ForcedScore
 
 EXAMPLES = (
     "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
@@ -46,9 +46,9 @@ def command(
     """
     from cli.console import report
     from cli.lines import typed, writing
+    from zoo.model.find import chosen
     from zoo.report import Report
-    from zoo.shelf.bundle import How, open_model
-    from zoo.shelf.find import chosen
+    from zoo.translation.opening import How, open_model
 
     _check(source, target)
     words, person = report(), source is None and typed(None)

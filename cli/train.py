@@ -59,7 +59,7 @@ def command(
 def _verify(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
     from cli.console import report
     from specs import ZooError
-    from zoo.training.proof import verify_resume
+    from zoo.training.resume_proof import verify_resume
 
     if run or fresh:
         hint = "leave `--run` and `--fresh` out: it trains in a folder of its own, which it removes"

@@ -13,10 +13,10 @@ import specs
 from compiler import build
 from compiler.kernels import library
 from specs import Spec
-from zoo.data.vocabulary import Vocabulary
-from zoo.files import write_json
+from zoo.model.weights import Weights
+from zoo.storage.files import write_json
+from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
-from zoo.weights import Weights
 
 SMALL = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},

@@ -36,17 +36,17 @@ _check_neighbours()
 
 import specs  # noqa: E402  (only after it is known to be ours)
 from specs import Spec, ZooError  # noqa: E402
-from zoo.shelf.names import names  # noqa: E402
+from zoo.model.names import names  # noqa: E402
+from zoo.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from compiler import Program
-    from zoo.decoding.translator import Translator
     from zoo.training.train import train
+    from zoo.translation.translator import Translator
 
-__version__ = "0.1.0"
 __all__ = ["Spec", "Translator", "ZooError", "load", "model", "names", "spec", "train"]
 
-_LATER = {"Translator": "zoo.decoding.translator", "train": "zoo.training.train"}
+_LATER = {"Translator": "zoo.translation.translator", "train": "zoo.training.train"}
 
 
 def spec(reference: str, overrides: Sequence[str] | Mapping[str, object] = ()) -> Spec:
@@ -72,14 +72,14 @@ def load(
     given; `tokens` is the budget of one batch in source tokens. Raises ZooError where there is no such model, or where
     a file of it is damaged.
     """
-    bundle, find = import_module("zoo.shelf.bundle"), import_module("zoo.shelf.find")
+    bundle, find = import_module("zoo.translation.opening"), import_module("zoo.model.find")
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
     opened = [bundle.open_model(find.model(each), **how) for each in ([name] if isinstance(name, str) else name)]
     if not opened:
         raise ZooError("there is no model to load: the list is empty", hint="`zoo.names()` are the published ones")
     if len(opened) == 1:
         return opened[0]  # type: ignore[no-any-return]
-    return import_module("zoo.decoding.translator").Translator.ensemble(opened)  # type: ignore[no-any-return]
+    return import_module("zoo.translation.translator").Translator.ensemble(opened)  # type: ignore[no-any-return]
 
 
 def model(spec: Spec, *, device: str = "cpu") -> Program:

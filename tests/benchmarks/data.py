@@ -24,13 +24,13 @@ import numpy as np
 
 import specs
 from specs import Spec
-from zoo.data.batches import epoch_batches
-from zoo.data.corpus import Pair, ParallelText, clean
-from zoo.data.prepare import encoded, prepare
-from zoo.data.store import StoreWriter
-from zoo.data.training_set import TrainingSet
-from zoo.data.vocabulary import Vocabulary
+from zoo.corpus.batches import epoch_batches
+from zoo.corpus.parallel import Pair, ParallelText, clean
+from zoo.corpus.prepare import encoded, prepare
+from zoo.corpus.store import StoreWriter
+from zoo.corpus.training_set import TrainingSet
 from zoo.report import Progress, Report
+from zoo.text.vocabulary import Vocabulary
 
 EPOCH = 36_000_000
 SAMPLE, ROUNDS, CHUNK = 150_000, 5, 8192

@@ -34,8 +34,8 @@ import peers
 from remote import Remote, opened, serve, turns
 
 import specs
-from zoo.evaluation.speed import LENGTH, made_up
-from zoo.measuring import host, spread
+from zoo.benchmarks.decode import LENGTH, made_up
+from zoo.machine.clock import host, spread
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}
 """Sentences of a batch, and sentences in all."""

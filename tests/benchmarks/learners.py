@@ -19,9 +19,9 @@ from torch.nn import functional
 from compiler import Purpose, build
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, Spec
-from zoo.data.batches import Batch
+from zoo.corpus.batches import Batch
+from zoo.machine import ram
 from zoo.report import Report
-from zoo.training.log import memory_bytes
 from zoo.training.processes import Processes
 from zoo.training.step import Update
 
@@ -222,7 +222,7 @@ class Sockeye(Peer):
 
 def memory() -> int:
     """The most that this process has held."""
-    return memory_bytes(torch.device("cpu"))
+    return ram.most_used(torch.device("cpu"))
 
 
 SYSTEMS: Mapping[str, Callable[[Spec], Learner]] = {

@@ -13,7 +13,7 @@ import torch
 
 import specs
 from compiler import Purpose, build
-from zoo.training.footprint import footprint
+from zoo.planning.footprint import footprint
 
 LENGTH = 27
 

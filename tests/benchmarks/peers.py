@@ -19,8 +19,8 @@ from compiler.backends.ctranslate2 import CTranslate2, written
 from compiler.initial import initial_weights
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, Spec
-from zoo.decoding.groups import padded
-from zoo.evaluation.speed import LENGTH, translations, unending
+from zoo.benchmarks.decode import LENGTH, translations, unending
+from zoo.search.groups import padded
 
 Rows = list[list[int]]
 CORES = len(os.sched_getaffinity(0))

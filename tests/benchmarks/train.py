@@ -27,9 +27,9 @@ import learners
 from remote import opened, serve, turns
 
 import specs
-from zoo.data.batches import collate, epoch_batches
-from zoo.measuring import host, spread, timed
-from zoo.training.speed import made_up
+from zoo.benchmarks.train import made_up
+from zoo.corpus.batches import collate, epoch_batches
+from zoo.machine.clock import host, spread, timed
 
 SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]
 STEPS = 3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zoo.report import Report
-from zoo.training.proof import Verdict
+from zoo.training.resume_proof import Verdict
 from zoo.training.run import Run
 from zoo.training.train import Trained
 
@@ -76,7 +76,7 @@ def test_of_several_processes_one_speaks(zoo: Zoo, asked: dict[str, Any]) -> Non
 
 def test_resuming_is_verified_in_words(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts = iter([Verdict(7, (2, 4), ()), Verdict(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))])
-    monkeypatch.setattr("zoo.training.proof.verify_resume", lambda spec, **how: next(verdicts))
+    monkeypatch.setattr("zoo.training.resume_proof.verify_resume", lambda spec, **how: next(verdicts))
     done = zoo("train", "tiny", "--verify-resume")
     assert done.status == 0
     assert "steps 2, 4: weights and moments of step 7 are the same bits" in done.out

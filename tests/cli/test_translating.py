@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import zoo as library
-from zoo.decoding.translator import Translator
 from zoo.training.run import Run
+from zoo.translation.translator import Translator
 
 Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]

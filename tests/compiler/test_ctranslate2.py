@@ -20,11 +20,11 @@ from compiler.backends.backend import Order
 from compiler.backends.ctranslate2 import POSITIONS, ctranslate2
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, Spec, ZooError
-from zoo.decoding.beam import Beam
-from zoo.decoding.hypothesis import length_penalty
-from zoo.decoding.source import Source
-from zoo.decoding.workers import searched
-from zoo.evaluation.speed import unending
+from zoo.benchmarks.decode import unending
+from zoo.search.beam import Beam
+from zoo.search.hypothesis import length_penalty
+from zoo.search.source import Source
+from zoo.search.workers import searched
 
 pytest.importorskip("ctranslate2")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import ZooError
-from zoo.data.lines import read_lines
-from zoo.decoding.translator import Choice, Translator
 from zoo.evaluation.bleu import Bleu, bleu
 from zoo.evaluation.perplexity import perplexity
 from zoo.report import Report
+from zoo.text.lines import read_lines
+from zoo.translation.translator import Choice, Translator
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from specs import ZooError
-from zoo.decoding.translation import ForcedScore
+from zoo.translation.translation import ForcedScore
 
 
 def perplexity(scores: Sequence[ForcedScore]) -> float:

@@ -1,1 +1,1 @@
-"""The shelf: bundles of published models, found by name, opened, verified."""
+"""The shelf: what is published, how it is proved, and what there is."""

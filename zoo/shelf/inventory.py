@@ -5,17 +5,15 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import compiler
 import specs
 from specs import ZooError
-from zoo.files import read_json
+from zoo.model import find
+from zoo.model.folder import ModelFolder
+from zoo.model.names import names, place
 from zoo.report import Report
-from zoo.shelf import find
-from zoo.shelf.names import names, place
-from zoo.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -90,13 +88,13 @@ def _shipped() -> Iterator[ShippedSpec]:
 def _runs(report: Report) -> Iterator[FoundRun]:
     for folder in find.all_runs():
         try:
-            yield _run(Run(folder))
+            yield _run(ModelFolder(folder))
         except ZooError as error:
             report.warn(str(error))
 
 
-def _run(run: Run) -> FoundRun:
-    spec, scores = run.spec, _scores(run.folder)
+def _run(run: ModelFolder) -> FoundRun:
+    spec, scores = run.spec, run.known_scores
     steps = [int(each.name) for each in run.checkpoints.glob("*") if each.name.isdigit()]
     return FoundRun(
         folder=run.folder.as_posix(),
@@ -112,18 +110,14 @@ def _run(run: Run) -> FoundRun:
 
 def _published(report: Report) -> Iterator[PublishedModel]:
     for name in names():
+        bundle = ModelFolder(place(name))
         try:
-            spec, scores = Run(place(name)).spec, _scores(place(name))
+            spec, scores = bundle.spec, bundle.known_scores
         except ZooError as error:
             report.warn(str(error))
             continue
         parameters = compiler.parameters(spec)
         yield PublishedModel(name, parameters, _bleu(scores, "dev"), _bleu(scores, "test"), spec.description)
-
-
-def _scores(folder: Path) -> dict[str, Any]:
-    file = folder / "scores.json"
-    return read_json(file) if file.is_file() else {}
 
 
 def _bleu(scores: dict[str, Any], split: str) -> float | None:

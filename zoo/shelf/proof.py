@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.vocabulary import Vocabulary
-from zoo.decoding.translator import Scoring
-from zoo.files import writing
+from zoo.storage.files import writing
+from zoo.text.vocabulary import Vocabulary
+from zoo.translation.translator import Scoring
 
 NAME = "proof.safetensors"
 TOLERANCE = 1e-4

@@ -6,23 +6,24 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import zoo
 from specs import ZooError
-from zoo import home, manifest, weights
-from zoo.data.prepare import Prepared
-from zoo.data.vocabulary import Side
-from zoo.decoding.translator import Translator
-from zoo.files import read_json, require_space, write_json, writing_folder
+from zoo.corpus.prepare import Prepared
+from zoo.model import find, weights
+from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
+from zoo.model.names import names, place
 from zoo.report import Report
-from zoo.shelf import find, proof
-from zoo.shelf.bundle import How, open_model
+from zoo.shelf import proof
 from zoo.shelf.card import card
-from zoo.shelf.find import SPEC
-from zoo.shelf.names import names, place
+from zoo.storage import manifest, places
+from zoo.storage.files import read_json, require_space, write_json, writing_folder
+from zoo.text.vocabulary import Side
 from zoo.training.run import Run
+from zoo.translation.opening import How, open_model
+from zoo.translation.translator import Translator
+from zoo.version import __version__
 
-SCORES, CARD = "scores.json", "README.md"
-FILES = (SPEC, weights.NAME, proof.NAME, SCORES, CARD)
+CARD = "README.md"
+FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
 """What a bundle has beside its vocabulary and its manifest."""
 _PAIRS, _LONGEST = 4, 100  # of a proof: pairs, and pieces of a sentence
 _PLAIN: How = {"device": "cpu", "precision": "float32", "backend": "eager"}  # what every machine has, and exact
@@ -45,22 +46,23 @@ def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Rep
     it has no weights, where the name is none, or where the disk is full.
     """
     report = report or Report()
-    source = find.run(run)
+    source = Run(find.run(run))
     spec = source.spec
     if name is not None:
         spec = spec.model_copy(update={"name": name})
     folder = place(spec.name)
     translator = open_model(find.model(source.folder), **_PLAIN, report=report)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
-    scores = read_json(source.scores) if source.scores.is_file() else {}
+    scores = source.known_scores
     with writing_folder(folder) as partial:
-        (partial / SPEC).write_text(spec.yaml(zoo.__version__), encoding="utf-8")
+        bundle = ModelFolder(partial)
+        bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
         translator.vocabulary.save(partial)
         read = weights.read(source.weights)
-        read.write(partial / weights.NAME)
+        read.write(bundle.weights)
         pairs = _pairs(source, translator)
         proof.prove(translator.program, translator.vocabulary, pairs).write(partial / proof.NAME)
-        write_json(partial / SCORES, scores)
+        write_json(bundle.scores, scores)
         (partial / CARD).write_text(card(spec, scores, read.facts), encoding="utf-8")
         manifest.write(partial)
         del translator  # so that two of the model are never in memory
@@ -75,7 +77,7 @@ def verify(name: str, *, report: Report | None = None) -> Verified:
     differs by more than `proof.TOLERANCE`.
     """
     folder = place(name)
-    if not (folder / manifest.NAME).is_file():
+    if not ModelFolder(folder).published:
         raise find.missing("published model", name, [folder], names())
     return _verify(folder, report or Report())
 
@@ -100,7 +102,7 @@ def _pairs(run: Run, translator: Translator) -> list[tuple[str, str]]:
 
 def _dev_set(run: Run) -> list[tuple[str, str]]:
     try:
-        prepared = Prepared(home.prepared() / str(read_json(run.data)["fingerprint"]))
+        prepared = Prepared(places.prepared() / str(read_json(run.data)["fingerprint"]))
         return list(zip(*prepared.texts("dev"), strict=True))
     except (ZooError, KeyError):
         return []

@@ -9,10 +9,10 @@ import torch
 from safetensors import safe_open
 
 from specs import ZooError
-from zoo.files import read_json
+from zoo.model.weights import Weights, read
+from zoo.storage.files import read_json
 from zoo.training.checkpoint import averageable
 from zoo.training.run import Run
-from zoo.weights import Weights, read
 
 
 def average(run: Run, last: int | None = None) -> Path:

@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 
 from compiler import Program
 from specs import Spec, ZooError
-from zoo import manifest
-from zoo.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.planning.footprint import KEPT_OPTIMISERS
 from zoo.report import Report
-from zoo.training.footprint import KEPT_OPTIMISERS
+from zoo.storage import manifest
+from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.training.run import Run
 from zoo.training.tensors import Tensors, put
 

@@ -9,14 +9,14 @@ import torch
 
 from compiler import TRANSLATE, Purpose, build
 from specs import Spec
-from zoo import home
-from zoo.data.vocabulary import Vocabulary
-from zoo.decoding.request import TOKENS
-from zoo.decoding.translator import Translator
 from zoo.evaluation.bleu import bleu
-from zoo.evaluation.model import texts
+from zoo.evaluation.own_sets import texts
 from zoo.evaluation.perplexity import perplexity
 from zoo.report import Report
+from zoo.search.request import TOKENS
+from zoo.storage import places
+from zoo.text.vocabulary import Vocabulary
+from zoo.translation.translator import Translator
 
 _LOGITS = 2**23
 """That are computed at a time: scoring is not to need more memory than training does."""
@@ -43,7 +43,7 @@ class DevSet:
             device=self.device,
             precision="float32",
             backend="eager" if alone else None,
-            folder=home.compiled(),
+            folder=places.compiled(),
         )
         translator = Translator(
             program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from zoo.data.batches import BatchSize
-from zoo.files import writing
+from zoo.corpus.batches import BatchSize
+from zoo.machine import ram
+from zoo.storage.files import writing
 from zoo.training.events import Events
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Log:
             "target_tokens_per_second": round(self._target / seconds, 1),
             "padding": round(1 - (self._source + self._target) / max(1, self._places), 4),
             "utilisation": round(self._flops / seconds / self._peak, 4),
-            "memory_bytes": memory_bytes(self._device),
+            "memory_bytes": ram.most_used(self._device),
             "seconds": round(progress.seconds, 2),
             **figures,
         }
@@ -90,14 +89,6 @@ class Log:
 
     def close(self) -> None:
         self._events.close()
-
-
-def memory_bytes(device: torch.device) -> int:
-    """The most that there has been: of the GPU's memory, or of this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else 1024 * most
 
 
 def _step(line: str) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specs import Spec
-from zoo.data.batches import BatchSize
+from zoo.corpus.batches import BatchSize
+from zoo.machine import ram
+from zoo.planning.forecast import Forecast, forecast, pace
 from zoo.report import Report
 from zoo.training.checkpoint import Progress
-from zoo.training.forecast import Forecast, forecast, pace
-from zoo.training.log import memory_bytes
 from zoo.training.processes import Processes
 
 _STATE_COPIES = 3  # weights and both moments: what is held of the state before the first gradient
@@ -38,7 +38,7 @@ class Prediction:
         steps = max(0, spec.training.steps - begun.step)
         share, shards = mean.share(processes.count), processes.count if sharded else 1
         able = pace(self._device, spec.training.precision)
-        held = memory_bytes(self._device) - _STATE_COPIES * weight_bytes
+        held = ram.most_used(self._device) - _STATE_COPIES * weight_bytes
         self._expected = forecast(spec, share, steps, able, max(0, held), shards)
         if steps:
             measured = f"{able.flops / 1e9:,.0f} GFLOP/s of products and {able.bytes / 1e9:,.0f} GB/s of copies"
@@ -48,6 +48,6 @@ class Prediction:
         """Says what happened in the steps that were done, if any were."""
         steps, seconds = progress.step - self._begun.step, progress.seconds - self._begun.seconds
         if steps:
-            happened = Forecast(seconds / steps, seconds, memory_bytes(self._device))
+            happened = Forecast(seconds / steps, seconds, ram.most_used(self._device))
             said = replace(self._expected, seconds=steps * self._expected.step_seconds)
             self._report.say(f"{steps:,} steps took {happened} of memory; forecast were {said}")

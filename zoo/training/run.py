@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specs import Spec, ZooError, difference, parse
+from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
-from zoo.files import read_json, remove_folder, write_json, writing
+from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
+from zoo.storage.files import read_json, remove_folder, write_json, writing
 
 try:
     import fcntl
@@ -47,46 +48,8 @@ class Basis:
     """Versions of what computes the steps."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(ModelFolder):
     """A folder with `spec.yaml`, `log.jsonl`, `checkpoints/` and, when trained, weights, vocabulary and scores."""
-
-    folder: Path
-
-    @staticmethod
-    def default(spec: Spec) -> Run:
-        return Run(Path("runs", spec.short))
-
-    @property
-    def exists(self) -> bool:
-        return self.spec_file.is_file()
-
-    @property
-    def spec_file(self) -> Path:
-        return self.folder / "spec.yaml"
-
-    @property
-    def spec(self) -> Spec:
-        """Raises ZooError where the folder is not a run, or where the spec in it is damaged."""
-        if not self.exists:
-            hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
-            raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
-        try:
-            text = self.spec_file.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise ZooError(f"`{self.spec_file}` cannot be read: {error.strerror or error}", exit_code=1) from None
-        except UnicodeDecodeError as error:
-            problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
-            raise ZooError(problem, exit_code=1) from None
-        return parse(text, str(self.spec_file))
-
-    @property
-    def weights(self) -> Path:
-        return self.folder / "weights.safetensors"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
 
     @property
     def log(self) -> Path:
@@ -113,10 +76,6 @@ class Run:
         except TypeError:
             hint = "resume it with the version that began it"
             raise ZooError(f"`{self.data}` is of another version of zoo", hint=hint, exit_code=1) from None
-
-    @property
-    def scores(self) -> Path:
-        return self.folder / "scores.json"
 
     def check(self, spec: Spec) -> None:
         """Raises ZooError where the folder is somebody else's, or a run whose spec differs in more than MAY_DIFFER."""
@@ -235,7 +194,7 @@ class Run:
 _LOCK = ".lock"
 _OWN = {
     _LOCK,
-    *("spec.yaml", "data.json", "log.jsonl", "events", "scores.json", "checkpoints", "weights.safetensors"),
+    *(SPEC, "data.json", "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
 }
 _CORPUS = (

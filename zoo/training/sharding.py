@@ -9,9 +9,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from compiler import Program
 from specs import Spec
-from zoo import memory
-from zoo.data.batches import BatchSize
-from zoo.training.forecast import AROUND, needed
+from zoo.corpus.batches import BatchSize
+from zoo.machine import ram
+from zoo.planning.forecast import AROUND, needed
 from zoo.training.processes import Processes
 
 
@@ -21,7 +21,7 @@ def is_needed(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
     `mean` is the size of a batch, which they share.
     """
     taken = AROUND + needed(spec, mean.share(processes.count))
-    (wanted,) = processes.any(not memory.fits(taken, processes.device))
+    (wanted,) = processes.any(not ram.fits(taken, processes.device))
     return wanted
 
 
@@ -37,7 +37,7 @@ def shard(program: Program, processes: Processes) -> None:
     fully_shard(program, mesh=mesh)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gathered(tensor: Tensor) -> Tensor:
     """All of a tensor, of which each process may hold a part; then all of them have to ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from specs import Spec, ZooError
-from zoo.data.prepare import Prepared, prepare
+from zoo.corpus.prepare import Prepared, prepare
+from zoo.model import find
 from zoo.report import Report
-from zoo.shelf import find
-from zoo.shelf.bundle import Model, read_model
+from zoo.translation.opening import Model, read_model
 
 
 def first_model(spec: Spec) -> Model | None:

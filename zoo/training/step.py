@@ -11,12 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 from compiler import Program
 from compiler.seeds import stream
 from specs import Spec, ZooError
-from zoo.data.batches import Batch
-from zoo.memory import FAILURES, is_short
+from zoo.corpus.batches import Batch
+from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
 from zoo.training.processes import Processes
 from zoo.training.schedule import learning_rate
-from zoo.training.sharding import shard, whole
+from zoo.training.sharding import gathered, shard
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Update:
         """Adam's step, unless loss or gradients are not finite: decided on the device, which nobody waits for."""
         clip = self.spec.training.clip_norm
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = whole(torch.nn.utils.get_total_norm(gradients))
+        norm = gathered(torch.nn.utils.get_total_norm(gradients))
         taken = torch.isfinite(norm) & torch.isfinite(loss)
         if clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)

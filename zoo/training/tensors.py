@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler import Program
-from zoo.training.sharding import like, own, whole
+from zoo.training.sharding import gathered, like, own
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -30,7 +30,7 @@ def gather(program: Program, optimiser: torch.optim.Optimizer, *, keep: bool) ->
     for kind in ("", *MOMENTS):
         found[kind] = {}
         for name, parameter in parameters.items():
-            tensor = whole(optimiser.state[parameter][kind] if kind else parameter.detach())
+            tensor = gathered(optimiser.state[parameter][kind] if kind else parameter.detach())
             if keep:
                 found[kind][name] = tensor.cpu()
     if not keep:

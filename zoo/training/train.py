@@ -13,26 +13,26 @@ from typing import NamedTuple
 
 import torch
 
-import zoo
 from compiler import Program, Purpose, build
 from specs import Spec
-from zoo.data.ahead import aside
-from zoo.data.prepare import prepare
-from zoo.data.sampling import Sampling
-from zoo.data.training_set import TrainingSet
-from zoo.data.vocabulary import Vocabulary
-from zoo.evaluation.model import evaluate_model
-from zoo.files import require_space
+from zoo.corpus.ahead import aside
+from zoo.corpus.prepare import prepare
+from zoo.corpus.sampling import Sampling
+from zoo.corpus.training_set import TrainingSet
+from zoo.evaluation.own_sets import evaluate_model
+from zoo.planning.footprint import footprint
 from zoo.report import Report
+from zoo.storage.files import require_space
+from zoo.text.vocabulary import Vocabulary
 from zoo.training import sharding
 from zoo.training.average import average
 from zoo.training.checkpoint import checkpoints
 from zoo.training.dev import DevSet
-from zoo.training.footprint import footprint
 from zoo.training.processes import Processes, joined
 from zoo.training.run import Basis, Run
 from zoo.training.start import first_model
 from zoo.training.trainer import Trainer
+from zoo.version import __version__
 
 
 def train(
@@ -108,7 +108,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
     data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)
     sharded = processes.count > 1 and sharding.is_needed(spec, data.batches(0).mean, processes)
-    software = f"zoo {zoo.__version__} and torch {torch.__version__}"
+    software = f"zoo {__version__} and torch {torch.__version__}"
     basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count, sharded, software)
     with processes.first_then_others():
         if processes.first and fresh:

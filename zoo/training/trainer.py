@@ -18,17 +18,17 @@ import torch
 
 from compiler import Program, Purpose, build, cost
 from specs import Spec, ZooError
-from zoo.data.ahead import ahead
-from zoo.data.batches import Batch, BatchSize
-from zoo.data.training_set import TrainingSet
-from zoo.memory import FAILURES, is_short
+from zoo.corpus.ahead import ahead
+from zoo.corpus.batches import Batch, BatchSize
+from zoo.corpus.training_set import TrainingSet
+from zoo.machine.peak import matrix_peak
+from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
 from zoo.training import checkpoint
 from zoo.training.checkpoint import Progress
 from zoo.training.dev import DevSet
 from zoo.training.events import Events
 from zoo.training.log import SHOWN, Log
-from zoo.training.peak import matrix_peak
 from zoo.training.prediction import Prediction
 from zoo.training.processes import Processes
 from zoo.training.run import Run

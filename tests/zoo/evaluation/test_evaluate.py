@@ -6,11 +6,11 @@ import math
 import pytest
 
 from specs import ZooError
-from zoo.decoding.translation import ForcedScore, Translation
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.perplexity import perplexity
 from zoo.report import Report
+from zoo.translation.translation import ForcedScore, Translation
 
 SOURCES = ["the old dog sees a house", "a cat sleeps"]
 REFERENCES = ["der alte Hund sieht ein Haus", "eine Katze schläft"]

@@ -14,12 +14,12 @@ from safetensors.torch import load_file, save_file
 import zoo
 from specs import ZooError
 from specs.history import FORMAT
-from zoo import weights
-from zoo.files import write_json
+from zoo.model import weights
+from zoo.model.weights import Weights
 from zoo.shelf import publish
-from zoo.shelf.bundle import open_model
+from zoo.storage.files import write_json
 from zoo.training.run import Run
-from zoo.weights import Weights
+from zoo.translation.opening import open_model
 
 FILES = [
     "README.md",
@@ -185,7 +185,7 @@ def test_weights_are_mapped_and_hashed_once(
     trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     run = trained()
-    monkeypatch.setattr("zoo.verified._SETTLED", -1.0)
+    monkeypatch.setattr("zoo.storage.digests._SETTLED", -1.0)
     assert len(weights.read(run.weights).tensors) == len(load_file(run.weights))
     monkeypatch.setattr(weights, "_digest", lambda tensors: pytest.fail("hashed twice"))
     read = weights.read(run.weights)

@@ -10,10 +10,10 @@ import pytest
 
 import zoo
 from specs import ZooError
-from zoo import home as places
-from zoo.data.prepare import prepare
+from zoo.corpus.prepare import prepare
 from zoo.report import Report
 from zoo.shelf import proof, publish
+from zoo.storage import places
 from zoo.training.run import Run
 
 

@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import ZooError
-from zoo import manifest, weights
-from zoo.files import write_json
-from zoo.shelf.bundle import open_model
+from zoo.model.weights import read
+from zoo.storage import manifest
+from zoo.storage.files import write_json
 from zoo.training.average import average
 from zoo.training.run import Run
+from zoo.translation.opening import open_model
 
 
 @pytest.fixture
@@ -32,11 +33,11 @@ def run(trained: Callable[..., Run]) -> Run:
 
 
 def test_the_mean_of_the_last(run: Run) -> None:
-    before = weights.read(run.weights).tensors
+    before = read(run.weights).tensors
     average(run, 2)
-    read = weights.read(run.weights)
-    assert all(torch.equal(read.tensors[name], 3 * tensor) for name, tensor in before.items())
-    assert read.facts["steps"] == "20,30"
+    mean = read(run.weights)
+    assert all(torch.equal(mean.tensors[name], 3 * tensor) for name, tensor in before.items())
+    assert mean.facts["steps"] == "20,30"
     assert open_model(run.folder, device="cpu").longest_source == 9
 
 

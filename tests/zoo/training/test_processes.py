@@ -23,7 +23,7 @@ from zoo.training.run import Run
 from zoo.training.train import train
 
 PROGRAM = "from cli.app import main; main()"
-SMALL = f"from zoo import memory; memory.there = lambda device: 1000; {PROGRAM}"
+SMALL = f"from zoo.machine import ram; ram.there = lambda device: 1000; {PROGRAM}"
 """The same on a device of a thousand bytes."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 

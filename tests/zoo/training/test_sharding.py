@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from specs import Spec
-from zoo import memory
-from zoo.outlook import outlook
-from zoo.training.forecast import AROUND, full_batch, needed
+from zoo.machine import ram
+from zoo.planning.forecast import AROUND, full_batch, needed
+from zoo.planning.outlook import outlook
 from zoo.training.processes import Processes
 from zoo.training.sharding import is_needed
 
@@ -32,9 +32,9 @@ def test_what_fits_each_process_is_not_spread(world: World, monkeypatch: pytest.
     mean = full_batch(spec, 20)
     takes = AROUND + needed(spec, mean.share(2))
     assert takes < AROUND + needed(spec, mean)
-    monkeypatch.setattr(memory, "there", lambda device: int(takes / 0.9) + 2)
+    monkeypatch.setattr(ram, "there", lambda device: int(takes / 0.9) + 2)
     assert not is_needed(spec, mean, Two())
-    monkeypatch.setattr(memory, "there", lambda device: int(takes / 0.9) - 2)
+    monkeypatch.setattr(ram, "there", lambda device: int(takes / 0.9) - 2)
     assert is_needed(spec, mean, Two())
 
 
@@ -47,22 +47,22 @@ def test_shards_hold_less(world: World) -> None:
 
 def test_the_plan_says_whether_a_device_is_enough(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outlook(world(), 20, "cpu").fits
-    monkeypatch.setattr(memory, "there", lambda device: 1000)
+    monkeypatch.setattr(ram, "there", lambda device: 1000)
     found = outlook(world(), 20, "cpu")
     assert (found.fits, found.device_bytes) == (False, 1000)
 
 
 def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = memory.there(torch.device("cpu"))
+    alone = ram.there(torch.device("cpu"))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert memory.there(torch.device("cpu")) == alone // 4
+    assert ram.there(torch.device("cpu")) == alone // 4
 
 
 def test_a_container_has_less_than_its_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(memory, "_LIMIT", limit)
-    free = memory.there(torch.device("cpu"))
+    monkeypatch.setattr(ram, "_LIMIT", limit)
+    free = ram.there(torch.device("cpu"))
     limit.write_text("max\n")
-    assert memory.there(torch.device("cpu")) == free
+    assert ram.there(torch.device("cpu")) == free
     limit.write_text("123456\n")
-    assert memory.there(torch.device("cpu")) == 123456
+    assert ram.there(torch.device("cpu")) == 123456

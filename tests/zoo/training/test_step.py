@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from specs import ZooError
-from zoo.data.batches import Batch
+from zoo.corpus.batches import Batch
 from zoo.training.step import Update
 from zoo.training.trainer import Trainer, Work
 

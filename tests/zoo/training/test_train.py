@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import Spec, ZooError
-from zoo.data.prepare import prepare
-from zoo.data.training_set import TrainingSet
-from zoo.evaluation.model import evaluate_model
+from zoo.corpus.prepare import prepare
+from zoo.corpus.training_set import TrainingSet
+from zoo.evaluation.own_sets import evaluate_model
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
 from zoo.training.average import average, mean_of
@@ -325,14 +325,14 @@ def test_evaluation_leaves_the_signals_as_they_were(world: Callable[..., Spec]) 
 
 
 def _pairs(count: int) -> list[object]:
-    from zoo.data.grammar import sentences
+    from zoo.corpus.builtin import sentences
 
     return list(sentences("train", count))
 
 
 def test_no_checkpoint_is_written_from_a_damaged_corpus(world: Callable[..., Spec], monkeypatch: Any) -> None:
     """A shard that was damaged under the eyes of a running training, where opening takes its content on trust."""
-    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
+    monkeypatch.setattr("zoo.corpus.prepare._HASHED_BYTES", 10)
     spec = world()
     shard = prepare(spec, Report()).folder / "train" / "00000.source.tokens"
     content = shard.read_bytes()

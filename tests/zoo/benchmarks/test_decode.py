@@ -1,0 +1,100 @@
+"""The figures are those of a search that takes as many steps as they say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from compiler import Purpose, build, graphs, interpret, lower
+from compiler.initial import initial_weights
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.benchmarks.decode import LENGTH, Work, made_up, measure, translations, unending
+from zoo.machine.clock import Spread, spread
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_figures_belong_together(small: Callable[..., Spec]) -> None:
+    speed = measure(small(), Work(batch=2, sentences=5, rounds=3), device="cpu")
+    assert (speed.sentences, speed.batch, speed.rounds, speed.length) == (5, 2, 3, LENGTH)
+    assert (speed.precision, speed.device) == ("float32", "cpu")
+    for each in (speed.latency_seconds, speed.sentences_per_second, speed.tokens_per_second, speed.step_milliseconds):
+        assert 0 < each.least <= each.median <= each.most
+    assert speed.tokens_per_second.median == pytest.approx(LENGTH * speed.sentences_per_second.median)
+    assert speed.step_milliseconds.median == pytest.approx(5000 / speed.sentences_per_second.median / (3 * LENGTH))
+    assert min(speed.build_seconds, speed.first_seconds, speed.host.cores, speed.host.threads) > 0
+    assert speed.disagreement < 1e-5
+
+
+def test_8_bits_disagree_and_say_how_much(small: Callable[..., Spec]) -> None:
+    assert 1e-5 < measure(small(), Work(sentences=2, rounds=1), precision="int8").disagreement < 1
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+def test_no_translation_ends_before_its_limit(small: Callable[..., Spec], norm: str, tied: str) -> None:
+    """PAD, UNK, BOS and EOS are as good as impossible at every step, whatever was read."""
+    spec = small(norm=norm, tied_embeddings=tied)
+    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    step = lower(spec, Purpose.DECODE_STEP)
+    program = build(spec, weights=weights, device="cpu")
+    state = program.encode(torch.tensor([[5, 6, EOS], [7, EOS, PAD]]))
+    for token in (BOS, 9, 50):
+        log_probabilities, state = program.decode_step(state, torch.tensor([token, token]))
+        assert log_probabilities[:, [PAD, UNK, BOS, EOS]].max() < -15
+        assert log_probabilities[:, EOS + 1 :].max() > -6
+    assert step.inputs
+    (found,) = translations(program, [[5, 6, EOS]], spec, batch=1, n_best=2, length=11)
+    assert [len(each.pieces) for each in found] == [10, 10]
+    assert not {PAD, UNK, BOS, EOS} & set(found[0].pieces)
+
+
+def test_what_batch_a_sentence_is_in_changes_nothing(small: Callable[..., Spec]) -> None:
+    spec = small()
+    program = build(spec, weights=unending(spec, initial_weights(spec, graphs(spec))), device="cpu")
+    sources = made_up(spec, 5)
+    assert [len(source) for source in sources] == [len(source) for source in made_up(spec, 7)[:5]]
+    one, many = (translations(program, sources, spec, batch=batch) for batch in (1, 4))
+    assert [found[0].pieces for found in one] == [found[0].pieces for found in many]
+    inputs = {"source": torch.tensor([sources[0]]), "target": torch.tensor([[BOS, *one[0][0].pieces, EOS]])}
+    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    scores = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
+    assert one[0][0].log_probability == pytest.approx(float(scores.sum()), rel=1e-5)
+
+
+def test_counts_and_vocabularies_that_make_no_sense_are_refused(small: Callable[..., Spec]) -> None:
+    for name in ("batch", "sentences", "rounds"):
+        with pytest.raises(ZooError, match=f"`{name}` is 0"):
+            Work(**{name: 0})
+    spec = small()
+    wide = spec.model_copy(update={"decoding": spec.decoding.model_copy(update={"beam": 60, "alpha": 0.0})})
+    with pytest.raises(ZooError, match="a vocabulary of 101 pieces is too small for a beam of 60"):
+        measure(wide, Work(sentences=2, rounds=1))
+
+
+def test_a_spread_has_the_median_the_least_and_the_most() -> None:
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+    assert spread([4.0]) == Spread(4.0, 4.0, 4.0)
+
+
+@pytest.mark.slow
+def test_the_measurement_beside_the_peers_runs() -> None:
+    """All have the same weights, and those in float32 find the same translations."""
+    pytest.importorskip("ctranslate2")
+    pytest.importorskip("transformers")
+    script = ROOT / "tests" / "benchmarks" / "decode.py"
+    sizes = {"N": 1, "d_model": 32, "d_ff": 64, "d_k": 4, "d_v": 4}
+    small = [f"architecture.{field}={size}" for field, size in sizes.items()]
+    for work in ("b32", "b1", "latency"):
+        options = ["--work", work, "--systems", "eager-float32,marian-float32", "--rounds", "2", "--sentences", "4"]
+        command = [sys.executable, str(script), "base", *small, "vocabulary.size=500", *options, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        systems = json.loads(done.stdout)["systems"]
+        assert len(systems) == 4
+        assert all(each["same_tokens"] == each["same_sentences"] == 1 for each in systems.values())

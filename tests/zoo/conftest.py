@@ -1,0 +1,225 @@
+"""What several rooms are tested with: a toy program, a report that listens, a world in which training is quick."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import specs
+from compiler.likeliest import likeliest
+from specs import EOS, PAD, Spec
+from zoo.report import Report
+from zoo.search.beam import Beam
+from zoo.search.source import Source
+from zoo.search.workers import searched
+from zoo.translation.translator import Translator
+
+
+class ToyState:
+    """Sources, and the prefixes (BOS included) of each one's rows. It says so when it is used twice."""
+
+    def __init__(self, sources, rows):
+        assert len(sources) == len(rows)
+        assert len(set(map(len, rows))) == 1, "all sentences have equally many rows"
+        self.sources, self.rows, self.used = sources, rows, False
+
+    def use(self):
+        assert not self.used, "a state that was handed on is used up"
+        self.used = True
+        return self.sources, self.rows
+
+
+class ToyProgram:
+    """Knows the verbs (and `score`).
+
+    Log-probabilities are multiples of 1/64, so that sums of them are exact in any order; few `levels` make
+    many ties. `overriding` maps a prefix (without BOS) to a row of log-probabilities.
+    """
+
+    concurrent = False
+
+    def __init__(self, vocabulary=7, seed=0, levels=200, overriding=None):
+        self.vocabulary, self.seed, self.levels = vocabulary, seed, levels
+        self.overriding = overriding or {}
+        self.encoded: list[tuple[int, int]] = []  # shape of each source
+        self.read: list[int] = []  # rows of each step
+        self.selected: list[list[int]] = []  # sentences of each select
+        self.joined: list[tuple[int, int]] = []  # sentences of each join
+
+    def row(self, source, prefix):
+        if prefix in self.overriding:
+            return list(self.overriding[prefix])
+        draw = random.Random(repr((self.seed, source, prefix)))
+        return [-draw.randrange(1, self.levels + 1) / 64 for _ in range(self.vocabulary)]
+
+    def encode(self, source):
+        self.encoded.append(tuple(source.shape))
+        sources = [tuple(piece for piece in row if piece != PAD) for row in source.tolist()]
+        assert all(row[-1] == EOS for row in sources)
+        return ToyState(sources, [[()] for _ in sources])
+
+    def decode_step(self, state, token):
+        sources, rows = state.use()
+        assert token.shape == (len(sources) * len(rows[0]),)
+        self.read.append(len(token))
+        tokens = iter(token.tolist())
+        rows = [[(*prefix, next(tokens)) for prefix in each] for each in rows]
+        found = [self.row(source, prefix[1:]) for source, each in zip(sources, rows, strict=True) for prefix in each]
+        return torch.tensor(found, dtype=torch.float32), ToyState(sources, rows)
+
+    def likeliest(self, state, token, count):
+        log_probabilities, state = self.decode_step(state, token)
+        return likeliest(log_probabilities, count), state
+
+    def select(self, state, sentences, parents):
+        sources, rows = state.use()
+        kept = sentences.tolist()
+        assert kept == sorted(set(kept))
+        self.selected.append(kept)
+        chosen = [[rows[i][j] for j in each] for i, each in zip(kept, parents.tolist(), strict=True)]
+        return ToyState([sources[i] for i in kept], chosen)
+
+    def join(self, first, second):
+        (sources, rows), (others, more) = first.use(), second.use()
+        assert len(rows[0]) == len(more[0])
+        self.joined.append((len(sources), len(others)))
+        return ToyState(sources + others, rows + more)
+
+    def score(self, source, target):
+        scores = torch.zeros(target.shape[0], target.shape[1] - 1)
+        for i, (given, row) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+            pieces = tuple(piece for piece in row if piece != PAD)
+            known = tuple(piece for piece in given if piece != PAD)
+            for place in range(1, len(pieces)):
+                scores[i, place - 1] = self.row(known, pieces[1:place])[pieces[place]]
+        return scores
+
+
+def searching(
+    program,
+    sources,
+    limits,
+    chooser=None,
+    *,
+    prefixes=None,
+    tokens=4096,
+    workers=1,
+    windows=None,
+    device="cpu",
+    **choice,
+):
+    """What is found for each source (pieces without EOS), with a beam of such a size, alpha and n_best."""
+    if chooser is None:
+        chooser = Beam(choice.pop("beam"), choice.pop("alpha"), choice.pop("n_best", 1))
+    assert not choice
+    prefixes = prefixes or [()] * len(sources)
+    several = [
+        Source(index, (*pieces, EOS), limit, tuple(prefix))
+        for index, (pieces, limit, prefix) in enumerate(zip(sources, limits, prefixes, strict=True))
+    ]
+    size = windows or max(1, len(several))
+    read = (several[start : start + size] for start in range(0, len(several), size))
+    found = list(searched(program, read, chooser, tokens, workers, device))
+    assert sorted(index for index, _ in found) == list(range(len(several)))
+    return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]
+
+
+@pytest.fixture(scope="session")
+def toy():
+    return ToyProgram
+
+
+@pytest.fixture(scope="session")
+def search():
+    return searching
+
+
+ALPHABET = "abcdefgh "
+
+
+class Letters:
+    """One piece a letter, from 4 on; what is not in the alphabet vanishes."""
+
+    def encode(self, text, side="source"):
+        return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]
+
+    def decode(self, pieces, side="target"):
+        return "".join(ALPHABET[piece - 4] if piece >= 4 else "?" for piece in pieces)
+
+
+@pytest.fixture(scope="session")
+def letters():
+    return Letters()
+
+
+@pytest.fixture
+def translator_of(toy, letters):
+    def make(overrides=(), program=None, **more):
+        spec = specs.load("tiny", ["decoding.extra_length=2", "decoding.beam=3", *overrides])
+        return Translator(program or toy(4 + len(ALPHABET), 1, 50), letters, spec, **more)
+
+    return make
+
+
+class Listening(Report):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.said, self.warnings = [], []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+
+@pytest.fixture
+def report():
+    return Listening()
+
+
+WORLD = [
+    "architecture.N=1",
+    "architecture.d_model=16",
+    "architecture.d_ff=24",
+    "architecture.h=2",
+    "architecture.d_k=6",
+    "architecture.d_v=4",
+    "architecture.dropout=0.1",
+    "vocabulary.size=200",
+    "corpus.train=[{grammar: 300}]",
+    "corpus.dev=[{grammar: 10}]",
+    "corpus.test=[{grammar: 10}]",
+    "training.source_tokens=400",
+    "training.target_tokens=400",
+    "training.checkpoint_steps=4",
+    "training.log_steps=3",
+    "training.steps=24",
+    "training.learning_rate=1.0",
+    "training.warmup_steps=10",
+    "training.average=3",
+]
+
+
+class Words(Report):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    warn = say
+
+
+@pytest.fixture
+def words() -> Words:
+    return Words()
+
+
+@pytest.fixture
+def world() -> Callable[..., Spec]:
+    return lambda *more: specs.load("tiny", [*WORLD, *more])

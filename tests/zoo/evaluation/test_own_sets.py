@@ -1,0 +1,71 @@
+"""A model on its own dev or test set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import zoo
+from specs import ZooError
+from zoo.evaluation.evaluate import evaluate
+from zoo.evaluation.own_sets import evaluate_model, texts
+from zoo.report import Report
+from zoo.shelf.publish import publish, verify
+from zoo.storage import places
+from zoo.storage.files import read_json
+from zoo.training.run import Run
+
+HELD_OUT = {
+    "train": [{"source": "pairs.en", "target": "pairs.de"}],
+    "dev": [{"held_out": 1}],
+    "test": [{"source": "pairs.en", "target": "pairs.de"}],
+}
+
+
+def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Callable[..., Run]) -> None:
+    run = trained()
+    found = evaluate_model(run.folder, "test", device="cpu")
+    sources, references = texts(run.spec, "test", Report())
+    wanted = evaluate(zoo.load(str(run.folder), device="cpu"), sources, references, Report())
+    assert (found.bleu, found.perplexity, found.sentences) == (wanted.bleu, wanted.perplexity, 4)
+    kept = read_json(run.scores)
+    assert kept["test"] == found.as_dict()
+    assert kept["dev"]["bleu"] == 12.345
+
+
+def test_a_bundle_stays_as_it_was_published(trained: Callable[..., Run]) -> None:
+    bundle = publish(trained().folder)
+    evaluate_model(bundle, "test", device="cpu")
+    verify(bundle.name)
+
+
+def test_bfloat16_does_not_stand_in_for_float32(trained: Callable[..., Run]) -> None:
+    run = trained()
+    evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
+    assert "test" not in read_json(run.scores)
+
+
+def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Run]) -> None:
+    missing = [{"source": "gone.en", "target": "gone.de"}]
+    part = [{"source": "pairs.en", "target": "pairs.de"}]
+    spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
+    sources, references = texts(spec, "dev", Report())
+    assert sources[1] == "we read two books today"
+    assert references[1] == "heute lesen wir zwei Bücher"
+    assert not places.prepared().exists()
+
+
+def test_what_is_held_out_is_as_in_training(trained: Callable[..., Run]) -> None:
+    spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
+    sources, _ = texts(spec, "dev", Report())
+    assert len(sources) == 1
+
+
+def test_no_such_set(trained: Callable[..., Run]) -> None:
+    run = trained()
+    with pytest.raises(ZooError, match="`train` is not a set"):
+        evaluate_model(run.folder, "train", device="cpu")
+    spec = run.spec.model_copy(update={"corpus": run.spec.corpus.model_copy(update={"test": ()})})
+    with pytest.raises(ZooError, match="has no test set"):
+        texts(spec, "test", Report())

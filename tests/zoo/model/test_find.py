@@ -1,0 +1,153 @@
+"""What SPEC, NAME and RUN lead to, and what is said where they lead nowhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import specs
+from specs import ZooError
+from zoo.model import find
+from zoo.shelf.publish import publish
+from zoo.training.run import Run
+
+
+def age(run: Run, seconds: int) -> Run:
+    stamp = 1_700_000_000 - seconds
+    os.utime(run.weights, (stamp, stamp))
+    return run
+
+
+def test_the_run_called_like_the_spec_is_its_run_whatever_was_set(trained: Callable[..., Run]) -> None:
+    run = trained("runs/tiny", name="renamed")
+    assert find.of_spec("tiny") == run.folder
+    assert find.of_spec("specs/tiny.yaml") == run.folder
+
+
+def test_the_newest_run_of_a_spec_is_meant(trained: Callable[..., Run]) -> None:
+    Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
+    age(trained("runs/mine", name="mine"), 100)
+    newer = age(trained("runs/elsewhere/second", **_as("mine.yaml")), 50)
+    assert find.of_spec("mine.yaml") == newer.folder
+    age(Run(Path("runs/mine")), 10)
+    assert find.of_spec("mine.yaml") == Path("runs/mine")
+
+
+def test_a_run_without_weights_is_passed_over(trained: Callable[..., Run]) -> None:
+    Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
+    older = age(trained("runs/older", **_as("mine.yaml")), 100)
+    trained("runs/mine", name="mine").weights.unlink()
+    assert find.of_spec("mine.yaml") == older.folder
+
+
+def test_a_spec_that_inherits_its_name_does_not_take_its_parents_place(trained: Callable[..., Run]) -> None:
+    """Whoever forgets `name:` must not be given the other's model."""
+    Path("mine.yaml").write_text("extends: tiny\narchitecture: {h: 2}\n")
+    trained("runs/mine")
+    with pytest.raises(ZooError, match="no trained model of `tiny`"):
+        find.of_spec("tiny")
+    assert find.of_spec("mine.yaml") == Path("runs/mine")
+
+
+def test_a_published_model_stands_in_for_a_run(trained: Callable[..., Run]) -> None:
+    run = trained()
+    bundle = publish(run.folder)
+    assert find.of_spec("tiny") == run.folder
+    run.weights.unlink()
+    assert find.of_spec("tiny") == bundle
+
+
+def test_a_damaged_run_hides_no_other(trained: Callable[..., Run]) -> None:
+    trained("runs/broken").spec_file.write_bytes(b"\xff\xfe")
+    run = trained("runs/tiny")
+    assert find.of_spec("tiny") == run.folder
+
+
+def test_where_there_is_neither_the_places_and_the_commands_are_named(home: Path) -> None:
+    with pytest.raises(ZooError) as caught:
+        find.of_spec("base")
+    assert "`runs/base` is not there" in str(caught.value)
+    assert str(home / "shelf" / "transformer-base-ende") in str(caught.value)
+    assert "`zoo train base`" in str(caught.value.hint)
+    assert "`zoo publish base`" in str(caught.value.hint)
+    assert caught.value.exit_code == 2
+
+
+def test_a_model_is_a_folder_a_published_name_or_a_specs_run(trained: Callable[..., Run], tmp_path: Path) -> None:
+    run, other = trained("runs/table3/a-h1"), trained(tmp_path / "other")
+    bundle = publish(run.folder, name="published")
+    assert find.model("published") == bundle
+    assert find.model("table3/a-h1") == run.folder
+    assert find.model("specs/table3/a-h1.yaml") == run.folder
+    assert find.model("runs/table3/a-h1") == run.folder
+    assert find.model(str(other.folder)) == other.folder
+    assert find.model(str(bundle)) == bundle
+    os.chdir(other.folder)
+    assert find.model(".") == Path()
+
+
+def test_a_folder_that_is_no_model_hides_no_name(trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    Path("tiny").mkdir()
+    assert find.model("tiny") == Path("runs/tiny")
+
+
+@pytest.mark.parametrize("name", ["../x", "..", "", "/no/such", "a b", "x\0y"])
+def test_a_name_that_leads_nowhere_leads_nowhere_else(home: Path, name: str) -> None:
+    (home / "x").mkdir(parents=True)
+    (home / "x" / "spec.yaml").write_text("")
+    with pytest.raises(ZooError):
+        find.model(name)
+
+
+def test_a_missing_model_suggests_the_nearest(trained: Callable[..., Run]) -> None:
+    publish(trained().folder)
+    for written in ("transformer-tiny-endde", "transformer-tiny", "tiny-ende"):
+        with pytest.raises(ZooError) as caught:
+            find.model(written)
+        assert "did you mean `transformer-tiny-ende`?" in str(caught.value.hint)
+
+
+def test_a_run_is_a_folder_or_the_name_of_a_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
+    run, other = trained(), trained(tmp_path / "other")
+    assert find.run("tiny") == find.run("specs/tiny.yaml") == find.run("runs/tiny") == run.folder
+    assert find.run(other.folder) == other.folder
+
+
+def test_a_bundle_is_no_run(trained: Callable[..., Run]) -> None:
+    bundle = publish(trained().folder)
+    with pytest.raises(ZooError, match="no run"):
+        find.run(bundle)
+
+
+def test_weights_that_are_not_there_yet_are_told_with_what_makes_them(trained: Callable[..., Run]) -> None:
+    run = trained()
+    run.weights.unlink()
+    with pytest.raises(ZooError, match="has no weights yet") as caught:
+        find.model("tiny")
+    assert "zoo train" in str(caught.value.hint)
+    (run.checkpoints / "0000010").mkdir(parents=True)
+    with pytest.raises(ZooError, match="has no weights yet") as caught:
+        find.model("tiny")
+    assert "`zoo average runs/tiny`" in str(caught.value.hint)
+
+
+def test_exactly_one_says_which_model_is_meant(trained: Callable[..., Run]) -> None:
+    run = trained()
+    assert find.chosen("tiny", None) == find.chosen(None, "tiny") == run.folder
+    for spec, model in ((None, None), ("tiny", "tiny")):
+        with pytest.raises(ZooError) as caught:
+            find.chosen(spec, model)
+        assert "`--spec SPEC` or `--model NAME|RUN`" in str(caught.value.hint)
+
+
+def _as(reference: str) -> dict[str, object]:
+    """The fields by which a run is known to be of a spec."""
+    spec = specs.load(reference)
+    return {
+        "name": spec.name,
+        **{key: getattr(spec, key).model_dump() for key in ("architecture", "vocabulary", "corpus")},
+    }

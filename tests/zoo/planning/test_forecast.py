@@ -1,0 +1,61 @@
+"""What a training is forecast to take: formulas, and that it is said beside what happened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from compiler import Purpose, cost, graphs
+from specs import Spec, ZooError
+from zoo.planning.forecast import Pace, forecast, full_batch, pace
+from zoo.planning.outlook import outlook
+from zoo.training.train import train
+
+World = Callable[..., Spec]
+PACE = Pace(flops=1e9, bytes=1e9)
+
+
+def test_time_follows_from_flops_and_bytes(world: World) -> None:
+    spec = world()
+    batch = full_batch(spec, 20)
+    assert batch == (20, 400, 400, 800)
+    whole = forecast(spec, batch, 10, PACE)
+    assert whole.seconds == pytest.approx(10 * whole.step_seconds)
+    products = forecast(spec, batch, 1, replace(PACE, bytes=1e30)).step_seconds
+    moves = forecast(spec, batch, 1, replace(PACE, flops=1e30)).step_seconds
+    assert products + moves == pytest.approx(whole.step_seconds)
+    flops = 3 * cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]).flops(batch=20, source=20, target=20)
+    assert products == pytest.approx(flops / 1e9, rel=0.3)
+
+
+def test_parts_save_memory_and_what_is_held_counts(world: World) -> None:
+    batch = full_batch(world(), 20)
+    whole = forecast(world(), batch, 1, PACE).memory_bytes
+    assert forecast(world("training.accumulation=4"), batch, 1, PACE).memory_bytes < whole
+    assert forecast(world(), batch, 1, PACE, held=1000).memory_bytes == whole + 1000
+
+
+def test_a_device_is_measured() -> None:
+    found = pace(torch.device("cpu"), "float32")
+    assert found.flops > 1e8
+    assert found.bytes > 1e8
+
+
+def test_the_forecast_stands_beside_what_happened(world: World, words: Any) -> None:
+    train(world("training.steps=9"), report=words)
+    assert any(re.match(r"forecast for 9 steps: 0:\d\d and [\d.]+ [MG]B of memory, by ", line) for line in words.said)
+    assert any(re.match(r"9 steps took \d:\d\d and .*; forecast were \d:\d\d and ", line) for line in words.said)
+
+
+def test_an_outlook_says_what_was_chosen(world: World) -> None:
+    found = outlook(world(), 20, "cpu")
+    assert (found.device, found.precision, found.steps) == ("cpu", "float32", 24)
+    assert found.matrix_library
+    assert found.seconds == pytest.approx(24 * found.step_seconds)
+    with pytest.raises(ZooError, match="tpu"):
+        outlook(world(), 20, "tpu")

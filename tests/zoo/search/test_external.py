@@ -1,0 +1,63 @@
+"""Programs that bring a search of their own: used for what they can, refused for the rest."""
+
+from typing import NamedTuple
+
+import pytest
+
+from specs import ZooError
+from zoo.translation.stream import translate_lines
+
+TEXTS = ["ab", "", "hgfedc", "a b", "h"]
+
+
+class Ended(NamedTuple):
+    pieces: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+class Engine:
+    """Translates a text into itself, with the limit for a score, as long as a batch has at most so many rows."""
+
+    def __init__(self, most=100):
+        self.most, self.asked = most, []
+
+    def hypotheses(self, source, limits, *, beam, alpha, n_best):
+        if source.shape[0] > self.most:
+            raise RuntimeError("CUDA failed with error out of memory")
+        self.asked.append((tuple(source.shape), beam, alpha, n_best))
+        rows = [tuple(piece for piece in row if piece > 3) for row in source.tolist()]
+        return [[Ended(row, -1.0, -float(limit))] * n_best for row, limit in zip(rows, limits, strict=True)]
+
+
+def test_its_search_is_taken(translator_of):
+    engine = Engine()
+    translator = translator_of(program=engine)
+    assert translator.translate(TEXTS) == TEXTS
+    assert engine.asked == [((4, 7), 3, translator.spec.decoding.alpha, 1)]
+    assert [each[0].score for each in translator.hypotheses(TEXTS)] == [-4.0, 0.0, -8.0, -5.0, -3.0]
+    assert translator.translate(TEXTS, n_best=2, beam=2, alpha=0.0)[0] == ["ab", "ab"]
+    assert engine.asked[-1][1:] == (2, 0.0, 2)
+    assert [each[0].text for each in translate_lines(translator, TEXTS, window=2)] == TEXTS
+
+
+def test_batches_keep_to_the_budget_and_are_split_where_memory_ends(translator_of):
+    engine = Engine(3)
+    translator = translator_of(program=engine)
+    assert translator.translate(TEXTS * 5) == TEXTS * 5
+    assert max(rows for (rows, _), *_ in engine.asked) == 3
+    assert translator.translate(TEXTS * 5, tokens=16) == TEXTS * 5
+    with pytest.raises(ZooError, match="not enough memory to translate sentence 1 alone: 'ab', 2 pieces"):
+        translator_of(program=Engine(0)).translate("ab")
+
+
+def test_what_it_cannot_do_is_refused(translator_of):
+    translator = translator_of(program=Engine())
+    for choice, named in (
+        ({"search": "sample"}, "Engine searches by itself, and does not sample"),
+        ({"prefixes": ["a"]}, "Engine searches by itself, and cannot be given the beginning"),
+        ({"workers": 2}, "`workers` is 2"),
+    ):
+        with pytest.raises(ZooError, match=named) as caught:
+            translator.translate(["ab"], **choice)
+        assert caught.value.hint

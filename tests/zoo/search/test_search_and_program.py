@@ -1,0 +1,68 @@
+"""The search over programs as the compiler builds them."""
+
+import random
+
+import pytest
+import torch
+
+import compiler
+import specs
+from compiler.backends import BACKENDS
+from specs import BOS, EOS, PAD
+from zoo.search.sample import Sample
+
+SMALL = {
+    "architecture": {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4},
+    "vocabulary": {"size": 60},
+}
+
+
+def rows(*pieces):
+    width = max(map(len, pieces))
+    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in pieces])
+
+
+@pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
+def program(request, tmp_path_factory):
+    norm, backend = request.param
+    if problem := BACKENDS[backend].absent():
+        pytest.skip(problem)
+    spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
+    torch.manual_seed(0)
+    return compiler.build(spec, compiler.TRANSLATE, backend=backend, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def sources():
+    draw = random.Random(2)
+    return [tuple(draw.choices(range(4, 60), k=draw.randrange(1, 9))) for _ in range(14)]
+
+
+@pytest.mark.parametrize("chooser", [None, Sample(3, 0.6, 1.3, 20, 0.95, 1)], ids=["beam", "sample"])
+def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pass(program, sources, search, chooser):
+    """With prefixes, and with sentences that join others on their way."""
+    draw = random.Random(3)
+    prefixes = [draw.choices(range(4, 60), k=draw.choice([0, 0, 2])) for _ in sources]
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 4} if chooser is None else {"chooser": chooser}
+    limits = [len(source) + 4 for source in sources]
+    found = search(program, sources, limits, prefixes=prefixes, tokens=100, **choice)
+    pairs = [(source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several]
+    targets = [[BOS, *hypothesis.pieces, EOS] for _, hypothesis in pairs]
+    scores = program.score(rows(*[(*source, EOS) for source, _ in pairs]), rows(*targets)).sum(1).tolist()
+    for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):
+        assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
+
+
+def test_alone_in_a_batch_and_shuffled_are_the_same(program, sources, search):
+    def best(chosen, **how):
+        limits = [len(source) + 4 for source in chosen]
+        return [hypotheses[0] for hypotheses in search(program, chosen, limits, beam=4, alpha=0.6, **how)]
+
+    together = best(sources)
+    order = random.Random(5).sample(range(len(sources)), len(sources))
+    shuffled = dict(zip(order, best([sources[index] for index in order], tokens=70, windows=5), strict=True))
+    workers = best(sources, tokens=50, workers=2) if getattr(program, "concurrent", False) else together
+    for index, hypothesis in enumerate(together):
+        for other in (best([sources[index]])[0], shuffled[index], workers[index]):
+            assert other.pieces == hypothesis.pieces
+            assert other.score == pytest.approx(hypothesis.score, abs=1e-5)

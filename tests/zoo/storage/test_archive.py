@@ -1,0 +1,140 @@
+"""Members of archives."""
+
+import gzip
+import io
+import random
+import tarfile
+import zipfile
+
+import pytest
+
+from specs import ZooError
+from zoo.storage import places
+from zoo.storage.archive import take_out, taken_out
+from zoo.storage.download import Fetched
+from zoo.storage.files import sha256
+
+MEMBERS = {
+    "training/corpus.en": b"a house\n" * 500,
+    "training/corpus.de": b"ein Haus\n" * 500,
+    "training/corpus.fr.gz": gzip.compress(b"une maison\n"),
+    "README": b"read me\n",
+}
+
+
+def tar(path, members=MEMBERS, mode="w:gz", prefix=""):
+    with tarfile.open(path, mode) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(prefix + name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return Fetched(path, sha256(path))
+
+
+def zipped(path, members=MEMBERS):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("training")
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return Fetched(path, sha256(path))
+
+
+KINDS = {
+    "a.tgz": tar,
+    "a.tar": lambda path: tar(path, mode="w"),
+    "dots.tgz": lambda path: tar(path, prefix="./"),
+    "a.zip": zipped,
+    "no-name": zipped,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_are_taken_out_and_nothing_else(tmp_path, kind):
+    archive = KINDS[kind](tmp_path / kind)
+    names = ["training/corpus.de", "training/corpus.fr.gz"]
+    assert taken_out(archive.sha256, names) is None
+    paths = take_out(archive, names)
+    assert [path.read_bytes() for path in paths] == [MEMBERS[name] for name in names]
+    assert paths == taken_out(archive.sha256, names)
+    assert paths[1].name.endswith("fr.gz")
+    assert sorted(path for path in places.archives().rglob("*") if path.is_file()) == sorted(paths)
+
+
+def test_what_was_taken_out_needs_no_archive(tmp_path):
+    archive = tar(tmp_path / "a.tgz")
+    (first,) = take_out(archive, ["README"])
+    archive.path.unlink()
+    assert taken_out(archive.sha256, ["README"]) == [first]
+    assert taken_out(archive.sha256, ["README", "training/corpus.en"]) is None
+    assert taken_out("0" * 64, ["README"]) is None
+
+
+def test_members_of_two_archives_do_not_meet(tmp_path):
+    one, two = tar(tmp_path / "one", {"a": b"1"}), tar(tmp_path / "two", {"a": b"2"})
+    assert [take_out(archive, ["a"])[0].read_bytes() for archive in (one, two)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("kind", ["a.tgz", "a.zip"])
+def test_a_missing_member_is_told_with_those_there_are(tmp_path, kind):
+    archive = KINDS[kind](tmp_path / kind)
+    with pytest.raises(ZooError, match=rf"`{kind}` has no member `training/corpus\.dee`") as told:
+        take_out(archive, ["training/corpus.en", "training/corpus.dee"])
+    assert "did you mean `training/corpus.de`?" in told.value.hint
+    assert "`README`" in told.value.hint
+    with pytest.raises(ZooError) as told:
+        take_out(archive, ["somewhere/else/entirely/corpus.en"])
+    assert "did you mean `training/corpus.en`?" in told.value.hint
+
+
+def test_folders_and_links_are_no_members(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        folder, link = tarfile.TarInfo("folder"), tarfile.TarInfo("link")
+        folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(folder)
+        archive.addfile(link)
+    fetched = Fetched(tmp_path / "a.tar", sha256(tmp_path / "a.tar"))
+    for name in ("folder", "link"):
+        with pytest.raises(ZooError, match="has no member"):
+            take_out(fetched, [name])
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a\0b"])
+@pytest.mark.parametrize("make", [tar, zipped])
+def test_nothing_is_written_outside(tmp_path, name, make):
+    archive = make(tmp_path / "evil", {"fine": b"fine"}) if "\0" in name else make(tmp_path / "evil", {name: b"evil"})
+    with pytest.raises(ZooError, match="cannot be the path"):
+        take_out(archive, [name])
+    assert not places.archives().exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8])
+def test_an_archive_cut_short_is_told_and_leaves_nothing(tmp_path, kind, share):
+    archive = KINDS[kind](tmp_path / kind)
+    whole = archive.path.read_bytes()
+    # The end of a .tar is filled up with zeros, which nobody misses.
+    archive.path.write_bytes(whole[: int(share * len(whole.rstrip(b"\0")))])
+    with pytest.raises(ZooError, match=r"is cut short, damaged|has no member") as told:
+        take_out(archive, ["training/corpus.en", "README"])
+    assert told.value.hint
+    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("make", [tar, zipped])
+def test_a_flipped_bit_is_told_and_leaves_nothing(tmp_path, make):
+    content = random.Random(1).randbytes(5_000)
+    archive = make(tmp_path / "archive", {"a": content, "b": content[::-1]})
+    data = bytearray(archive.path.read_bytes())
+    data[2_000] ^= 4
+    archive.path.write_bytes(data)
+    with pytest.raises(ZooError, match="is cut short, damaged"):
+        take_out(archive, ["a"])
+    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+def test_what_is_no_archive_is_told(tmp_path):
+    (tmp_path / "page").write_text("<html>moved</html>")
+    with pytest.raises(ZooError, match=r"no \.tar, \.tar\.gz or \.zip") as told:
+        take_out(Fetched(tmp_path / "page", "0" * 64), ["a"])
+    assert told.value.exit_code == 1
+    assert "corpus.lock" in told.value.hint

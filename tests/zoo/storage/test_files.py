@@ -1,0 +1,226 @@
+"""Files that are whole or not there."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from specs import ZooError
+from zoo.storage.files import read_json, remove_folder, require_space, sha256, write_json, writing, writing_folder
+
+
+@pytest.fixture
+def place(tmp_path):
+    """An empty folder."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_whole(place):
+    path = place / "new" / "file"
+    with writing(path) as partial:
+        partial.write_text("first")
+        assert partial.parent == path.parent
+        assert not path.exists()
+    assert path.read_text() == "first"
+    with writing(path) as partial:
+        partial.write_text("second")
+        assert path.read_text() == "first"
+    assert path.read_text() == "second"
+    assert names(path.parent) == ["file"]
+
+
+@pytest.mark.parametrize("interruption", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("existing", [True, False])
+def test_an_interrupted_file_changes_nothing(place, interruption, existing):
+    path = place / "file"
+    if existing:
+        path.write_text("before")
+
+    def interrupted():
+        with writing(path) as partial:
+            partial.write_text("half")
+            raise interruption
+
+    with pytest.raises(interruption):
+        interrupted()
+    assert names(place) == (["file"] if existing else [])
+    assert not existing or path.read_text() == "before"
+
+
+def test_a_folder_appears_whole_and_replaces_an_older_one(place):
+    path = place / "folder"
+    for text in ("first", "second"):
+        with writing_folder(path) as partial:
+            (partial / "inner").mkdir()
+            (partial / "inner" / text).write_text(text)
+    assert names(path / "inner") == ["second"]
+    assert names(place) == ["folder"]
+
+
+def test_of_two_folders_the_first_stays_where_the_second_must_not_replace_it(place):
+    path = place / "folder"
+    with writing_folder(path, replace=False) as late:
+        (late / "late").touch()
+        path.mkdir()
+        (path / "early").touch()
+    assert names(path) == ["early"]
+    assert names(place) == ["folder"]
+
+
+def test_an_interrupted_folder_leaves_nothing(place):
+    def interrupted():
+        with writing_folder(place / "folder") as partial:
+            (partial / "half").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert names(place) == []
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from zoo.storage.files import writing, writing_folder
+with writing(pathlib.Path(sys.argv[1])) as file, writing_folder(pathlib.Path(sys.argv[2])) as folder:
+    file.write_text("half")
+    (folder / "half").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_goes_with_the_next_writing_there(place, request):
+    file, folder = place / "file", place / "folder"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(file), str(folder)], cwd=request.config.rootpath, check=False
+    )
+    assert done.returncode < 0
+    assert not file.exists()
+    assert not folder.exists()
+    assert len(names(place)) == 2
+    with writing(place / "other") as partial:
+        partial.touch()
+    assert names(place) == ["other"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError('Os { code: 28, message: "No space left on device" }'),
+    ],
+)
+def test_a_full_disk_is_told(place, error):
+    def full():
+        with writing(place / "file"):
+            raise error
+
+    with pytest.raises(ZooError, match=r"file` cannot be written: the disk is full") as told:
+        full()
+    assert told.value.exit_code == 1
+    assert "ZOO_HOME" in told.value.hint
+    assert names(place) == []
+
+
+def test_a_place_that_cannot_be_written_to_is_told(place):
+    (place / "file").touch()
+    with (
+        pytest.raises(ZooError, match=r"file/inner` cannot be written"),
+        writing(place / "file" / "inner"),
+    ):
+        pass
+
+
+def test_errors_that_are_not_about_the_place_are_left_alone(place):
+    with pytest.raises(FileNotFoundError), writing(place / "file"):
+        (place / "other").read_text()
+    with pytest.raises(ConnectionError), writing(place / "file"):
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+
+def test_a_folder_is_removed_at_once(place):
+    (place / "folder" / "inner").mkdir(parents=True)
+    remove_folder(place / "folder")
+    remove_folder(place / "folder")
+    assert names(place) == []
+
+
+def test_sha256_is_that_of_the_standard(place):
+    (place / "file").write_bytes(b"abc")
+    assert sha256(place / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_space_is_required_where_the_folder_will_be(place):
+    folder = place / "not" / "yet"
+    require_space(folder, 1, "the corpus")
+    require_space(folder, -5, "the corpus")
+    with pytest.raises(ZooError, match=r"the corpus needs 1,000,000.0 TB in .*yet`, and .* are free"):
+        require_space(folder, 10**18, "the corpus")
+    assert not folder.parent.exists()
+
+
+def test_json_goes_there_and_back(place):
+    value = {"größe": [1, 2.5, None, "ß"], "inner": {}}
+    write_json(place / "file.json", value)
+    assert read_json(place / "file.json") == value
+    assert "größe" in (place / "file.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"a": \xff}', b'{"a": 1}}'])
+def test_damaged_json_is_told(place, content):
+    (place / "file.json").write_bytes(content)
+    with pytest.raises(ZooError, match=r"file.json` is damaged") as told:
+        read_json(place / "file.json")
+    assert told.value.exit_code == 1
+
+
+def test_json_that_is_not_there_is_told(place):
+    with pytest.raises(ZooError, match="cannot be read: No such file"):
+        read_json(place / "file.json")
+
+
+def test_json_has_no_word_for_what_is_no_number(place):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(place / "file.json", {"loss": float("nan")})
+    assert names(place) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_without_leave_to_write_is_told(place):
+    place.chmod(0o500)
+    with pytest.raises(ZooError, match="cannot be written: Permission denied"):
+        write_json(place / "file.json", json.loads("{}"))
+
+
+def test_a_folder_that_was_put_aside_by_a_killed_process_comes_back(place):
+    """Killed between the two renames that replace a folder: the older one is whole, and is put back."""
+    path = place / "folder"
+    with writing_folder(path) as partial:
+        (partial / "file").write_text("older")
+    killed = """
+import os, signal, sys
+from pathlib import Path
+from zoo.storage import files
+settled = Path.rename
+def rename(self, target):
+    if self.name.endswith("removed") or Path(target) == Path(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return settled(self, target)
+Path.rename = rename
+with files.writing_folder(Path(sys.argv[1])) as partial:
+    (partial / "file").write_text("newer")
+"""
+    done = subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+    assert done.returncode == -9
+    assert not path.exists()
+    write_json(place / "anything.json", {})
+    assert (path / "file").read_text() == "older"
+    assert names(place) == ["anything.json", "folder"]

@@ -1,0 +1,48 @@
+"""`--verify-resume`: it passes where resuming is exact, and fails where it is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specs import Spec, ZooError
+from zoo.storage import manifest
+from zoo.training import resume_proof
+from zoo.training.checkpoint import checkpoints
+from zoo.training.run import Run
+
+
+@pytest.mark.timeout(200)
+def test_a_resumed_training_is_the_same(world: Callable[..., Spec]) -> None:
+    verdict = resume_proof.verify_resume(world(), device="cpu")
+    assert verdict.differing == ()
+    assert len(verdict.kills) == resume_proof.KILLS
+    assert all(0 < step < resume_proof.STEPS - 1 for step in verdict.kills)
+    assert not Path("runs").exists()
+
+
+def test_one_that_is_not_is_told(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a kill had lost the place in the data."""
+    run_to = resume_proof._run
+
+    def spoilt(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
+        run_to(file, run, device, 4 if kill_after else 0)
+        for checkpoint in checkpoints(run) if kill_after else []:
+            state = json.loads((checkpoint.folder / "state.json").read_text())
+            (checkpoint.folder / "state.json").write_text(json.dumps({**state, "batch": 0, "epoch": 5}))
+            (checkpoint.folder / "manifest.json").unlink()
+            manifest.write(checkpoint.folder)
+
+    monkeypatch.setattr(resume_proof, "_run", spoilt)
+    monkeypatch.setattr(resume_proof, "KILLS", 1)
+    verdict = resume_proof.verify_resume(world(), device="cpu")
+    assert "weights.safetensors" in verdict.differing
+
+
+def test_a_training_that_fails_says_why(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume_proof, "_PROGRAM", "raise SystemExit('error: it cannot be')")
+    with pytest.raises(ZooError, match="error: it cannot be"):
+        resume_proof.verify_resume(world(), device="cpu")

@@ -1,0 +1,129 @@
+"""Lines in, translations out: in order, early, and without the batch running dry between windows."""
+
+import random
+
+import pytest
+
+from specs import ZooError
+from zoo.translation.stream import FIRST, translate_lines
+
+TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
+
+
+def random_texts(count, longest=20):
+    draw = random.Random(1)
+    return ["".join(draw.choices("abcdefgh", k=draw.randrange(1, longest))) for _ in range(count)]
+
+
+@pytest.fixture
+def translator(translator_of):
+    return translator_of()
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 100])
+def test_lines_come_in_order(translator, window):
+    expected = translator.hypotheses(TEXTS, n_best=2)
+    assert list(translate_lines(translator, iter(TEXTS), n_best=2, window=window)) == expected
+    texts = random_texts(300)
+    assert list(translate_lines(translator, texts, window=window, tokens=100)) == translator.hypotheses(texts)
+
+
+def test_nothing_is_read_before_something_is_asked_for(translator):
+    read = []
+    found = translate_lines(translator, (read.append(text) or text for text in TEXTS))
+    assert read == []
+    next(found)
+    assert read == TEXTS
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", "", ""], ["", "ab", "", ""], ["ab", *[""] * 200, "b"]])
+def test_empty_lines_stay_where_they_are(translator, texts):
+    assert list(translate_lines(translator, texts, window=4)) == translator.hypotheses(texts)
+
+
+def test_who_types_is_answered_before_the_next_line_is_read(translator):
+    events = []
+
+    def typed():
+        for text in TEXTS:
+            events.append("read")
+            yield text
+
+    for _ in translate_lines(translator, typed(), window=1):
+        events.append("told")
+    assert events == ["read", "told"] * len(TEXTS)
+
+
+def test_a_line_is_told_while_later_ones_are_still_waited_for(translator):
+    """A line comes as soon as it and all before it are done: not when its window is, and not when all are."""
+    read, texts = [], random_texts(2000)
+    steps, told = translator.program.read, []
+    for _ in translate_lines(translator, (read.append(text) or text for text in texts), tokens=160):
+        told.append((len(steps), len(read)))
+    assert told[0][1] < 200, "the first line is told before a tenth of them is read"
+    assert all(seen - number <= 2100 for number, (_, seen) in enumerate(told))
+    # Every line is told in the step that finishes the last of it and those before it.
+    late = [number for number, (step, _) in enumerate(told) if step == told[-1][0]]
+    assert len(late) < 300
+    assert told == sorted(told)
+
+
+def test_the_batch_stays_full_from_window_to_window(translator):
+    texts = random_texts(1000, longest=15)
+    list(translate_lines(translator, texts, window=100, tokens=16 * 16))
+    rows = [count for count in translator.program.read if count > 16]  # not the first steps, of a row a sentence
+    rows = rows[: -len(rows) // 10]  # at the end there is nobody to wait for
+    assert max(rows) == 16 * 3
+    assert min(rows) > 16 * 3 / 3
+    assert sum(rows) / len(rows) > 16 * 3 * 0.75
+
+
+def test_windows_grow_so_that_the_first_lines_come_soon(translator):
+    read = []
+    found = translate_lines(translator, (read.append(text) or text for text in random_texts(900)), tokens=10_000)
+    next(found)
+    assert FIRST <= len(read) <= 15 * FIRST
+    assert len([*found]) == 899
+
+
+def test_an_error_in_a_line_comes_after_what_was_read_before(translator):
+    """Line by line, though many are read at a time."""
+    texts = [*random_texts(FIRST), "a", "b\nc", "d"]
+    found = translate_lines(translator, texts)
+    assert [next(found) for _ in range(FIRST + 1)] == translator.hypotheses(texts[: FIRST + 1])
+    with pytest.raises(ZooError, match=rf"text {FIRST + 2} \('b\\nc'\) has a line break"):
+        next(found)
+
+
+def test_an_error_of_the_lines_themselves_comes_as_it_is(translator):
+    def lines():
+        yield from random_texts(FIRST + 3)
+        raise OSError("the disk is gone")
+
+    found = translate_lines(translator, lines())
+    assert len([next(found) for _ in range(FIRST + 3)]) == FIRST + 3
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(found)
+
+
+@pytest.mark.parametrize("window", [1, 100])
+def test_samples_of_a_line_are_the_same_however_lines_come(translator, window):
+    choice = {"search": "sample", "seed": 5}
+    expected = translator.hypotheses(TEXTS * 3, **choice)
+    assert list(translate_lines(translator, TEXTS * 3, window=window, **choice)) == expected
+    assert len({each[0].text for each in expected[0::8]}) > 1, "equal lines have streams of their own"
+
+
+def test_prefixes_come_line_by_line_too(translator):
+    prefixes = ["a", "", "bb", "", "", "c", "", ""]
+    expected = translator.hypotheses(TEXTS, prefixes=prefixes)
+    for window in (1, 3, 100):
+        assert list(translate_lines(translator, TEXTS, prefixes=iter(prefixes), window=window)) == expected
+    with pytest.raises(ZooError, match="there are 5 prefixes, and more texts"):
+        list(translate_lines(translator, TEXTS, prefixes=prefixes[:5]))
+
+
+def test_workers_tell_lines_in_order_too(translator):
+    translator.program.concurrent = True
+    texts = random_texts(300)
+    assert list(translate_lines(translator, texts, workers=3, tokens=100)) == translator.hypotheses(texts, workers=1)

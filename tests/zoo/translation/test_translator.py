@@ -1,0 +1,222 @@
+"""Text in, text out, with a toy program and a vocabulary of letters."""
+
+import math
+import random
+
+import pytest
+import torch
+
+import specs
+from compiler import build
+from specs import ZooError
+from zoo.report import Report
+from zoo.search.sample import Sample
+from zoo.translation.translation import ForcedScore, Translation
+from zoo.translation.translator import Translator
+
+
+class Listening(Report):
+    def __init__(self):
+        self.warnings, self.advanced, self.total = [], 0, None
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+    def progress(self, label, total, unit):
+        self.total = total
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def advance(self, n=1, **_):
+        self.advanced += n
+
+
+@pytest.fixture
+def translator(translator_of):
+    return translator_of()
+
+
+TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
+
+
+def test_a_text_gives_a_text_and_a_list_gives_a_list(translator):
+    several = translator.translate(TEXTS)
+    assert len(several) == len(TEXTS)
+    assert several == [translator.translate(text) for text in TEXTS]
+    assert translator.translate(iter(TEXTS)) == several
+    assert translator.translate([]) == []
+    assert translator.translate(tuple(TEXTS[:1])) == several[:1]
+    assert several[0] == several[5] != ""
+
+
+def test_n_best_gives_lists_of_different_texts_whose_first_is_the_best(translator):
+    several = translator.translate(TEXTS, n_best=3)
+    assert [texts[0] for texts in several] == translator.translate(TEXTS)
+    assert translator.translate("hgfedc", n_best=2) == several[2][:2]
+    assert len(set(several[2])) == 3
+    assert translator.translate("ab", n_best=1) == [translator.translate("ab")]
+
+
+def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translator, letters, search):
+    source, program = letters.encode("fed"), translator.program
+    (found,) = search(program, [source], [3 + 2], beam=3, alpha=translator.spec.decoding.alpha, n_best=3)
+    expected = [Translation(letters.decode(h.pieces), h.score, h.log_probability, h.pieces) for h in found]
+    assert translator.hypotheses(["fed"], n_best=3) == [expected]
+    greedy = search(program, [source], [3 + 2], beam=1, alpha=0.0)[0][0]
+    assert translator.hypotheses(["fed"], beam=1, alpha=0.0)[0][0].pieces == greedy.pieces
+    drawn = search(program, [source], [3 + 2], Sample(2, translator.spec.decoding.alpha, 0.9, 5, 0.8, 7))[0]
+    choice = {"search": "sample", "temperature": 0.9, "top_k": 5, "top_p": 0.8, "seed": 7}
+    assert [each.pieces for each in translator.hypotheses(["fed"], n_best=2, **choice)[0]] == [h.pieces for h in drawn]
+
+
+def test_translations_start_with_their_prefixes(translator):
+    """And what they score counts the prefix."""
+    prefixes = ["", "", "ba", "", "h", "ab", "", "hhh"]
+    found = translator.hypotheses(TEXTS, n_best=2, prefixes=prefixes)
+    free = translator.hypotheses(TEXTS, n_best=2)
+    for prefix, several, others in zip(prefixes, found, free, strict=True):
+        assert several == others or prefix
+        for each in several:
+            assert each.text.startswith(prefix)
+    begun = [(each, text) for text, several in zip(TEXTS, found, strict=True) for each in several if each.pieces]
+    for each, text in begun:
+        source = torch.tensor([[*translator.vocabulary.encode(text), specs.EOS]])
+        target = torch.tensor([[specs.BOS, *each.pieces, specs.EOS]])
+        assert translator.program.score(source, target).sum() == each.log_probability
+    assert translator.translate(iter(TEXTS), prefixes=iter(prefixes)) == [several[0].text for several in found]
+    assert translator.translate("h", prefixes="ab") == translator.translate(["h"], prefixes=["ab"])[0]
+    assert translator.translate("hgfedc", prefixes="ba", search="sample").startswith("ba")
+
+
+def test_prefixes_belong_to_texts(translator):
+    for texts, prefixes in ((["a", "b"], ["a"]), (["a"], ["a", "b"])):
+        with pytest.raises(ZooError, match="there are 1 "):
+            translator.translate(texts, prefixes=prefixes)
+    for mixed in (("ab", ["ab"]), (["ab"], "ab")):
+        with pytest.raises(TypeError, match="one text and one prefix"):
+            translator.translate(mixed[0], prefixes=mixed[1])
+    with pytest.raises(ZooError, match="an empty text is to have a translation that starts with 'a'"):
+        translator.translate(["a", " "], prefixes=["", "a"])
+    with pytest.raises(ZooError, match="the prefix 'abcd' has 4 pieces, and a translation of 'h' has 3 at most"):
+        translator.translate("h", prefixes="abcd")
+    assert translator.translate("h", prefixes="abc") == "abc"
+    with pytest.raises(ZooError, match=r"prefix 1 \('a.nb'\) has a line break"):
+        translator.translate("ab", prefixes="a\nb")
+    with pytest.raises(TypeError, match="prefix 2 is a NoneType"):
+        translator.translate(["ab", "a"], prefixes=["a", None])
+
+
+def test_nothing_to_translate_never_reaches_the_model(translator):
+    for nothing in ("", "   ", "\t", "\u00a0", "\n", "\x01"):  # the last has no piece
+        assert translator.translate(nothing) == ""
+        assert translator.translate(nothing, n_best=2) == [""]
+    assert translator.program.read == []
+
+
+def test_batches_hold_to_the_budget_and_change_nothing(translator_of):
+    draw = random.Random(3)
+    texts = ["".join(draw.choices("abcdefgh ", k=draw.randrange(40))) for _ in range(60)]
+    whole, report = translator_of(), Listening()
+    expected = whole.hypotheses(texts, report=report)
+    assert (report.total, report.advanced) == (60, 60)
+    small = translator_of()
+    assert small.hypotheses(texts, tokens=90) == expected
+    shapes = small.program.encoded
+    assert len(shapes) > 5
+    assert all(rows * length <= 90 for rows, length in shapes)
+    assert translator_of().hypotheses(texts, tokens=1) == expected
+
+
+def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
+    sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
+    forced = translator.forced(sources, targets, tokens=20)
+    assert [score.tokens for score in forced] == [3, 1, 4, 9]
+    for source, target, score in zip(sources, targets, forced, strict=True):
+        given = (*letters.encode(source), specs.EOS)
+        pieces = (*letters.encode(target), specs.EOS)
+        expected = [translator.program.row(given, pieces[:i])[piece] for i, piece in enumerate(pieces)]
+        assert list(score.token_log_probabilities) == expected
+    assert translator.score(sources, targets) == [score.log_probability for score in forced]
+    assert translator.score("ab", "ba") == forced[0].log_probability
+    assert translator.score([], []) == []
+    assert ForcedScore((-1.0, -2.5)).log_probability == -3.5
+
+
+def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(translator, letters):
+    texts = ["abc", "hh", "a b"]
+    for text, (best,) in zip(texts, translator.hypotheses(texts), strict=True):
+        source = torch.tensor([[*letters.encode(text), specs.EOS]])
+        target = torch.tensor([[specs.BOS, *best.pieces, specs.EOS]])
+        assert translator.program.score(source, target).sum() == best.log_probability
+
+
+def test_sources_and_targets_belong_together(translator):
+    with pytest.raises(ZooError, match="2 sources and 1 targets"):
+        translator.score(["a", "b"], ["a"])
+    for mixed in (("ab", ["ab"]), (["ab"], "ab")):
+        with pytest.raises(TypeError, match="a list and a list"):
+            translator.score(*mixed)
+
+
+def test_what_is_not_a_line_of_text_is_refused(translator):
+    with pytest.raises(ZooError, match=r"text 2 \('a\\nb'\) has a line break in it") as caught:
+        translator.translate(["a", "a\nb"])
+    assert "one line" in caught.value.hint
+    assert translator.translate("ab\n") == translator.translate("ab")
+    with pytest.raises(TypeError, match="text 1 is a bytes"):
+        translator.translate([b"ab"])
+    with pytest.raises(TypeError, match="text 2 is a NoneType"):
+        translator.translate(["ab", None])
+    with pytest.raises(ZooError, match="half of a surrogate pair"):
+        translator.translate("ab\udcff")
+
+
+def test_choices_are_checked_even_where_there_is_nothing_to_do(translator):
+    for choice in ({"n_best": 4}, {"tokens": 0}, {"top_k": 3}):
+        with pytest.raises(ZooError, match=f"`{next(iter(choice))}` is"):
+            translator.translate("", **choice)
+    with pytest.raises(ZooError, match=r"`tokens` is 1\.5"):
+        translator.score("a", "a", tokens=1.5)
+    with pytest.raises(TypeError, match="`beams` is no choice"):
+        translator.translate("ab", beams=4)
+
+
+def test_a_source_of_nothing_but_unknown_pieces_is_translated(pieces, small):
+    """As any other: it may end at once, or say something."""
+    spec = small()
+    translator = Translator(build(spec), pieces, spec)
+    assert specs.UNK in pieces.encode("你好")
+    (found,) = translator.hypotheses(["你好"], n_best=2)
+    assert len(found) == 2
+    assert all(math.isfinite(each.score) for each in found)
+
+
+def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning(translator_of):
+    report = Listening()
+    translator = translator_of(longest_source=6, report=report)
+    translator.translate(["abcdef", "ab"])
+    assert report.warnings == []
+    long = "abcdefgh" * 8
+    translator.translate(["ab", long, "abcdefg"])
+    assert max(length for _, length in translator.program.encoded) == 65
+    (warning,) = report.warnings
+    assert warning.startswith("longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, 'abc")
+    translator.score(long, "ab")
+    assert len(report.warnings) == 1
+
+
+def test_learned_positions_bound_sources_and_translations(translator_of):
+    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=6"]
+    translator = translator_of([*learned, "corpus.max_length=5"])
+    assert len(translator.translate("abcde", alpha=10.0)) <= 5  # BOS takes the first position
+    with pytest.raises(ZooError, match="takes 7 positions, and the model has learned 6") as caught:
+        translator.translate(["ab", "abcdef"])
+    assert "'abcdef'" in str(caught.value)
+    assert translator.score("abcde", "abcde") < 0
+    with pytest.raises(ZooError, match="the target 'abcdef' takes 7 positions"):
+        translator.score("ab", "abcdef")

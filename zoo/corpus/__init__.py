@@ -1,0 +1,1 @@
+"""From parallel text to batches: clean, prepare, store, group."""

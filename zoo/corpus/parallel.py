@@ -1,0 +1,202 @@
+"""A corpus as sentence pairs: lines of local files, members of archives, sentences of the built-in grammar."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
+
+from specs import Archive, Corpus, Files, Grammar, HeldOut, ZooError
+from zoo.corpus import builtin
+from zoo.report import Report
+from zoo.storage.archive import take_out, taken_out
+from zoo.storage.download import fetch, known_sha256
+from zoo.storage.files import sha256
+from zoo.text.lines import decoded_lines
+
+Split = Literal["train", "dev", "test"]
+Pair = tuple[str, str]
+SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
+
+_READ = 1 << 20
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.DOTALL | re.IGNORECASE)
+# What ends lines somewhere, or is no text: C0 and C1 (tab, carriage return, next line ...), line and paragraph
+# separators, byte order marks.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
+
+
+class ParallelText:
+    """The sentence pairs of a spec's corpus, read anew every time they are asked for. To be closed in the end."""
+
+    def __init__(self, corpus: Corpus, report: Report, scratch: Path | None = None) -> None:
+        """In the folder `scratch`, if there is one, what takes long to make is kept until the end."""
+        self.corpus, self._scratch = corpus, scratch
+        self._report = report
+        self._places: dict[Archive, tuple[Path, Path]] = {}
+        self._made: dict[tuple[Split, Grammar], IO[bytes]] = {}
+
+    def close(self) -> None:
+        """Gives up what was written down on the way."""
+        for file in self._made.values():
+            file.close()
+        self._made.clear()
+
+    def held_out(self, split: Split) -> int:
+        """How many pairs `split` takes out of train."""
+        return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
+
+    def pairs(self, split: Split) -> Iterator[Pair]:
+        """The pairs of a split in their order, as they are written, but for those it holds out of train.
+
+        Fetches archives that are not here yet. Raises ZooError for a file that is missing, empty, damaged or
+        not UTF-8, and for two that differ in the number of their lines.
+        """
+        for part in range(len(getattr(self.corpus, split))):
+            yield from self.pairs_of(split, part)
+
+    def pairs_of(self, split: Split, number: int) -> Iterator[Pair]:
+        """Those of one part of the split. Raises ZooError as `pairs` does."""
+        part = getattr(self.corpus, split)[number]
+        if isinstance(part, Grammar):
+            yield from self._made_of(split, part)
+        elif isinstance(part, (Files, Archive)):
+            yield from _together(*self._places_of(part))
+
+    def bytes(self) -> int:
+        """About how much text there is, uncompressed. Fetches archives that are not here yet."""
+        total = 0
+        for part in (part for split in SPLITS for part in getattr(self.corpus, split)):
+            if isinstance(part, Grammar):
+                total += 150 * part.grammar
+            elif isinstance(part, (Files, Archive)):
+                total += sum(path.stat().st_size * (4 if path.suffix == ".gz" else 1) for path in self._places_of(part))
+        return total
+
+    def identity(self) -> dict[str, Any]:
+        """What the pairs follow from, by content: the same text in another place is the same.
+
+        An archive is fetched only where its hash is known neither to the spec nor to `corpus.lock`.
+        """
+        return {split: [self._identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
+
+    def _identity(self, part: Grammar | Files | Archive | HeldOut) -> list[Any]:
+        if isinstance(part, Grammar):
+            return ["grammar", builtin.VERSION, part.grammar]
+        if isinstance(part, HeldOut):
+            return ["held out", part.held_out]
+        if isinstance(part, Archive):
+            known = part.sha256 or known_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
+            return ["archive", known, part.source, part.target]
+        return ["files", *([_kind(path), sha256(path)] for path in self._places_of(part))]
+
+    def _made_of(self, split: Split, part: Grammar) -> Iterator[Pair]:
+        """The built-in sentences, written down: to make them takes longer than all else that is done with them."""
+        if (split, part) in self._made:
+            yield from _written_down(self._made[split, part])
+            return
+        if self._scratch is None:
+            yield from ((pair.source, pair.target) for pair in builtin.sentences(split, part.grammar))
+            return
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as unless_whole:
+            file = unless_whole.enter_context(TemporaryFile(dir=self._scratch))
+            for pair in builtin.sentences(split, part.grammar):
+                file.write(f"{pair.source}\t{pair.target}\n".encode())
+                yield pair.source, pair.target
+            unless_whole.pop_all()
+        self._made[split, part] = file
+
+    def _places_of(self, part: Files | Archive) -> tuple[Path, Path]:
+        if isinstance(part, Files):
+            return self._local(part.source), self._local(part.target)
+        if part not in self._places:
+            self._places[part] = _fetched(part, self._report)
+        return self._places[part]
+
+    def _local(self, written: str) -> Path:
+        path = Path(self.corpus.folder).expanduser() / Path(written).expanduser()
+        if not path.is_file():
+            hint = "say where the corpus is with `corpus.folder=DIR`; its paths start there"
+            problem = "is a folder, not a file" if path.is_dir() else "is not there"
+            raise ZooError(f"the corpus file `{path}` {problem}", hint=hint)
+        return path
+
+
+def clean(line: str) -> str:
+    """The line without control characters, which become spaces, and without white space around it."""
+    return _CONTROL.sub(" ", line).strip()
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The sentences of a file: lines, or the segments of an .sgm file; with .gz at the end unpacked as it is read.
+
+    Raises ZooError, naming the file, where it is missing, damaged, or not UTF-8 (with the line).
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            decoded = decoded_lines(stream, str(path))
+            yield from _segments(decoded) if _kind(path) == "sgm" else decoded
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        hint = "get the file again: `gzip -t` tells whether it is whole"
+        raise ZooError(f"`{path}` is cut short or damaged: {error}", hint=hint) from error
+    except OSError as error:
+        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def _kind(path: Path) -> str:
+    """How a file is read; whether it is compressed does not matter to what is in it."""
+    return "sgm" if path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml")) else "lines"
+
+
+def _segments(decoded: Iterable[str]) -> Iterator[str]:
+    """The segments of SGML in the way of WMT's test sets, on one line each."""
+    for found in _SEGMENT.finditer("\n".join(decoded)):
+        yield " ".join(html.unescape(found[1]).split())
+
+
+def _written_down(file: IO[bytes]) -> Iterator[Pair]:
+    """From its beginning; several may read it by turns."""
+    place = 0
+    while True:
+        file.seek(place)
+        some = file.readlines(_READ)
+        place = file.tell()
+        if not some:
+            return
+        for line in some:
+            source, _, target = line.decode().removesuffix("\n").partition("\t")
+            yield source, target
+
+
+def _together(source: Path, target: Path) -> Iterator[Pair]:
+    left, right = lines(source), lines(target)
+    count = 0
+    for first, second in zip_longest(left, right):
+        if first is None or second is None:
+            longer = count + 1 + sum(1 for _ in (left if second is None else right))
+            counts = (count, longer) if first is None else (longer, count)
+            raise ZooError(
+                f"`{source}` has {counts[0]:,} lines and `{target}` has {counts[1]:,}",
+                hint="line n of the one must be the translation of line n of the other: both need as many lines",
+            )
+        yield first, second
+        count += 1
+    if not count:
+        what = "no <seg> in it" if _kind(source) == "sgm" else "no line in it"
+        raise ZooError(f"`{source}` has {what}", hint="name another file, or leave the part out")
+
+
+def _fetched(part: Archive, report: Report) -> tuple[Path, Path]:
+    names = (part.source, part.target)
+    known = part.sha256 or known_sha256(part.archive)
+    found = taken_out(known, names) if known else None
+    # A hash in the spec that the archive does not have is told by `fetch`.
+    source, target = found or take_out(fetch(part.archive, part.sha256, report), names)
+    return source, target

@@ -1,1 +1,0 @@
-"""From a corpus to batches: fetch, clean, learn word pieces, store, group."""

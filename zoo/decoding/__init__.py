@@ -1,1 +1,0 @@
-"""Search: from a program and a source to hypotheses, and from text to text."""

@@ -1,0 +1,60 @@
+"""A model on the dev or test set of its own corpus."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from specs import HeldOut, Spec, ZooError
+from zoo.corpus.parallel import ParallelText, Split, clean
+from zoo.corpus.prepare import prepare
+from zoo.evaluation.evaluate import Scores, evaluate
+from zoo.model.folder import ModelFolder
+from zoo.report import Report
+from zoo.storage.files import write_json
+from zoo.text.vocabulary import Vocabulary
+from zoo.translation.opening import How, open_model
+
+_SPLITS: dict[str, Split] = {"dev": "dev", "test": "test"}
+
+
+def evaluate_model(
+    folder: Path,
+    split: str,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    backend: str | None = None,
+    tokens: int | None = None,
+    report: Report | None = None,
+) -> Scores:
+    """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
+
+    Those of a run in float32 are kept in its `scores.json`. Raises ZooError where the folder has no such model, or
+    its corpus no such set or none that can be had.
+    """
+    if split not in _SPLITS:
+        raise ZooError(f"`{split}` is not a set to evaluate on", hint="it is `dev` or `test`")
+    report = report or Report()
+    how: How = {"device": device, "precision": precision, "backend": backend}
+    translator = open_model(folder, **how, tokens=tokens, report=report)
+    sources, references = texts(translator.spec, _SPLITS[split], report, translator.vocabulary)
+    scores = evaluate(translator, sources, references, report)
+    of = ModelFolder(folder)
+    if (precision or translator.spec.compilation.precision) == "float32" and not of.published:
+        write_json(of.scores, {**of.known_scores, split: scores.as_dict()})
+    return scores
+
+
+def texts(
+    spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None
+) -> tuple[list[str], list[str]]:
+    """Sources and references of a set, without what training alone needs unless they are held out of it."""
+    parts = getattr(spec.corpus, split)
+    if not parts:
+        raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=f"write `corpus.{split}` in its spec")
+    if any(isinstance(part, HeldOut) for part in parts):
+        return prepare(spec, report, vocabulary).texts(split)
+    with closing(ParallelText(spec.corpus, report)) as text:
+        pairs = [(clean(source), clean(target)) for source, target in text.pairs(split)]
+    return [source for source, _ in pairs], [target for _, target in pairs]

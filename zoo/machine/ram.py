@@ -1,0 +1,50 @@
+"""How much memory there is, how much was used, and what a lack of it looks like, whoever lacks it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+FAILURES = (MemoryError, RuntimeError)
+"""What may be raised; not every RuntimeError is one of memory (`is_short`)."""
+
+_SAID = ("not enough memory", "can't allocate memory", "out of memory")
+
+
+def is_short(error: BaseException) -> bool:
+    """Whether there was too little memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(said in str(error).lower() for said in _SAID)
+
+
+_FILLED = 0.9
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+
+
+def there(device: torch.device) -> int:
+    """Bytes that a process may use: a GPU's, or the machine's shared by the processes that torchrun started on it."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        machine = min(machine, int(_LIMIT.read_text()))
+    return machine // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def fits(needed: int, device: torch.device) -> bool:
+    """Whether there is room for so many bytes on a device, with some to spare."""
+    return needed <= _FILLED * there(device)
+
+
+def most_used(device: torch.device) -> int:
+    """The most that there has been: of the GPU's memory, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most

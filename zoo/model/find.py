@@ -1,0 +1,142 @@
+"""What a person means by `--spec SPEC`, by `--model NAME|RUN` and by RUN."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import specs
+from specs import Spec, ZooError, nearest
+from zoo.model.folder import RUNS, SPEC, ModelFolder
+from zoo.model.names import is_name, names, place
+
+_YAML = (".yaml", ".yml")
+
+
+def chosen(of: str | None, name: str | None) -> Path:
+    """The folder that exactly one of `--spec` and `--model` names. Raises ZooError for none or both of them."""
+    if of is not None and name is None:
+        return of_spec(of)
+    if name is not None and of is None:
+        return model(name)
+    problem = "nothing says which model is meant" if of is None else "`--spec` and `--model` are both given"
+    raise ZooError(problem, hint="say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is")
+
+
+def of_spec(reference: str) -> Path:
+    """The newest run of a spec that has weights, else the published model of its name.
+
+    Raises ZooError, with the places looked at and the commands that would make one, where there is neither.
+    """
+    spec = specs.load(reference)
+    trained = [run for run in runs_of(spec) if run.weights.is_file()]
+    if trained:
+        return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
+    published = ModelFolder(place(spec.name))
+    if published.published:
+        return published.folder
+    default = ModelFolder.default(spec)
+    there = "has no weights yet" if default.exists else "is not there"
+    raise ZooError(
+        f"there is no trained model of `{reference}`: the run `{default.folder}` {there}, no other run in `{RUNS}` "
+        f"is of this spec, and `{published.folder}` is not there",
+        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` would put it on the shelf",
+    )
+
+
+def model(reference: str | os.PathLike[str]) -> Path:
+    """The folder of a run or bundle at this path, else the published model of this name, else the run of this spec.
+
+    Raises ZooError, with the places looked at, where there is none of them, or where the run has no weights yet.
+    """
+    name = os.fspath(reference)
+    looked = [Path(name)]
+    if (looked[0] / SPEC).is_file():
+        return _trained(ModelFolder(looked[0]))
+    if is_name(name):
+        looked.append(place(name))
+        if ModelFolder(looked[-1]).published:
+            return looked[-1]
+    if (of_name := _run_called(name)) is not None:
+        looked.append(of_name.folder)
+        if of_name.exists:
+            return _trained(of_name)
+    raise missing("model", name, looked, [*names(), *_short_names()])
+
+
+def run(reference: str | os.PathLike[str]) -> Path:
+    """The run in this folder, else the one of this spec. Raises ZooError, with the places, where there is neither."""
+    name = os.fspath(reference)
+    found = [ModelFolder(Path(name))]
+    if (of_name := _run_called(name)) is not None:
+        found.append(of_name)
+    for each in found:
+        if each.exists and not each.published:
+            return each.folder
+    raise missing("run", name, [each.folder for each in found], _short_names())
+
+
+def runs_of(spec: Spec) -> list[ModelFolder]:
+    """The runs of a spec under `runs/`: the one called like it, and those of the same name, network and corpus.
+
+    A name alone may be inherited with `extends`, and would mix up the models of two specs.
+    """
+    default = ModelFolder.default(spec)
+    return [run for run in map(ModelFolder, all_runs()) if run == default or _is_of(run, spec)]
+
+
+def all_runs() -> list[Path]:
+    """Folders of runs under `runs/`, in order of their names."""
+    return sorted(file.parent for file in RUNS.rglob(SPEC)) if RUNS.is_dir() else []
+
+
+def _is_of(run: ModelFolder, spec: Spec) -> bool:
+    """A run whose spec cannot be read is nobody's."""
+    try:
+        own = run.spec
+    except ZooError:
+        return False
+    same = own.name == spec.name and own.architecture == spec.architecture and own.vocabulary == spec.vocabulary
+    corpus = own.corpus.model_copy(update={"folder": spec.corpus.folder})  # the same files may lie elsewhere
+    return same and corpus == spec.corpus
+
+
+def _run_called(name: str) -> ModelFolder | None:
+    """Where the run of a spec is by default, by the spec's short name or its file; None for what names no spec."""
+    short = name
+    if name.endswith(_YAML):
+        short = specs.load(name).short
+    path = Path(short.removeprefix("specs/"))
+    return None if path.is_absolute() or ".." in path.parts or path == Path() else ModelFolder(RUNS / path)
+
+
+def _trained(run: ModelFolder) -> Path:
+    if run.weights.is_file():
+        return run.folder
+    problem = f"`{run.folder}` has no weights yet"
+    if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
+        raise ZooError(problem, hint=f"`zoo average {run.folder}` makes them of its checkpoints, `zoo train` goes on")
+    raise ZooError(problem, hint="`zoo train` of its spec goes on with it")
+
+
+_MAKES = {
+    "model": "`zoo train SPEC` trains a model",
+    "run": "`zoo train SPEC` begins one",
+    "published model": "`zoo publish RUN` puts a model there",
+}
+
+
+def _short_names() -> list[str]:
+    return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
+
+
+def missing(what: str, name: str, looked: Sequence[Path], known: Sequence[str]) -> ZooError:
+    """The error for a name that leads nowhere: the places looked at, the nearest name that is known."""
+    near = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
+    places = " and ".join(f"`{each}`" for each in dict.fromkeys(looked))
+    guess = f"did you mean `{near}`? " if near else ""
+    return ZooError(
+        f"there is no {what} `{name}`: looked for {places}",
+        hint=f"{guess}`zoo list` shows what there is; {_MAKES[what]}",
+    )

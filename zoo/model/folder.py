@@ -1,0 +1,72 @@
+"""The folder of a model: what a run's and a bundle's have in common (no torch is loaded)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from specs import Spec, ZooError, parse
+from zoo.storage import manifest
+from zoo.storage.files import read_json
+
+RUNS = Path("runs")
+SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """With `spec.yaml` and, when trained, weights, vocabulary and scores. A published one has a manifest, too."""
+
+    folder: Path
+
+    @classmethod
+    def default(cls, spec: Spec) -> Self:
+        """Where the run of a spec is, unless somebody says otherwise."""
+        return cls(RUNS / spec.short)
+
+    @property
+    def exists(self) -> bool:
+        return self.spec_file.is_file()
+
+    @property
+    def published(self) -> bool:
+        """Whether it is a bundle's."""
+        return (self.folder / manifest.NAME).is_file()
+
+    @property
+    def spec_file(self) -> Path:
+        return self.folder / SPEC
+
+    @property
+    def spec(self) -> Spec:
+        """Raises ZooError where the folder is not a run, or where the spec in it is damaged."""
+        if not self.exists:
+            hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
+            raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
+        try:
+            text = self.spec_file.read_bytes().decode("utf-8")
+        except OSError as error:
+            raise ZooError(f"`{self.spec_file}` cannot be read: {error.strerror or error}", exit_code=1) from None
+        except UnicodeDecodeError as error:
+            problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
+            raise ZooError(problem, exit_code=1) from None
+        return parse(text, str(self.spec_file))
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / WEIGHTS
+
+    @property
+    def scores(self) -> Path:
+        return self.folder / SCORES
+
+    @property
+    def known_scores(self) -> dict[str, Any]:
+        """What `scores` holds; nothing where nobody has scored the model."""
+        return read_json(self.scores) if self.scores.is_file() else {}
+
+    @property
+    def checkpoints(self) -> Path:
+        """Of a run alone."""
+        return self.folder / "checkpoints"

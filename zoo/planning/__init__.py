@@ -1,0 +1,1 @@
+"""What a spec will take, before anything runs."""

@@ -1,0 +1,108 @@
+"""How long a training will take and how much memory, from the graph and from what a device does in a second."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from compiler import Cost, Purpose, cost, graphs
+from specs import Spec
+from zoo.corpus.batches import BatchSize
+from zoo.machine.peak import matrix_peak
+from zoo.planning.rewriting import for_training
+from zoo.report import duration
+from zoo.report import size as bytes_in_words
+
+_PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
+"""Seconds are FLOPs over the matrix peak, and bytes of activations and of weights over the bandwidth, each so often.
+Fitted to eight specs from tiny to big on two CPU cores, float32 and bfloat16, which they meet within 16 %."""
+AROUND = 450_000_000
+"""Bytes that a process takes on beside weights, moments and activations once it trains: libraries, buffers, products
+that oneDNN has prepared."""
+_PREPARING = 0.04
+"""Seconds of a step on a CPU in which oneDNN prepares its products, as nearly every batch has a shape of its own."""
+_STATE = 4
+"""Weights, gradients, two moments."""
+_SECONDS, _COPIED = 0.2, 2**20
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of a device: FLOPs a second of a large matrix product, bytes a second that a copy reads and writes."""
+
+    flops: float
+    bytes: float
+    preparing: float = 0.0
+    """Seconds a step and part that go into products of a new shape."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Of a training. Seconds are those of its steps, without the dev set and checkpoints."""
+
+    step_seconds: float
+    seconds: float
+    memory_bytes: int
+    """The most that the process, or the GPU, will hold."""
+
+    def __str__(self) -> str:
+        return f"{duration(self.seconds)} and {bytes_in_words(self.memory_bytes)}"
+
+
+def forecast(spec: Spec, size: BatchSize, steps: int, pace: Pace, held: int = 0, shards: int = 1) -> Forecast:
+    """Of so many steps with batches of this size in a process that already holds so many bytes.
+
+    With several `shards` it holds one of the weights, gradients and moments.
+    """
+    train, sizes = _training(spec), _sizes(size)
+    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **sizes)
+    moved = _ACTIVATIONS * kept * spec.training.accumulation + _WEIGHTS * train.weight_bytes
+    seconds = _PRODUCTS * 3 * train.flops(batch=size.rows, **sizes) / pace.flops + moved / pace.bytes
+    seconds += pace.preparing * spec.training.accumulation
+    return Forecast(seconds, steps * seconds, held + AROUND + needed(spec, size, shards))
+
+
+def needed(spec: Spec, size: BatchSize, shards: int = 1) -> int:
+    """Bytes of weights, gradients, moments and activations for batches of this size."""
+    train = _training(spec)
+    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **_sizes(size))
+    gathered = train.weight_bytes if shards > 1 else 0
+    return int(_STATE * train.weight_bytes // shards + gathered + kept)
+
+
+def _training(spec: Spec) -> Cost:
+    return cost(graphs(for_training(spec), [Purpose.TRAIN])[Purpose.TRAIN])
+
+
+def _sizes(size: BatchSize) -> dict[str, int]:
+    """Lengths of both sides, padding included."""
+    padded = size.places / (size.source_tokens + size.target_tokens)
+    tokens = {"source": size.source_tokens, "target": size.target_tokens}
+    return {side: max(1, round(padded * count / size.rows)) for side, count in tokens.items()}
+
+
+def full_batch(spec: Spec, length: int) -> BatchSize:
+    """Of a batch that uses the budget up with sentences of this many tokens."""
+    rows = max(1, min(spec.training.source_tokens, spec.training.target_tokens) // length)
+    return BatchSize(rows, rows * length, rows * length, 2 * rows * length)
+
+
+def pace(device: torch.device, precision: str) -> Pace:
+    """Measured in a third of a second."""
+    return Pace(matrix_peak(device, precision), _copied(device), _PREPARING if device.type == "cpu" else 0.0)
+
+
+def _copied(device: torch.device) -> float:
+    """From many buffers, as the pages of one may lie luckily; together they are more than most caches."""
+    sources, targets = ([torch.full((_COPIED,), 1.0, device=device) for _ in range(16)] for _ in range(2))
+    best, started = float("inf"), time.perf_counter()
+    while best == float("inf") or time.perf_counter() - started < _SECONDS:
+        begun = time.perf_counter()
+        for source, target in zip(sources, targets, strict=True):
+            target.copy_(source)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - begun)
+    return 2 * sum(source.nbytes for source in sources) / best

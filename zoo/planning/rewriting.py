@@ -1,0 +1,82 @@
+"""What each pass did to the graphs of a spec, in numbers (no torch is loaded)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, lower
+from compiler.host import Host
+from compiler.traffic import traffic
+from specs import Spec
+from zoo.planning.footprint import pairs
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of all graphs of a spec together, between two passes. A sentence has the plan's length on either side."""
+
+    operations: int
+    flops: int
+    """Of matrix products, to translate a sentence with the spec's beam, a multiply-add counted as two."""
+    weight_bytes: int
+    """Of what translates; a matrix that several graphs use counts once."""
+    step_bytes: int
+    """What a decoder's step reads and writes, for one sentence at its last position."""
+    activation_bytes: int
+    """What training keeps of one part of a full batch for the backward pass."""
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A pass, and the sizes before and after it."""
+
+    name: str
+    summary: str
+    exact: bool
+    before: Sizes
+    after: Sizes
+
+
+def rewritings(spec: Spec, length: int) -> tuple[Rewriting, ...]:
+    """Each pass that is not switched off with what it changed, in the order in which they run."""
+    training, host = for_training(spec), Host()
+    train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
+    translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
+    before, found = sizes({**train, **translate}, spec, length), []
+    for each in PASSES:
+        if each.name in spec.compilation.without:
+            continue
+        train, translate = each.apply(train, training, host), each.apply(translate, spec, host)
+        after = sizes({**train, **translate}, spec, length)
+        found.append(Rewriting(each.name, each.summary, each.exact, before, after))
+        before = after
+    return tuple(found)
+
+
+def for_training(spec: Spec) -> Spec:
+    """The spec as it is trained: `compilation.precision` is for translating alone."""
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"precision": "float32"})})
+
+
+def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
+    """Of the graphs of all purposes, with sentences of `length` tokens."""
+    encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
+    flops, last = cost(step).flops, at(step, spec.decoding.beam, length)
+    _, part = pairs(spec, length)
+    parameters = {name: p for purpose in TRANSLATE for name, p in graphs[purpose].parameters.items()}
+    return Sizes(
+        operations=sum(len(graph.nodes) for graph in graphs.values()),
+        flops=cost(encode).flops(batch=1, source=length)
+        + sum(flops(**{**last, "target": read, "room": read}) for read in range(1, length + 1)),
+        weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
+        step_bytes=traffic(step)(**last),
+        activation_bytes=cost(graphs[Purpose.TRAIN]).activation_bytes(batch=part, source=length, target=length),
+    )
+
+
+def at(step: Graph, beam: int, length: int) -> Mapping[str, int]:
+    """The sizes of a decoder's step for the hypotheses of one sentence, when they have read `length` pieces."""
+    by_sentence = bool(step.inputs["token"].shape[1].symbols)
+    rows = {"batch": 1, "beams": beam} if by_sentence else {"batch": beam}
+    return {**rows, "source": length, "target": length, "room": length}

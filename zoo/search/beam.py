@@ -1,0 +1,87 @@
+"""Beam search's choice: the likeliest continuations of each sentence (paper, section 6.1). A beam of one is greedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float32, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from compiler.likeliest import Likeliest
+from specs import EOS
+from zoo.search.chooser import Chosen
+from zoo.search.history import History
+from zoo.search.source import Source
+from zoo.search.steps import State, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """`size` hypotheses of a sentence live at a time, likeliest first; `n_best` of those that ended are wanted.
+
+    A step takes the 2 * `size` likeliest continuations: those that end are ranked by their score, the first `size` of
+    the others live on. (A beam of one takes the likeliest alone.)
+    """
+
+    size: int
+    alpha: float
+    n_best: int = 1
+
+    @property
+    def moves(self) -> bool:
+        return self.size > 1
+
+    @property
+    def candidates(self) -> int:
+        return 2 * self.size if self.size > 1 else 1
+
+    def history(self, source: Source) -> History:
+        return History(source, self.n_best, self.alpha, ranked=True)
+
+    def step(
+        self,
+        program: Steps[State],
+        state: State,
+        token: Int[Tensor, " rows"],
+        totals: Float32[Tensor, "sentences rows"],
+        histories: Sequence[History],
+    ) -> tuple[Chosen, State]:
+        found, state = program.likeliest(state, token, self.candidates)
+        return self.choose(found, totals, [history.at_limit for history in histories]), state
+
+    def choose(self, found: Likeliest, totals: Float32[Tensor, "sentences rows"], must_end: Sequence[bool]) -> Chosen:
+        """Among equal totals the lower parent comes first, then the likelier piece, then the lower one.
+
+        At most EOS is possible where a sentence `must_end`; no other sentence has a say.
+        """
+        sentences, rows = totals.shape
+        if any(must_end):
+            found = _ended(found, must_end, rows)
+        width = found.values.shape[1]
+        reached = (totals.unsqueeze(2) + found.values.view(sentences, rows, width)).view(sentences, rows * width)
+        pieces = found.pieces.reshape(sentences, rows * width)
+        if (missing := self.candidates - rows * width) > 0:  # a vocabulary of a few pieces
+            reached, pieces = pad(reached, (0, missing), value=-torch.inf), pad(pieces, (0, missing), value=EOS)
+        reached, order = _best(reached, self.candidates)
+        pieces = pieces.gather(1, order)
+        live_totals, live = _best(reached.masked_fill(pieces == EOS, -torch.inf), self.size)
+        return Chosen(reached, (order // width).clamp_(max=rows - 1), pieces, live, live_totals)
+
+
+def _ended(found: Likeliest, must_end: Sequence[bool], rows: int) -> Likeliest:
+    """With nothing but EOS where a sentence must end."""
+    flags = torch.tensor(must_end).to(found.values.device, non_blocking=True).repeat_interleave(rows).unsqueeze(1)
+    only = torch.full_like(found.values, -torch.inf)
+    only[:, 0] = found.ends
+    return Likeliest(torch.where(flags, only, found.values), torch.where(flags, EOS, found.pieces), found.ends)
+
+
+def _best(
+    values: Float32[Tensor, "sentences items"], count: int
+) -> tuple[Float32[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
+    """The `count` greatest of each row and their places; among equals the lower place comes first."""
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    return values[:, :count], order[:, :count]

@@ -1,0 +1,34 @@
+"""Who searches: our own search, in one thread or in several, or a program that brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+
+from zoo.search.external import Searching, searched_by_program
+from zoo.search.loop import Found
+from zoo.search.request import Request
+from zoo.search.source import Source
+from zoo.search.steps import Steps
+from zoo.search.workers import searched, workers_of
+
+
+def dispatched(
+    program: Steps[Any] | Searching,
+    windows: Iterable[Sequence[Source]],
+    request: Request,
+    *,
+    device: torch.device,
+    most: int | None = None,
+) -> Iterator[Found]:
+    """What is found for each sentence of the windows, as soon as it is; `most` is their number, if it is known.
+
+    Raises ZooError for what is wanted and the program cannot do.
+    """
+    workers = workers_of(program, request.workers)
+    if hasattr(program, "hypotheses"):
+        return searched_by_program(cast(Searching, program), windows, request, device)
+    workers = workers if most is None else max(1, min(workers, most))
+    return searched(program, windows, request.chooser(), request.tokens, workers, device)

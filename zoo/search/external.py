@@ -1,0 +1,80 @@
+"""Programs that bring a whole search of their own and no single step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from specs import ZooError
+from zoo.machine.ram import FAILURES, is_short
+from zoo.search.groups import groups, padded
+from zoo.search.hypothesis import Hypothesis
+from zoo.search.loop import Found
+from zoo.search.request import Request
+from zoo.search.source import Source, too_long
+
+
+class Ended(Protocol):
+    """A hypothesis of theirs, which says what one of ours does."""
+
+    @property
+    def pieces(self) -> tuple[int, ...]: ...
+    @property
+    def log_probability(self) -> float: ...
+    @property
+    def score(self) -> float: ...
+
+
+class Searching(Protocol):
+    """A program with a beam search."""
+
+    def hypotheses(
+        self, source: Int[Tensor, "sentences source"], limits: Sequence[int], *, beam: int, alpha: float, n_best: int
+    ) -> Sequence[Sequence[Ended]]:
+        """The best of each source, best first; a translation has at most so many pieces, EOS not counted."""
+
+
+def searched_by_program(
+    program: Searching, windows: Iterable[Sequence[Source]], request: Request, device: torch.device
+) -> Iterator[Found]:
+    """What `search` would find, as far as their search finds it.
+
+    Raises ZooError for what such a search cannot do, and for a sentence that does not fit the memory alone.
+    """
+    name = type(program).__name__
+    if request.search != "beam":
+        raise ZooError(f"{name} searches by itself, and does not sample", hint="take another backend, such as `auto`")
+    for window in windows:
+        if any(source.prefix for source in window):
+            problem = f"{name} searches by itself, and cannot be given the beginning of a translation"
+            raise ZooError(problem, hint="take another backend, such as `auto`")
+        for group in groups([len(source.pieces) for source in window], request.tokens):
+            yield from _found(program, [window[place] for place in group], request, device)
+
+
+def _found(program: Searching, sources: Sequence[Source], request: Request, device: torch.device) -> Iterator[Found]:
+    several = None
+    try:
+        several = program.hypotheses(
+            padded([source.pieces for source in sources], device),
+            [source.limit for source in sources],
+            beam=request.beam,
+            alpha=request.alpha,
+            n_best=request.n_best,
+        )
+    except FAILURES as error:
+        if not is_short(error):
+            raise
+    if several is None:
+        if len(sources) == 1:
+            raise too_long(sources[0])
+        half = len(sources) // 2
+        yield from _found(program, sources[:half], request, device)
+        yield from _found(program, sources[half:], request, device)
+        return
+    for source, found in zip(sources, several, strict=True):
+        yield source.index, [Hypothesis(each.pieces, each.log_probability, each.score) for each in found]

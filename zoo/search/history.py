@@ -1,0 +1,104 @@
+"""What a search remembers of one sentence: which rows went on from which, and what has ended."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from specs import EOS, ZooError
+from zoo.search.hypothesis import Hypothesis, length_penalty
+from zoo.search.source import Source
+
+
+class StepRecord(NamedTuple):
+    """What a step has chosen (see `Chosen`), on the host."""
+
+    totals: Float32[np.ndarray, "sentences candidates"]
+    parents: Int64[np.ndarray, "sentences candidates"]
+    pieces: Int64[np.ndarray, "sentences candidates"]
+    live: Int64[np.ndarray, "sentences rows"]
+
+
+class _Ended(NamedTuple):
+    score: float
+    total: float
+    step: int
+    place: int
+
+
+class History:
+    """Grows with each step, on the host, from what the step has chosen.
+
+    `wanted` hypotheses are looked for. Ranked ones are the best that have ended, and the search is over when no live
+    one can still be among them; others are kept in the order of their rows.
+    """
+
+    def __init__(self, source: Source, wanted: int, alpha: float, *, ranked: bool, streams: tuple[Random, ...] = ()):
+        self.source, self.wanted, self.alpha, self.ranked = source, wanted, alpha, ranked
+        self.streams = streams
+        """Where chance comes from, one for each row."""
+        self.begun = len(source.prefix)
+        """Pieces that were chosen, or are being chosen by a step that has not reported yet."""
+        self.done = False
+        self._longest = length_penalty(source.limit + 1, alpha)
+        self._steps: list[tuple[StepRecord, int]] = []
+        self._ended: list[_Ended] = []
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether the next piece has to be EOS."""
+        return self.begun == self.source.limit
+
+    @property
+    def over(self) -> bool:
+        """Whether no further step is needed."""
+        return self.done or self.begun > self.source.limit
+
+    def add(self, record: StepRecord, row: int, best: float, ends: bool) -> None:
+        """A step, where this sentence is one row; the best total of what has not ended, and whether something has."""
+        self._steps.append((record, row))
+        if ends:
+            self._end(record.totals[row].tolist(), record.pieces[row].tolist())
+        length = len(self.source.prefix) + len(self._steps)
+        self.done = length > self.source.limit or (bool(self._ended) and self._decided(best))
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Raises ZooError where the program's probabilities were no numbers."""
+        if not self._ended or any(math.isnan(ended.score) for ended in self._ended):
+            raise ZooError(
+                "the model's log-probabilities are not usable numbers (nan or -inf)",
+                hint="`zoo verify NAME` checks a published model; a training may have diverged",
+                exit_code=1,
+            )
+        return [Hypothesis(self._pieces(ended), ended.total, ended.score) for ended in self._ended]
+
+    def _end(self, totals: list[float], pieces: list[int]) -> None:
+        """Ranks what has just ended among what ended before; the earlier one wins a tie."""
+        step = len(self._steps) - 1
+        penalty = length_penalty(len(self.source.prefix) + step + 1, self.alpha)
+        for place, (total, piece) in enumerate(zip(totals, pieces, strict=True)):
+            if piece == EOS and total != -math.inf:
+                self._ended.append(_Ended(total / penalty, total, step, place))
+        self._ended.sort(key=(lambda ended: -ended.score) if self.ranked else (lambda ended: ended.place))
+        del self._ended[self.wanted :]
+
+    def _decided(self, best: float) -> bool:
+        """Whether no live hypothesis can still enter the list.
+
+        A log-probability only falls, and is divided by at most the penalty of the longest translation.
+        """
+        full = len(self._ended) == self.wanted
+        return best == -math.inf or (full and self._ended[-1].score >= best / self._longest)
+
+    def _pieces(self, ended: _Ended) -> tuple[int, ...]:
+        record, sentence = self._steps[ended.step]
+        row, found = record.parents[sentence, ended.place], []
+        for record, sentence in reversed(self._steps[: ended.step]):
+            place = record.live[sentence, row]
+            found.append(int(record.pieces[sentence, place]))
+            row = record.parents[sentence, place]
+        return (*self.source.prefix, *reversed(found))

@@ -1,0 +1,114 @@
+"""How a translation is wanted: what the caller leaves open, the spec decides."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Self, TypedDict
+
+from specs import Spec, ZooError
+from zoo.search.beam import Beam
+from zoo.search.sample import Sample
+
+TOKENS = 4096
+"""Source tokens of one batch, EOS and padding counted, where the caller does not say."""
+_TINY = sys.float_info.min
+
+
+class Choice(TypedDict, total=False):
+    """What a caller may choose; what is left out, or None, the spec decides.
+
+    `tokens` is the budget of one batch, and `seed` where samples start from: the spec's `training.seed` if not given.
+    """
+
+    search: str | None
+    beam: int | None
+    alpha: float | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    tokens: int | None
+    workers: int | Literal["auto"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A choice that is complete, and how many hypotheses are wanted of each sentence."""
+
+    search: str
+    beam: int
+    alpha: float
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    tokens: int
+    workers: int | Literal["auto"]
+    n_best: int = 1
+
+    @classmethod
+    def of(cls, spec: Spec, choice: Choice, n_best: int | None = None) -> Self:
+        """Raises ZooError for a value out of range, and for one that the search has no use for."""
+        known = {name: getattr(spec.decoding, name) for name in Choice.__annotations__ if hasattr(spec.decoding, name)}
+        known |= {"tokens": TOKENS, "seed": spec.training.seed}
+        chosen = {name: value for name, value in choice.items() if value is not None}
+        if strange := sorted(chosen.keys() - known):
+            raise TypeError(f"`{strange[0]}` is no choice: it is one of {', '.join(known)}")
+        request = cls(**{**known, **chosen}, n_best=1 if n_best is None else n_best)
+        request._check(chosen.keys())
+        return request
+
+    def chooser(self) -> Beam | Sample:
+        """What chooses pieces as it is wanted."""
+        if self.search == "beam":
+            return Beam(self.beam, self.alpha, self.n_best)
+        return Sample(self.n_best, self.alpha, self.temperature, self.top_k, self.top_p, self.seed)
+
+    def _check(self, chosen: Iterable[str]) -> None:
+        if self.search not in ("beam", "sample"):
+            raise ZooError(f"`search` is {self.search!r}", hint="it is `beam` or `sample`")
+        for name, least in (("beam", 1), ("n_best", 1), ("top_k", 0), ("seed", 0)):
+            _whole(name, getattr(self, name), least)
+        budget(self.tokens)
+        if self.workers != "auto":
+            _whole("workers", self.workers, 1)
+        _number("alpha", self.alpha, 0.0, 10.0, "a number from 0 to 10")
+        _number("temperature", self.temperature, _TINY, sys.float_info.max, "a number above 0")
+        _number("top_p", self.top_p, _TINY, 1.0, "a number above 0 and at most 1")
+        self._check_use(chosen)
+
+    def _check_use(self, chosen: Iterable[str]) -> None:
+        if self.search == "beam" and self.n_best > self.beam:
+            raise ZooError(
+                f"`n_best` is {self.n_best}, but a beam of {self.beam} finds only {self.beam}",
+                hint=f"widen the beam to {self.n_best}, or ask for {self.beam} at most",
+            )
+        idle = ("beam",) if self.search == "sample" else ("temperature", "top_k", "top_p", "seed")
+        for name in idle:
+            if name in chosen:
+                other = "beam" if self.search == "sample" else "sample"
+                raise ZooError(
+                    f"`{name}` is given, and the search is `{self.search}`, which has no use for it",
+                    hint=f"leave it out, or say that the search is `{other}`",
+                )
+
+
+def budget(tokens: int | None) -> int:
+    """The tokens of a batch. Raises ZooError unless they are a whole number of at least 1."""
+    if tokens is None:
+        return TOKENS
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+        raise ZooError(f"`tokens` is {tokens!r}: the budget of a batch is a whole number of at least 1")
+    return tokens
+
+
+def _number(name: str, value: object, least: float, most: float, words: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ZooError(f"`{name}` is {value!r}: it must be {words}")
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ZooError(f"`{name}` is {value!r}: it must be a whole number of at least {least}")

@@ -1,0 +1,95 @@
+"""Sampling: pieces drawn from the model's distribution, or from the likelier part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from jaxtyping import Bool, Float32, Float64, Int
+from torch import Tensor
+
+from compiler.likeliest import likeliest
+from compiler.seeds import stream
+from specs import BOS, EOS, PAD
+from zoo.search.chooser import Chosen
+from zoo.search.history import History
+from zoo.search.source import Source
+from zoo.search.steps import State, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`count` translations of a sentence, each drawn by itself.
+
+    The probabilities of a step are softmax(log-probabilities / temperature), of the `top_k` likeliest pieces if it is
+    not 0, and of these the fewest likeliest that together reach `top_p`. Each translation has a stream of random
+    numbers of its own, so that it depends on no other one and on no other sentence. `alpha` only scores.
+    """
+
+    count: int
+    alpha: float
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+
+    @property
+    def moves(self) -> bool:
+        return False
+
+    def history(self, source: Source) -> History:
+        streams = tuple(Random(stream(self.seed, "sample", source.index, number)) for number in range(self.count))
+        return History(source, self.count, self.alpha, ranked=False, streams=streams)
+
+    def step(
+        self,
+        program: Steps[State],
+        state: State,
+        token: Int[Tensor, " rows"],
+        totals: Float32[Tensor, "sentences rows"],
+        histories: Sequence[History],
+    ) -> tuple[Chosen, State]:
+        log_probabilities, state = program.decode_step(state, token)
+        if totals.shape[1] < self.count:  # the first of all pieces
+            log_probabilities = log_probabilities.repeat_interleave(self.count, 0)
+            totals = totals.expand(-1, self.count)
+        numbers = [[each.random() for each in history.streams] for history in histories]
+        uniform = torch.tensor(numbers, dtype=torch.float64).to(token.device, non_blocking=True)
+        must_end = torch.tensor([history.at_limit for history in histories]).to(token.device, non_blocking=True)
+        return self.choose(log_probabilities, totals, uniform, must_end, first=len(token) == len(histories)), state
+
+    def choose(
+        self,
+        log_probabilities: Float32[Tensor, "rows V"],
+        totals: Float32[Tensor, "sentences count"],
+        uniform: Float64[Tensor, "sentences count"],
+        must_end: Bool[Tensor, " sentences"],
+        *,
+        first: bool,
+    ) -> Chosen:
+        """Row j goes on from row j, or at `first` from the only one there is."""
+        pieces = self.drawn(log_probabilities, uniform.flatten()).view(totals.shape)
+        pieces = torch.where(must_end.unsqueeze(1), EOS, pieces)
+        reached = totals + log_probabilities.gather(1, pieces.view(-1, 1)).view(totals.shape)
+        rows = torch.arange(self.count, device=pieces.device).expand(totals.shape)
+        live_totals = reached.masked_fill(pieces == EOS, -torch.inf)
+        return Chosen(reached, rows * (not first), pieces, rows, live_totals)
+
+    def drawn(
+        self, log_probabilities: Float32[Tensor, "rows V"], uniform: Float64[Tensor, " rows"]
+    ) -> Int[Tensor, " rows"]:
+        """The piece of each row at which its cumulative distribution passes a number from [0, 1)."""
+        if self.top_k or self.top_p < 1:
+            values, pieces, _ = likeliest(log_probabilities, self.top_k or log_probabilities.shape[1])
+        else:
+            values, pieces = log_probabilities.clone(), None
+            values[:, [PAD, BOS]] = -torch.inf
+        weights = ((values - values.amax(1, keepdim=True)).double() / self.temperature).softmax(1)
+        if self.top_p < 1:
+            weights = weights * (weights.cumsum(1) - weights < self.top_p)
+        reached = weights.cumsum(1)
+        place = torch.searchsorted(reached, uniform.unsqueeze(1) * reached[:, -1:], right=True)
+        place = place.clamp(max=values.shape[1] - 1)
+        return (place if pieces is None else pieces.gather(1, place)).squeeze(1)

@@ -1,0 +1,36 @@
+"""One sentence to be translated, in pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specs import ZooError
+from zoo.text.sentences import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
+
+    `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message.
+    """
+
+    index: int
+    pieces: tuple[int, ...]
+    limit: int
+    prefix: tuple[int, ...] = ()
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.limit < len(self.prefix):
+            raise ValueError(f"a translation of {self.limit} pieces cannot start with {len(self.prefix)}")
+
+
+def too_long(source: Source) -> ZooError:
+    """One sentence does not fit the memory, and a sentence cannot be split."""
+    return ZooError(
+        f"there is not enough memory to translate sentence {source.index + 1:,} alone: {shown(source.text)}, "
+        f"{len(source.pieces) - 1:,} pieces",
+        hint="split it, take a smaller beam, or end other programs",
+        exit_code=1,
+    )

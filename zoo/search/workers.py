@@ -1,0 +1,95 @@
+"""Threads that search at the same time over one program, each with a batch of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Literal
+
+import torch
+
+from compiler.host import cores
+from specs import ZooError
+from zoo.search.chooser import Chooser
+from zoo.search.loop import Found, search
+from zoo.search.source import Source
+from zoo.search.steps import State, Steps
+from zoo.search.waiting import Stopped, Waiting
+
+
+def workers_of(program: object, asked: int | Literal["auto"]) -> int:
+    """How many threads search: as many as there are cores where a program computes one batch on one core, else 1.
+
+    Raises ZooError where more are asked for than the program can have.
+    """
+    able = bool(getattr(program, "concurrent", False))
+    if asked == "auto":
+        return cores() if able else 1
+    if asked > 1 and not able:
+        raise ZooError(
+            f"`workers` is {asked}, and this backend takes one batch at a time, on all cores",
+            hint="leave it `auto`, or take the backend `native`",
+        )
+    return asked
+
+
+def searched(
+    program: Steps[State],
+    windows: Iterable[Sequence[Source]],
+    chooser: Chooser,
+    tokens: int,
+    workers: int = 1,
+    device: torch.device | str = "cpu",
+) -> Iterator[Found]:
+    """What is found for each sentence of the windows, as soon as it is; no two sentences have the same index.
+
+    Windows are read where sentences run out, in the thread of the caller. What a worker raises, it raises.
+    """
+    device = torch.device(device)
+    if workers == 1:
+        yield from search(program, Waiting(windows, tokens), chooser, device)
+        return
+    results: SimpleQueue[Any] = SimpleQueue()
+    waiting = Waiting(windows, tokens, workers, wake=lambda: results.put(_MORE))
+    work = (program, waiting, chooser, device, results)
+    threads = [Thread(target=_work, args=work, name=f"search {number}", daemon=True) for number in range(workers)]
+    try:
+        waiting.read()
+        for thread in threads:
+            thread.start()
+        yield from _received(results, waiting, workers)
+    finally:  # an error, Ctrl-C, or nobody wants the rest: it ends within a step
+        waiting.stop()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+
+
+_MORE, _END = "more", "end"
+
+
+def _received(results: SimpleQueue[Any], waiting: Waiting, working: int) -> Iterator[Found]:
+    while working:
+        while waiting.wanting and results.empty():  # whoever writes the lines may be slow
+            waiting.read()
+        each = results.get()
+        if isinstance(each, BaseException):
+            raise each
+        if each is _END:
+            working -= 1
+        elif each is not _MORE:
+            yield each
+
+
+def _work(
+    program: Steps[State], waiting: Waiting, chooser: Chooser, device: torch.device, results: SimpleQueue[Any]
+) -> None:
+    try:
+        for each in search(program, waiting, chooser, device):
+            results.put(each)
+        results.put(_END)
+    except Stopped:
+        pass
+    except BaseException as error:  # the caller has to know, whatever it is
+        results.put(error)

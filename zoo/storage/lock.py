@@ -1,0 +1,69 @@
+"""`corpus.lock`: what was fetched from each address the first time, so that later it must be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from specs import ZooError
+from zoo.report import Report
+from zoo.storage import places
+from zoo.storage.files import read_json, write_json
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: two processes must not fetch the same file at once there
+    fcntl = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file as it was fetched."""
+
+    sha256: str
+    bytes: int
+
+
+def lock_file() -> Path:
+    """Where the entries are."""
+    return places.archives() / "corpus.lock"
+
+
+def recorded(url: str) -> Entry | None:
+    """What was fetched from `url`, if anything. Raises ZooError where the lock is damaged."""
+    return _entries().get(url)
+
+
+def record(url: str, entry: Entry) -> None:
+    """Notes what was fetched from `url`."""
+    entries = _entries()
+    if entries.get(url) != entry:
+        entries[url] = entry
+        write_json(lock_file(), {url: asdict(entries[url]) for url in sorted(entries)})
+
+
+@contextmanager
+def alone(path: Path, report: Report) -> Iterator[None]:
+    """While it lasts, no other process is in here with the same path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                report.say(f"waiting for another process that fetches {path.name}")
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _entries() -> dict[str, Entry]:
+    path = lock_file()
+    if not path.exists():
+        return {}
+    try:
+        return {url: Entry(str(entry["sha256"]), int(entry["bytes"])) for url, entry in read_json(path).items()}
+    except (KeyError, TypeError, ValueError):
+        hint = "remove it: the next fetch of each archive records it anew"
+        raise ZooError(f"`{path}` is damaged", hint=hint, exit_code=1) from None

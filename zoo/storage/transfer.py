@@ -1,0 +1,171 @@
+"""One file over HTTP, however often the connection breaks: it goes on from where it broke off."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from dataclasses import asdict, dataclass
+from email.message import Message
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from specs import ZooError
+from zoo.report import Report, size
+from zoo.storage.files import explained, require_space
+
+_TRIES = 5  # without a byte more than ever before
+_TIMEOUT = 30.0  # seconds in which not a byte arrives
+_LONGEST_WAIT = 60.0
+_CHUNK = 1 << 18
+_BUSY = {408, 425, 429, 500, 502, 503, 504}
+_NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What tells whether a file is still the one whose beginning is here."""
+
+    validator: str | None = None
+    """Its strong ETag, else its date."""
+    total: int | None = None
+    """Its bytes."""
+
+    def differs(self, other: _Version) -> bool:
+        """Whether what both know is not the same."""
+        known = ((self.validator, other.validator), (self.total, other.total))
+        return any(None not in pair and pair[0] != pair[1] for pair in known)
+
+
+class _Again(Exception):
+    """Worth another try, after `wait` seconds if the server named a time."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+def transfer(url: str, partial: Path, report: Report) -> None:
+    """Brings all of what lies at `url` into the file `partial`, which may hold its beginning from another time.
+
+    Tries again, waiting longer and longer, while the server is busy or the connection breaks; as long as more
+    arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses or
+    the disk is full; what has arrived stays then.
+    """
+    most, failures = _size(partial), 0
+    while True:
+        try:
+            with explained(partial):
+                return _go_on(url, partial, report)
+        except (_Again, *_NETWORK) as error:
+            failures = 1 if _size(partial) > most else failures + 1
+            most = max(most, _size(partial))
+            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+            if failures >= _TRIES:
+                hint = "what has arrived is kept: the same command goes on from there; ZOO_MIRROR names another source"
+                raise ZooError(f"`{url}` could not be fetched: {reason}", hint=hint, exit_code=1) from error
+            wait = getattr(error, "wait", None) or 2.0 ** (failures - 1)
+            report.warn(f"`{url}`: {reason}; trying again in {wait:.0f} s")
+            time.sleep(wait)
+
+
+def discard(partial: Path) -> None:
+    """Removes what has arrived, and what is known of it."""
+    partial.unlink(missing_ok=True)
+    _notes(partial).unlink(missing_ok=True)
+
+
+def _go_on(url: str, partial: Path, report: Report) -> None:
+    begun, version = _size(partial), _remembered(partial)
+    request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers={"User-Agent": "zoo"})
+    if begun:
+        request.add_header("Range", f"bytes={begun}-")
+        if version.validator:
+            request.add_header("If-Range", version.validator)
+    try:
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        with error:
+            _refused(error, url, partial, begun, version)
+        return
+    with response:
+        start, found = _announced(response.status, response.headers)
+        if start not in (0, begun) or (start and found.differs(version)):
+            discard(partial)
+            raise _Again("it has changed since its beginning was fetched")
+        if not start:
+            discard(partial)
+            _notes(partial).write_text(json.dumps(asdict(found)))
+        _receive(
+            response, partial, start, found.total if found.total is not None or not start else version.total, report
+        )
+
+
+def _receive(response: Any, partial: Path, start: int, total: int | None, report: Report) -> None:
+    """Appends the body from `start` on."""
+    name = partial.stem
+    require_space(partial.parent, (total or start) - start, f"`{name}`")
+    with (
+        report.progress(f"fetching {name}", total, "bytes") as progress,
+        partial.open("r+b" if start else "wb") as file,
+    ):
+        file.seek(start)
+        file.truncate()
+        progress.advance(start)
+        while chunk := response.read(_CHUNK):
+            file.write(chunk)
+            progress.advance(len(chunk))
+        end = file.tell()
+    if total is not None and end < total:
+        raise _Again(f"the connection broke off after {size(end)} of {size(total)}")
+    if total is not None and end > total:
+        discard(partial)
+        raise _Again(f"{size(end)} arrived where {size(total)} were announced")
+
+
+def _announced(status: int, headers: Message) -> tuple[int, _Version]:
+    """Where the body begins, and of which version of the file it is."""
+    tag = headers.get("ETag")
+    validator = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+    if status == HTTPStatus.PARTIAL_CONTENT:
+        found = re.match(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range") or "")
+        if not found:
+            return -1, _Version()
+        return int(found[1]), _Version(validator, None if found[2] == "*" else int(found[2]))
+    length = headers.get("Content-Length") or ""
+    return 0, _Version(validator, int(length) if length.isdigit() else None)
+
+
+def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int, version: _Version) -> None:
+    """An answer that is no file. Returns where it means that nothing is missing."""
+    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and begun:
+        if (error.headers.get("Content-Range") or "") == f"bytes */{begun}" and version.total in (None, begun):
+            return
+        discard(partial)
+        raise _Again("it has changed since its beginning was fetched")
+    if error.code in _BUSY:
+        asked = error.headers.get("Retry-After") or ""
+        wait = min(float(asked), _LONGEST_WAIT) if asked.isdigit() else None
+        raise _Again(f"the server answers {error.code} {error.reason}", wait)
+    hint = "look at the address; ZOO_MIRROR names a folder or an address that has copies"
+    raise ZooError(f"`{url}` cannot be fetched: the server answers {error.code} {error.reason}", hint=hint, exit_code=1)
+
+
+def _notes(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.json")
+
+
+def _remembered(partial: Path) -> _Version:
+    try:
+        return _Version(**json.loads(_notes(partial).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return _Version()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

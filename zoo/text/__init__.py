@@ -1,0 +1,1 @@
+"""Lines, sentences and word pieces."""

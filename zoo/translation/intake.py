@@ -1,0 +1,127 @@
+"""Texts as the search takes them: pieces, bounded by what the model has learned."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from specs import BOS, EOS, Spec, ZooError
+from zoo.report import Report
+from zoo.search.source import Source
+from zoo.text.sentences import sentences, shown
+from zoo.text.vocabulary import Side, Vocabulary
+
+Pair = tuple[str, str]
+"""A text, and what its translation must start with."""
+
+
+class Intake:
+    """`longest` is the longest source of the training, in pieces: of longer ones `report` is warned.
+
+    `positions` are the rows of a learned table, which no sentence may outgrow; None where there is no such bound.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest: int | None, report: Report
+    ) -> None:
+        self.vocabulary, self.extra, self.positions = vocabulary, spec.decoding.extra_length, positions
+        self.longest, self.report = longest, report
+        self.nothing: deque[int] = deque()
+        """Indices of texts that were read and have no piece."""
+        self.failure: Exception | None = None
+        """Why not all was read."""
+
+    def windows(self, windows: Iterable[Sequence[Pair]], first: int) -> Iterator[list[Source]]:
+        """The sentences of each window that have a piece; an error in reading ends them and is kept."""
+        try:
+            for window in windows:
+                several = self._until_an_error(window, first)
+                first += len(several)
+                self.nothing.extend(source.index for source in several if len(source.pieces) == 1)
+                yield [source for source in several if len(source.pieces) > 1]
+                if self.failure:
+                    return
+        except Exception as error:
+            self.failure = error
+
+    def _until_an_error(self, window: Sequence[Pair], first: int) -> list[Source]:
+        """The sentences of a window before the first that has an error, which is kept."""
+        try:
+            return self._read(window, first)
+        except Exception as error:
+            good: list[Source] = []
+            for index, pair in enumerate(window, start=first):
+                try:
+                    good += self._read([pair], index)
+                except Exception as its:
+                    self.failure = its
+                    return good
+            raise error
+
+    def _read(self, window: Sequence[Pair], first: int) -> list[Source]:
+        texts = sentences((text for text, _ in window), first=first + 1)
+        prefixes = sentences((prefix for _, prefix in window), first=first + 1, called="prefix")
+        return self.sources(texts, prefixes, first)
+
+    def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source]:
+        """The sentences, of which the first has the index `first`; one of white space has no piece but EOS.
+
+        Raises ZooError where one is too long for the model's positions, or a prefix for a translation.
+        """
+        rows = self.rows(texts, "source")
+        self._warn_of_long(rows, texts)
+        found = []
+        for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
+            limit = self._limit(len(row) - 1)
+            forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
+            _check_prefix(forced, limit if len(row) > 1 else None, text, prefix)
+            found.append(Source(index, tuple(row), limit, forced, text))
+        return found
+
+    def rows(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        """The pieces of each text and EOS; those of a target after BOS. Raises ZooError where one is too long."""
+        before = [BOS] if side == "target" else []
+        pieces = [self.vocabulary.encode(text, side) if text.strip() or before else () for text in texts]
+        rows = [[*before, *each, EOS] for each in pieces]
+        for row, text in zip(rows, texts, strict=True):
+            length = len(row) - len(before)  # EOS of a target is not read
+            if self.positions is not None and length > self.positions:
+                raise ZooError(
+                    f"the {side} {shown(text)} takes {length:,} positions, and the model has learned "
+                    f"{self.positions:,} (`architecture.max_positions`)",
+                    hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
+                )
+        return rows
+
+    def _limit(self, source: int) -> int:
+        """Pieces of a translation at most, EOS not counted: the source's and 50 (paper, section 6.1)."""
+        limit = source + self.extra
+        # BOS takes the first position; EOS is produced, but never read.
+        return limit if self.positions is None else min(limit, self.positions - 1)
+
+    def _warn_of_long(self, rows: Sequence[Sequence[int]], texts: Sequence[str]) -> None:
+        lengths = [len(row) - 1 for row in rows]
+        if self.longest is None or max(lengths, default=0) <= self.longest:
+            return
+        longest = max(range(len(texts)), key=lambda index: lengths[index])
+        self.report.warn(
+            f"longer than any source in training ({self.longest:,} pieces): "
+            f"{sum(length > self.longest for length in lengths):,} of {len(texts):,}, at most {lengths[longest]:,} "
+            f"pieces, {shown(texts[longest])}; translated whole, but perhaps not well"
+        )
+
+
+def _check_prefix(forced: Sequence[int], limit: int | None, text: str, prefix: str) -> None:
+    if not forced:
+        return
+    if limit is None:
+        raise ZooError(
+            f"an empty text is to have a translation that starts with {shown(prefix)}",
+            hint="prefix n belongs to text n: leave it empty where the text is",
+        )
+    if len(forced) > limit:
+        raise ZooError(
+            f"the prefix {shown(prefix)} has {len(forced):,} pieces, and a translation of {shown(text)} has "
+            f"{limit:,} at most",
+            hint="shorten the prefix, or raise `decoding.extra_length` of the model's spec",
+        )

@@ -1,0 +1,198 @@
+"""Text in, text out: a program, its vocabulary and its spec as one thing that translates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self, Unpack, overload
+
+import torch
+
+from specs import Spec
+from zoo.report import Report
+from zoo.search.dispatch import dispatched
+from zoo.search.hypothesis import Hypothesis
+from zoo.search.request import Choice, Request, budget
+from zoo.search.steps import Scoring
+from zoo.text.sentences import pairs, sentences, with_prefixes
+from zoo.text.vocabulary import Vocabulary
+from zoo.translation.ensemble import Ensemble, check_together
+from zoo.translation.intake import Intake, Pair
+from zoo.translation.scoring import forced
+from zoo.translation.translation import NOTHING, ForcedScore, Translation
+
+__all__ = ["Choice", "Scoring", "Translator"]
+
+Prefixes = Iterable[str] | None
+
+
+class Translator:
+    """Translates raw text, and scores given translations.
+
+    `longest_source` is the longest source of its training, in pieces: longer ones are translated whole, with
+    a warning to `report`. Sentences are sorted by length into batches; results come in the order of the
+    texts. A text that is empty or white space becomes "" without the model. `tokens` is the budget of one batch
+    where a call does not name another.
+    """
+
+    def __init__(
+        self,
+        program: Scoring,
+        vocabulary: Vocabulary,
+        spec: Spec,
+        *,
+        longest_source: int | None = None,
+        report: Report | None = None,
+        device: torch.device | str = "cpu",
+        tokens: int | None = None,
+    ) -> None:
+        self.program, self.vocabulary, self.spec = program, vocabulary, spec
+        self.longest_source = longest_source
+        self.report = report or Report()
+        self.device = torch.device(device)
+        self.tokens = budget(tokens)
+        architecture = spec.architecture
+        self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else None
+        """The rows of a learned table; sinusoids know no bound."""
+
+    @classmethod
+    def ensemble(cls, translators: Sequence[Translator]) -> Self:
+        """One that takes the mean of their models' probabilities; all else, its spec too, is of the first.
+
+        Raises ZooError for none, and for such as do not belong together: other vocabularies, other devices.
+        """
+        check_together(translators)
+        first = translators[0]
+        known = [each.longest_source for each in translators if each.longest_source is not None]
+        program = Ensemble([each.program for each in translators])
+        made = cls(program, first.vocabulary, first.spec, report=first.report, device=first.device, tokens=first.tokens)
+        made.longest_source = min(known, default=None)
+        made.positions = min((each.positions for each in translators if each.positions is not None), default=None)
+        return made
+
+    # A str is an iterable of str as well, so mypy has to be told that it comes first.
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, n_best: None = None, prefixes: str | None = None, **choice: Unpack[Choice]
+    ) -> str: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, n_best: int, prefixes: str | None = None, **choice: Unpack[Choice]
+    ) -> list[str]: ...
+    @overload
+    def translate(
+        self, texts: Iterable[str], *, n_best: None = None, prefixes: Prefixes = None, **choice: Unpack[Choice]
+    ) -> list[str]: ...
+    @overload
+    def translate(
+        self, texts: Iterable[str], *, n_best: int, prefixes: Prefixes = None, **choice: Unpack[Choice]
+    ) -> list[list[str]]: ...
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        *,
+        n_best: int | None = None,
+        prefixes: str | Iterable[str] | None = None,
+        **choice: Unpack[Choice],
+    ) -> str | list[str] | list[list[str]]:
+        """The best translation of a text, or of each of a list; with `n_best` a list of the best, best first.
+
+        A translation starts with its text's prefix, if there are `prefixes`: one for a text, a list for a list. What
+        may be chosen stands in `Choice`; of samples, `n_best` are drawn, in no order. Raises ZooError for values out
+        of range and texts that are not one line, TypeError for what is not text.
+        """
+        one = isinstance(texts, str)
+        if prefixes is not None and one != isinstance(prefixes, str):
+            raise TypeError("give one text and one prefix, or a list and a list")
+        several = [texts] if isinstance(texts, str) else texts
+        begun = [prefixes] if isinstance(prefixes, str) else prefixes
+        found = self.hypotheses(several, n_best=n_best, prefixes=begun, **choice)
+        lists = [[translation.text for translation in translations] for translations in found]
+        if n_best is not None:
+            return lists[0] if one else lists
+        return lists[0][0] if one else [first for first, *_ in lists]
+
+    def hypotheses(
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: int | None = None,
+        prefixes: Prefixes = None,
+        report: Report | None = None,
+        **choice: Unpack[Choice],
+    ) -> list[list[Translation]]:
+        """The `n_best` best translations of each text, with their scores; progress goes to `report`."""
+        request = self.request(n_best, choice)
+        several = list(with_prefixes(texts, prefixes))
+        sentences(text for text, _ in several)  # an error is told before the work
+        found = [[NOTHING]] * len(several)
+        with (report or Report()).progress("translate", len(several), "sentences") as progress:
+            for index, translations in self.found([several], request, most=len(several)):
+                found[index] = translations
+                progress.advance()
+        return found
+
+    def request(self, n_best: int | None, choice: Choice) -> Request:
+        """How translations are wanted, with what the choice leaves open. Raises ZooError for values out of range."""
+        tokens = choice.get("tokens")
+        return Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
+
+    def found(
+        self, windows: Iterable[Sequence[Pair]], request: Request, *, first: int = 0, most: int | None = None
+    ) -> Iterator[tuple[int, list[Translation]]]:
+        """The translations of each text with its index, as soon as they are there; `first` is the index of the first.
+
+        A window is read where sentences run out. `most` is how many texts there are, if that is known. An error in
+        reading is raised when all that was read before is translated.
+        """
+        intake = self._intake()
+        read = intake.windows(windows, first)
+        for index, hypotheses in dispatched(self.program, read, request, device=self.device, most=most):
+            while intake.nothing:
+                yield intake.nothing.popleft(), [NOTHING]
+            yield index, [self._translation(hypothesis) for hypothesis in hypotheses]
+        while intake.nothing:
+            yield intake.nothing.popleft(), [NOTHING]
+        if intake.failure:
+            raise intake.failure
+
+    def _intake(self) -> Intake:
+        return Intake(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        text = self.vocabulary.decode(list(found.pieces), "target")
+        return Translation(text, found.score, found.log_probability, found.pieces)
+
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, sources: str, targets: str, *, tokens: int | None = None
+    ) -> float: ...
+    @overload
+    def score(self, sources: Iterable[str], targets: Iterable[str], *, tokens: int | None = None) -> list[float]: ...
+    def score(
+        self, sources: str | Iterable[str], targets: str | Iterable[str], *, tokens: int | None = None
+    ) -> float | list[float]:
+        """The natural log-probability of each target as the translation of its source, EOS counted.
+
+        Raises ZooError where there are not as many targets as sources.
+        """
+        if isinstance(sources, str) and isinstance(targets, str):
+            return self.forced([sources], [targets], tokens=tokens)[0].log_probability
+        if isinstance(sources, str) or isinstance(targets, str):
+            raise TypeError("give one text and one text, or a list and a list")
+        return [forced.log_probability for forced in self.forced(sources, targets, tokens=tokens)]
+
+    def forced(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        tokens: int | None = None,
+        report: Report | None = None,
+    ) -> list[ForcedScore]:
+        """`score` piece by piece; progress goes to `report`."""
+        left, right = pairs(sources, targets)
+        intake = self._intake()
+        source, target = intake.rows(left, "source"), intake.rows(right, "target")
+        tokens = self.tokens if tokens is None else budget(tokens)
+        with (report or Report()).progress("score", len(left), "sentences") as progress:
+            return forced(self.program, source, target, tokens=tokens, device=self.device, progress=progress)
