@@ -1,15 +1,28 @@
-"""What a matrix product reaches on this device: the measure that utilisation is told by."""
+"""What a device reaches at its best: in a matrix product, by which utilisation is told, and in a copy."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 
 from compiler.matrix_library import use_fast_float32
 
-_SECONDS = 0.2
+_SECONDS, _COPIED = 0.2, 2**20
+_PREPARING = 0.04
+"""Seconds of a step on a CPU in which oneDNN prepares its products, as nearly every batch has a shape of its own."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of a device: FLOPs a second of a large matrix product, bytes a second that a copy reads and writes."""
+
+    flops: float
+    bytes: float
+    preparing: float = 0.0
+    """Seconds a step and part that go into products of a new shape."""
 
 
 @cache
@@ -28,3 +41,22 @@ def matrix_peak(device: torch.device, precision: str) -> float:
             torch.cuda.synchronize(device)
         best, rounds = min(best, time.perf_counter() - begun), rounds + 1
     return 2 * size**3 / best
+
+
+def pace(device: torch.device, precision: str) -> Pace:
+    """Measured in a third of a second."""
+    return Pace(matrix_peak(device, precision), _copied(device), _PREPARING if device.type == "cpu" else 0.0)
+
+
+def _copied(device: torch.device) -> float:
+    """From many buffers, as the pages of one may lie luckily; together they are more than most caches."""
+    sources, targets = ([torch.full((_COPIED,), 1.0, device=device) for _ in range(16)] for _ in range(2))
+    best, started = float("inf"), time.perf_counter()
+    while best == float("inf") or time.perf_counter() - started < _SECONDS:
+        begun = time.perf_counter()
+        for source, target in zip(sources, targets, strict=True):
+            target.copy_(source)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - begun)
+    return 2 * sum(source.nbytes for source in sources) / best

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-
-import torch
 
 from compiler import Cost, Purpose, cost, graphs
 from specs import Spec
 from zoo.corpus.batches import BatchSize
-from zoo.machine.peak import matrix_peak
+from zoo.machine.peak import Pace
 from zoo.planning.rewriting import for_training
 from zoo.report import duration
 from zoo.report import size as bytes_in_words
@@ -21,21 +18,8 @@ Fitted to eight specs from tiny to big on two CPU cores, float32 and bfloat16, w
 AROUND = 450_000_000
 """Bytes that a process takes on beside weights, moments and activations once it trains: libraries, buffers, products
 that oneDNN has prepared."""
-_PREPARING = 0.04
-"""Seconds of a step on a CPU in which oneDNN prepares its products, as nearly every batch has a shape of its own."""
 _STATE = 4
 """Weights, gradients, two moments."""
-_SECONDS, _COPIED = 0.2, 2**20
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Of a device: FLOPs a second of a large matrix product, bytes a second that a copy reads and writes."""
-
-    flops: float
-    bytes: float
-    preparing: float = 0.0
-    """Seconds a step and part that go into products of a new shape."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +71,3 @@ def full_batch(spec: Spec, length: int) -> BatchSize:
     """Of a batch that uses the budget up with sentences of this many tokens."""
     rows = max(1, min(spec.training.source_tokens, spec.training.target_tokens) // length)
     return BatchSize(rows, rows * length, rows * length, 2 * rows * length)
-
-
-def pace(device: torch.device, precision: str) -> Pace:
-    """Measured in a third of a second."""
-    return Pace(matrix_peak(device, precision), _copied(device), _PREPARING if device.type == "cpu" else 0.0)
-
-
-def _copied(device: torch.device) -> float:
-    """From many buffers, as the pages of one may lie luckily; together they are more than most caches."""
-    sources, targets = ([torch.full((_COPIED,), 1.0, device=device) for _ in range(16)] for _ in range(2))
-    best, started = float("inf"), time.perf_counter()
-    while best == float("inf") or time.perf_counter() - started < _SECONDS:
-        begun = time.perf_counter()
-        for source, target in zip(sources, targets, strict=True):
-            target.copy_(source)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        best = min(best, time.perf_counter() - begun)
-    return 2 * sum(source.nbytes for source in sources) / best

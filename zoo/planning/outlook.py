@@ -12,7 +12,8 @@ from compiler.backends import Order, choose
 from compiler.matrix_library import matrix_library
 from specs import Spec
 from zoo.machine import ram
-from zoo.planning.forecast import forecast, full_batch, pace
+from zoo.machine.peak import pace
+from zoo.planning.forecast import forecast, full_batch
 from zoo.planning.rewriting import for_training
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from specs import Spec
 from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
-from zoo.planning.forecast import Forecast, forecast, pace
+from zoo.machine.peak import pace
+from zoo.planning.forecast import Forecast, forecast
 from zoo.report import Report
 from zoo.training.checkpoint import Progress
 from zoo.training.processes import Processes

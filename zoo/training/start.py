@@ -5,8 +5,8 @@ from __future__ import annotations
 from specs import Spec, ZooError
 from zoo.corpus.prepare import Prepared, prepare
 from zoo.model import find
+from zoo.model.contents import Model, read_model
 from zoo.report import Report
-from zoo.translation.opening import Model, read_model
 
 
 def first_model(spec: Spec) -> Model | None:

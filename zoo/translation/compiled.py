@@ -16,9 +16,10 @@ from compiler.backends import Order, choose
 from compiler.initial import initial_weights
 from specs import Spec
 from zoo.model import find
+from zoo.model.contents import read_model
 from zoo.report import Report
 from zoo.storage import places
-from zoo.translation.opening import How, read_model
+from zoo.translation.opening import How
 
 if TYPE_CHECKING:
     from torch import Tensor

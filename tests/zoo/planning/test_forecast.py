@@ -12,7 +12,8 @@ import torch
 
 from compiler import Purpose, cost, graphs
 from specs import Spec, ZooError
-from zoo.planning.forecast import Pace, forecast, full_batch, pace
+from zoo.machine.peak import Pace, pace
+from zoo.planning.forecast import forecast, full_batch
 from zoo.planning.outlook import outlook
 from zoo.training.train import train
 

@@ -1,0 +1,48 @@
+"""What a model's folder holds: a spec, a vocabulary and weights that belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler import Purpose, lower
+from compiler.graph import stored
+from compiler.weights import check
+from specs import Spec, ZooError
+from zoo.model import weights
+from zoo.model.folder import SPEC, ModelFolder
+from zoo.model.weights import Weights
+from zoo.storage import manifest
+from zoo.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a run's or a bundle's folder holds, and belongs together."""
+
+    spec: Spec
+    vocabulary: Vocabulary
+    weights: Weights
+
+
+def read_model(folder: Path) -> Model:
+    """What the folder holds. Raises ZooError where a file is missing, damaged, or does not fit the others."""
+    of = ModelFolder(folder)
+    if of.published:
+        # The weights carry a digest of their own, which covers the vocabulary, too.
+        manifest.check(folder, [SPEC])
+    spec = of.spec
+    vocabulary = Vocabulary.load(folder)
+    if (found := (vocabulary.size, vocabulary.shared)) != (wanted := (spec.vocabulary.size, spec.vocabulary.shared)):
+        problem = f"the vocabulary in `{folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
+        raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
+    read = weights.read(of.weights)
+    try:
+        check(read.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
+    except ZooError as error:
+        raise ZooError(error.problem, where=str(of.weights), hint=error.hint, exit_code=1) from None
+    return Model(spec, vocabulary, read)
+
+
+def _said(size: int, shared: bool) -> str:
+    return f"{size:,} pieces, {'shared' if shared else 'for each side'}"
