@@ -82,6 +82,7 @@ def load(
     return import_module("zoo.translation.translator").Translator.ensemble(opened)  # type: ignore[no-any-return]
 
 
+# The room of this name is imported above, and so it is this function that stays `zoo.model`.
 def model(spec: Spec, *, device: str = "cpu") -> Program:
     """A plain torch.nn.Module with the weights of before training, for a loop of one's own.
 

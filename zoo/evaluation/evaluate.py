@@ -10,8 +10,9 @@ from specs import ZooError
 from zoo.evaluation.bleu import Bleu, bleu
 from zoo.evaluation.perplexity import perplexity
 from zoo.report import Report
+from zoo.search.request import Choice
 from zoo.text.lines import read_lines
-from zoo.translation.translator import Choice, Translator
+from zoo.translation.translator import Translator
 
 
 @dataclass(frozen=True, slots=True)

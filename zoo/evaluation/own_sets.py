@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
 from zoo.corpus.parallel import ParallelText, Split, clean
@@ -22,11 +23,9 @@ def evaluate_model(
     folder: Path,
     split: str,
     *,
-    device: str = "auto",
-    precision: str | None = None,
-    backend: str | None = None,
     tokens: int | None = None,
     report: Report | None = None,
+    **how: Unpack[How],
 ) -> Scores:
     """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
 
@@ -36,12 +35,11 @@ def evaluate_model(
     if split not in _SPLITS:
         raise ZooError(f"`{split}` is not a set to evaluate on", hint="it is `dev` or `test`")
     report = report or Report()
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(folder, **how, tokens=tokens, report=report)
+    translator = open_model(folder, tokens=tokens, report=report, **how)
     sources, references = texts(translator.spec, _SPLITS[split], report, translator.vocabulary)
     scores = evaluate(translator, sources, references, report)
-    of = ModelFolder(folder)
-    if (precision or translator.spec.compilation.precision) == "float32" and not of.published:
+    of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
+    if precision == "float32" and not of.published:
         write_json(of.scores, {**of.known_scores, split: scores.as_dict()})
     return scores
 

@@ -9,7 +9,8 @@ from specs import Spec
 
 KEPT_OPTIMISERS = 2
 """Checkpoints that keep the optimiser's state; older ones are weights alone."""
-_COPIES_IN_MEMORY = 4  # weights, gradients and Adam's two moments
+STATE_COPIES = 4
+"""Weights, gradients and Adam's two moments."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def footprint(spec: Spec, length: int = 27) -> Footprint:
     batch, part = pairs(spec, length)
     weights, best = train.weight_bytes, training.dev_score is not None
     return Footprint(
-        state_bytes=_COPIES_IN_MEMORY * weights,
+        state_bytes=STATE_COPIES * weights,
         activation_bytes=train.activation_bytes(batch=part, source=length, target=length),
         disk_bytes=(max(training.average, KEPT_OPTIMISERS) + 2 + best) * weights + (KEPT_OPTIMISERS + 1) * 2 * weights,
         step_flops=3 * train.flops(batch=batch, source=length, target=length),

@@ -8,6 +8,7 @@ from compiler import Cost, Purpose, cost, graphs
 from specs import Spec
 from zoo.corpus.batches import BatchSize
 from zoo.machine.peak import Pace
+from zoo.planning.footprint import STATE_COPIES, pairs
 from zoo.planning.rewriting import for_training
 from zoo.report import duration
 from zoo.report import size as bytes_in_words
@@ -18,8 +19,6 @@ Fitted to eight specs from tiny to big on two CPU cores, float32 and bfloat16, w
 AROUND = 450_000_000
 """Bytes that a process takes on beside weights, moments and activations once it trains: libraries, buffers, products
 that oneDNN has prepared."""
-_STATE = 4
-"""Weights, gradients, two moments."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def needed(spec: Spec, size: BatchSize, shards: int = 1) -> int:
     train = _training(spec)
     kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **_sizes(size))
     gathered = train.weight_bytes if shards > 1 else 0
-    return int(_STATE * train.weight_bytes // shards + gathered + kept)
+    return int(STATE_COPIES * train.weight_bytes // shards + gathered + kept)
 
 
 def _training(spec: Spec) -> Cost:
@@ -69,5 +68,5 @@ def _sizes(size: BatchSize) -> dict[str, int]:
 
 def full_batch(spec: Spec, length: int) -> BatchSize:
     """Of a batch that uses the budget up with sentences of this many tokens."""
-    rows = max(1, min(spec.training.source_tokens, spec.training.target_tokens) // length)
+    rows, _ = pairs(spec, length)
     return BatchSize(rows, rows * length, rows * length, 2 * rows * length)

@@ -15,10 +15,11 @@ from jaxtyping import Float32, Int64
 from safetensors import SafetensorError
 from torch import Tensor
 
-from specs import BOS, EOS, PAD, ZooError
+from specs import BOS, EOS, ZooError
+from zoo.search.groups import padded
+from zoo.search.steps import Scoring
 from zoo.storage.files import writing
 from zoo.text.vocabulary import Vocabulary
-from zoo.translation.translator import Scoring
 
 NAME = "proof.safetensors"
 TOLERANCE = 1e-4
@@ -38,9 +39,10 @@ class Proof:
         with writing(file) as partial:
             safetensors.torch.save_file(vars(self), partial)
 
+    @torch.no_grad()
     def check(self, program: Scoring) -> float:
         """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
-        difference = float((_scores(program, self.source, self.target) - self.log_probabilities).abs().max())
+        difference = float((program.score(self.source, self.target) - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
         raise ZooError(
@@ -51,11 +53,12 @@ class Proof:
         )
 
 
+@torch.no_grad()
 def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
     """The proof that these sentences and their translations make; the program must be of float32, on the CPU."""
-    source = _padded([[*vocabulary.encode(text, "source"), EOS] for text, _ in pairs])
-    target = _padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs])
-    return Proof(source, target, _scores(program, source, target))
+    source = padded([[*vocabulary.encode(text, "source"), EOS] for text, _ in pairs], "cpu")
+    target = padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
+    return Proof(source, target, program.score(source, target))
 
 
 def read(file: Path) -> Proof:
@@ -67,13 +70,3 @@ def read(file: Path) -> Proof:
     if not proof.source.numel() or not proof.log_probabilities.numel():
         raise ZooError(f"`{file}` proves nothing: it is empty", exit_code=1)
     return proof
-
-
-@torch.no_grad()
-def _scores(program: Scoring, source: Tensor, target: Tensor) -> Tensor:
-    return program.score(source, target)
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> Int64[Tensor, "rows longest"]:
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])

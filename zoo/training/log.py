@@ -7,19 +7,16 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
 from zoo.storage.files import writing
+from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
-
-if TYPE_CHECKING:
-    from zoo.training.checkpoint import Progress
-    from zoo.training.step import StepResult
-
+from zoo.training.step import StepResult
 
 SHOWN = ("loss", "perplexity", "dev_perplexity", "dev_bleu", "target_tokens_per_second", "utilisation")
 """What of a line is shown while training goes on."""

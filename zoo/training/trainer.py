@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -109,7 +109,7 @@ class Trainer:
             self.report.say(f"resuming at step {self.progress.step:,}")
         log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
         saved = before = time.monotonic()
-        with self.report.progress("training", training.steps, "steps") as shown, closing(self._ahead()) as works:
+        with self.report.progress("training", training.steps, "steps") as shown, closing(ahead(self.works())) as works:
             shown.advance(self.progress.step)
             while not (ended or stop):
                 work = next(works)
@@ -238,10 +238,6 @@ class Trainer:
 
     def _is_saved(self) -> bool:
         return any(c.step == self.progress.step for c in checkpoint.checkpoints(self.run))
-
-    def _ahead(self) -> Generator[Work, None, None]:
-        """The same, made ahead."""
-        return ahead(self.works())
 
     def works(self) -> Iterator[Work]:
         """The steps from here on, without end."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+from torch import Tensor
 
 from compiler import TRANSLATE, build, find_device, graphs
 from compiler.agree import disagreement
@@ -20,9 +22,6 @@ from zoo.model.contents import read_model
 from zoo.report import Report
 from zoo.storage import places
 from zoo.translation.opening import How
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)

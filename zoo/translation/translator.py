@@ -20,8 +20,6 @@ from zoo.translation.intake import Intake, Pair
 from zoo.translation.scoring import forced
 from zoo.translation.translation import NOTHING, ForcedScore, Translation
 
-__all__ = ["Choice", "Scoring", "Translator"]
-
 Prefixes = Iterable[str] | None
 
 

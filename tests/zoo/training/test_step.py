@@ -24,7 +24,7 @@ def _state(trainer: Trainer) -> list[torch.Tensor]:
 
 
 def _works(trainer: Trainer, count: int) -> list[Work]:
-    works = trainer._ahead()
+    works = trainer.works()
     return [next(works) for _ in range(count)]
 
 

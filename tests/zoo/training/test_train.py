@@ -127,7 +127,7 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
     for parts in (1, 3):
         spec = world("architecture.dropout=0.0", f"training.accumulation={parts}")
         trainer = Trainer(spec, TrainingSet(spec, store), Run(Path("nowhere")), Processes("cpu"), Report())
-        result = trainer.step(next(trainer._ahead()))
+        result = trainer.step(next(trainer.works()))
         moments = [trainer.update.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
         gradients.append((result.smoothed, *moments))
     for a, b in zip(*gradients, strict=True):
@@ -142,7 +142,7 @@ def test_adam_and_the_loss_are_those_of_a_plain_loop(trainer: Callable[..., Trai
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
     t = spec.training
-    for number, work in zip(range(1, 11), begun._ahead(), strict=False):
+    for number, work in zip(range(1, 11), begun.works(), strict=False):
         loss = begun.program(work.batch.source, work.batch.target).smoothed / work.size.target_tokens
         gradients = torch.autograd.grad(loss, parameters)
         begun.step(work)
