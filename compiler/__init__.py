@@ -15,17 +15,19 @@ from compiler.passes import PASSES, TRANSLATE, graphs, optimise
 from specs import Spec
 
 if TYPE_CHECKING:
-    from compiler.assemble import build, find_device
+    from compiler.assemble import build, find_device, trainable
+    from compiler.emitted import EmittedProgram, Loss
     from compiler.interpreter import interpret
-    from compiler.program import Loss, Program, State
+    from compiler.program import Program
 
 _NEED_TORCH = {
     "build": "compiler.assemble",
     "find_device": "compiler.assemble",
     "interpret": "compiler.interpreter",
-    "Loss": "compiler.program",
+    "trainable": "compiler.assemble",
+    "EmittedProgram": "compiler.emitted",
+    "Loss": "compiler.emitted",
     "Program": "compiler.program",
-    "State": "compiler.program",
 }
 
 __all__ = [
@@ -33,12 +35,12 @@ __all__ = [
     "TRANSLATE",
     "Code",
     "Cost",
+    "EmittedProgram",
     "Graph",
     "Graphs",
     "Loss",
     "Program",
     "Purpose",
-    "State",
     "build",
     "cost",
     "emit",
@@ -48,6 +50,7 @@ __all__ = [
     "lower",
     "optimise",
     "parameters",
+    "trainable",
 ]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.interpreter import interpret
 from compiler.lower import lower
@@ -25,11 +27,8 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     source, target = _batch(program.spec, seed)
     weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
     purposes = [p for p in _RUNS if p in program.graphs]
-    was_training = program.training
-    program.eval()
-    with torch.no_grad():
+    with torch.no_grad(), _at_rest(program):
         found = {p: _RUNS[p](program, source, target, weights) for p in purposes}
-    program.train(was_training)
     return {p: float((a - b).abs().max() / b.abs().max()) for p, (a, b) in found.items()}
 
 
@@ -50,7 +49,22 @@ def _batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
     return rows(min(SOURCE, most)), torch.cat([torch.full((ROWS, 1), BOS), rows(min(TARGET, most))], dim=1)
 
 
+@contextmanager
+def _at_rest(program: Program) -> Iterator[None]:
+    """While it lasts, the program drops nothing."""
+    if not isinstance(program, EmittedProgram):
+        yield
+        return
+    was_training = program.training
+    program.eval()
+    try:
+        yield
+    finally:
+        program.train(was_training)
+
+
 def _train(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    assert isinstance(program, EmittedProgram)
     device = program.device
     loss = program(source.to(device), target.to(device))
     expected = interpret(lower(program.spec, Purpose.TRAIN), weights, {"source": source, "target": target})["loss"]
@@ -66,6 +80,7 @@ def _score(program: Program, source: Tensor, target: Tensor, weights: Mapping[st
 
 def _decode(program: Program, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Step after step with the cache, against the interpreter's pass over the whole target."""
+    assert program.search == "steps"
     device = program.device
     state = program.encode(source.to(device))
     steps = []

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from compiler.backends import choose
+from compiler.backends import Backend, choose
 from compiler.backends.backend import Order
+from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose, stored
 from compiler.initial import initial_weights
 from compiler.passes import TRANSLATE, graphs
+from compiler.program import Program
+from compiler.terms import terms_of
 from compiler.weights import check
 from specs import Spec, ZooError
-
-PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 def build(
@@ -30,28 +29,52 @@ def build(
     precision: str | None = None,
     backend: str | None = None,
     folder: Path | None = None,
-) -> Any:
+) -> Program:
     """A program for these purposes, with these weights or, without any, with those of before training.
 
     `device` is auto, cpu, cuda or cuda:N; `precision` and `backend` override the spec's; `folder` is where compiled
-    artefacts are kept. The program is a `compiler.Program`, or answers to the same verbs. On a CPU it may share the
-    memory of the weights, which then must not change. Raises ZooError where the weights are not those of the spec, or
-    where device or backend are not there or cannot express the spec.
+    artefacts are kept. On a CPU it may share the memory of the weights, which then must not change. Raises ZooError
+    where the weights are not those of the spec, or where device or backend are not there or cannot express the spec.
     """
-    device = find_device(device)
-    if precision not in (None, *PRECISIONS):
-        raise ZooError(f"`{precision}` is not a precision", hint=f"it is one of {', '.join(PRECISIONS)}")
-    chosen = {key: value for key, value in (("precision", precision), ("backend", backend)) if value is not None}
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update=chosen)})
-    lowered = graphs(spec, purposes, device)
+    taken, order = ordered(
+        spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
+    )
+    return taken.build(order)
+
+
+def trainable(
+    spec: Spec,
+    purposes: Iterable[Purpose] = (Purpose.TRAIN,),
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    device: str = "cpu",
+) -> EmittedProgram:
+    """As `build`, a module with weights of its own, in float32. One of the purposes must be to train."""
+    taken, order = ordered(spec, purposes, weights=weights, device=device)
+    if taken.trainable is None:
+        raise ValueError(f"nothing is to be trained among {', '.join(order.graphs)}")
+    return taken.trainable(order)
+
+
+def ordered(
+    spec: Spec,
+    purposes: Iterable[Purpose] = TRANSLATE,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    device: str = "cpu",
+    precision: str | None = None,
+    backend: str | None = None,
+    folder: Path | None = None,
+) -> tuple[Backend, Order]:
+    """The backend that `build` takes, and what it is to build. Raises ZooError as `build` does."""
+    device, purposes = find_device(device), tuple(purposes)
+    lowered = graphs(spec, purposes, device, precision)
     if weights is None:
         weights = initial_weights(spec, lowered)
     check(weights, stored(lowered.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}  # copies what a file has otherwise
-    order = Order(spec, lowered, weights, device, folder)
-    taken = choose(spec.compilation.backend, order)
-    named = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": taken.name})})
-    return taken.build(replace(order, spec=named))
+    order = Order(spec, lowered, weights, device, terms_of(spec, purposes, device, precision).precision, folder)
+    return choose(backend or spec.compilation.backend, order), order
 
 
 def find_device(name: str) -> str:

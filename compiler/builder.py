@@ -1,14 +1,14 @@
-"""Draws a graph node by node, so that `lower.py` can be read as the figure it draws."""
+"""Draws a graph node by node, so that `lower/` can be read as the figure it draws."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from compiler.graph import Graph, Kind, Node, Purpose, prune, verify
-from compiler.operation import Add, Operation, Type
+from compiler.graph import Carried, Graph, Node, Purpose, prune, verify
+from compiler.operations import Add, Kind, Operation, Type
 from compiler.size import Size
 from compiler.weights import Initial, Parameter, Stored
 
@@ -37,24 +37,26 @@ class Builder:
         self._inputs: dict[str, Type] = {}
         self._nodes: list[Node] = []
         self._outputs: dict[str, str] = {}
+        self._carried: dict[str, Carried] = {}
         self._parameters: dict[str, Parameter] = {}
         self._names: Counter[str] = Counter()
-        self._layer = ""
-        self._part = ""
+        self._shared: dict[Hashable, Value] = {}
+        self._layer, self._begun = "", 0
+        self._part = self._prefix = ""
 
     @contextmanager
     def layer(self, name: str) -> Iterator[None]:
         """Nodes drawn inside belong to this layer."""
-        self._layer = name
+        self._layer, self._begun = name, len(self._nodes)
         yield
         self._layer = ""
 
     @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Parameters named inside belong to this part of the layer."""
-        self._part = name
+    def part(self, name: str, prefix: str = "") -> Iterator[None]:
+        """Parameters named inside belong to this part of the layer; values have their names with the prefix."""
+        self._part, self._prefix = name, prefix
         yield
-        self._part = ""
+        self._part = self._prefix = ""
 
     def _path(self, *names: str) -> str:
         return ".".join(filter(None, names))
@@ -63,15 +65,16 @@ class Builder:
         self._inputs[name] = Type(tuple(map(Size.of, shape)), kind)
         return Value(self, name, self._inputs[name])
 
-    def cache(self, name: str, *shape: int | Size) -> Value:
-        """An input of this layer that an output of the same name will replace."""
-        return self.input(self._path(self._layer, name), *shape)
+    def state(self, name: str, *shape: int | Size) -> Value:
+        """An input of this layer that one step hands to the next (see `carry`)."""
+        return self.input(self._path(self._layer, self._prefix + name), *shape)
 
     def output(self, name: str, value: Value) -> None:
         self._outputs[name] = value.name
 
-    def carry(self, cache: Value, value: Value) -> None:
-        self.output(cache.name, value)
+    def carry(self, state: Value, value: Value, grows: int | None = None) -> None:
+        """The state becomes this value, which has its rows first, and may have grown along an axis."""
+        self._carried[state.name] = Carried(value.name, grows=grows)
 
     def parameter(self, name: str, *shape: int, initial: Initial = Initial.MATRIX) -> str:
         path = self._path(self._layer, self._part, name)
@@ -79,8 +82,7 @@ class Builder:
         return path
 
     def node(self, hint: str, operation: Operation, inputs: tuple[Value, ...], *parameters: str) -> Value:
-        stem = "memory_" if self._part == "memory_attention" else ""
-        path = self._path(self._layer, stem + hint)
+        path = self._path(self._layer, self._prefix + hint)
         self._names[path] += 1
         name = path if self._names[path] == 1 else f"{path}_{self._names[path]}"
         shapes = tuple(self._parameters[p].shape for p in parameters)
@@ -88,8 +90,21 @@ class Builder:
         self._nodes.append(Node(name, operation, tuple(v.name for v in inputs), parameters, type_, self._layer))
         return Value(self, name, type_)
 
+    def shared(self, name: str, operation: Operation, inputs: tuple[Value, ...], same: Hashable) -> Value:
+        """The value that is drawn once for all layers that ask for the `same`: outside of them, before the first."""
+        key = (operation, same)
+        if key not in self._shared:
+            self._names[name] += 1
+            name = name if self._names[name] == 1 else f"{name}_{self._names[name]}"
+            type_ = operation.infer(tuple(v.type for v in inputs), ())
+            node = Node(name, operation, tuple(v.name for v in inputs), (), type_)
+            self._nodes.insert(self._begun if self._layer else len(self._nodes), node)
+            self._begun += 1
+            self._shared[key] = Value(self, name, type_)
+        return self._shared[key]
+
     def graph(self) -> Graph:
         """What was drawn, verified."""
-        drawn = Graph(self.purpose, self._inputs, tuple(self._nodes), self._outputs, self._parameters)
+        drawn = Graph(self.purpose, self._inputs, tuple(self._nodes), self._outputs, self._parameters, self._carried)
         verify(drawn)
         return prune(drawn)

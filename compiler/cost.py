@@ -5,14 +5,11 @@ FLOPs are those of the matrix products alone, a multiply-add counted as two, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compiler.graph import Graph, Node
-from compiler.operation import FoldBeams, Kind, Slice, SplitHeads, Type, UnfoldBeams, Write
-from compiler.size import Size, product
-
-FLOAT_BYTES = 4
+from compiler.graph import Graph
+from compiler.operations.operation import FLOAT_BYTES
+from compiler.size import Size
 
 
 @dataclass(frozen=True)
@@ -32,31 +29,23 @@ class Cost:
 def cost(graph: Graph, layer: str | None = None) -> Cost:
     """Of the whole graph, or of one layer of it ("encoder.0"; "" is what lies outside the layers)."""
     types = graph.types
-    nodes = [node for node in graph.nodes if layer in (None, node.layer)]
-    names = {p for node in nodes for p in node.parameters}
-    return Cost(
-        sum(graph.parameters[name].count for name in names),
-        sum(graph.parameters[name].bytes for name in names),
-        _sum(node.operation.products(tuple(types[i] for i in node.inputs), graph.shapes(node)) for node in nodes),
-        _sum(_bytes(node.type) for node in nodes if not _is_view(node))
-        + FLOAT_BYTES
-        * _sum(node.operation.kept(tuple(types[i] for i in node.inputs), graph.shapes(node)) for node in nodes),
-        _sum(_bytes(graph.inputs[name]) for name in graph.carried if layer in (None, name.rpartition(".")[0])),
-    )
+    flops, kept, carried, names = Size(), Size(), Size(), set[str]()
+    for node in graph.nodes:
+        if layer not in (None, node.layer):
+            continue
+        names.update(node.parameters)
+        given = [types[i] for i in node.inputs], graph.shapes(node)
+        flops += node.operation.products(*given)
+        kept += FLOAT_BYTES * node.operation.kept(*given)
+        if not node.operation.view and node.operation.overwrites is None:
+            kept += node.type.bytes()
+    for name in graph.carried:
+        if layer in (None, name.rpartition(".")[0]):
+            carried += types[name].bytes()
+    weights = [graph.parameters[name] for name in names]
+    return Cost(sum(w.count for w in weights), sum(w.bytes for w in weights), flops, kept, carried)
 
 
 def layers(graph: Graph) -> list[str]:
     """The layers in order of appearance, "" included."""
     return list(dict.fromkeys(node.layer for node in graph.nodes))
-
-
-def _bytes(type_: Type) -> Size:
-    return product(type_.shape) * (8 if type_.kind is Kind.INTEGER else FLOAT_BYTES)
-
-
-def _is_view(node: Node) -> bool:
-    return isinstance(node.operation, Slice | SplitHeads | FoldBeams | UnfoldBeams | Write)
-
-
-def _sum(sizes: Iterable[Size]) -> Size:
-    return sum(sizes, Size())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from compiler import operation as op
 from compiler.graph import Graph, Node, Purpose
-from compiler.traffic import VIEWS
+from compiler.operations import Kind, Type
 
 
 @dataclass(eq=False)
@@ -80,7 +79,7 @@ def _drawn(graph: Graph, made: dict[str, Box | str], found: tuple[Column, Column
         blocks: dict[int, Block] = {}
         for node in nodes:
             before = made[node.inputs[0]] if node.inputs else ""
-            if isinstance(node.operation, (*VIEWS, op.MergeHeads)):
+            if node.operation.caption is None:
                 made[node.name] = before
             elif isinstance(before, Box) and uses[node.inputs[0]] == 1 and _dresses(node, before, blocks.values()):
                 before.title += f"{' &' if before.title == 'Add' else ','} {_words(graph, node)[1]}"
@@ -114,8 +113,8 @@ def _dresses(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
     """Whether it is drawn as a part of the box that it reads, which must stand in one of these blocks."""
     if not any(box in block.boxes for block in blocks):
         return False
-    kinds = {op.Norm: ("add",), op.Activation: ("linear", "int8")}
-    return isinstance(node.operation, op.Dropout) or box.kind in kinds.get(type(node.operation), ())
+    kinds = node.operation.dresses
+    return kinds is None or box.kind in kinds
 
 
 def _repeats(graph: Graph) -> dict[str, str]:
@@ -147,45 +146,28 @@ def _column(graph: Graph, node: Node, late: set[str]) -> int:
     return int(node.layer.startswith("decoder") if node.layer else node.name in late)
 
 
-def _shape(type_: op.Type) -> str:
+def _shape(type_: Type) -> str:
     return f"[{', '.join(map(str, type_.shape))}]"
 
 
 def _words(graph: Graph, node: Node) -> tuple[str, str, str]:
     """Its kind, which is its colour, then what it is called and what else there is to say."""
-    kind, title, *detail = _WORDS[type(node.operation)]
+    kind, title = node.operation.caption or ("", "")
     sizes = [size for shape in graph.shapes(node)[:1] for size in shape]
-    into = f" {sizes[0]} → {sizes[1]}" if kind in ("linear", "int8") and len(sizes) == 2 else ""
-    if isinstance(node.operation, op.Logits | op.QuantisedLogits | op.ChunkedLoss):
-        into = f" {sizes[1]} → {sizes[0]}"
-    return kind, title + into, detail[0](node.operation) if detail else ""
+    into = ""
+    if len(sizes) == 2 and node.operation.products([graph.types[i] for i in node.inputs], graph.shapes(node)).terms:
+        # The wider one of a table of logits stands first, and is what comes out.
+        into = f" {sizes[0]} → {sizes[1]}" if kind in ("linear", "int8") else f" {sizes[1]} → {sizes[0]}"
+    return kind, title + into, node.operation.detail([_detail(graph, i) for i in node.inputs])
+
+
+def _detail(graph: Graph, value: str) -> str:
+    """What is to be said of an input: what made it says that of a mask; else its name."""
+    made = next((node for node in graph.nodes if node.name == value), None)
+    if made is None:
+        return value
+    return made.operation.detail(made.inputs) if made.type.kind is Kind.MASK else ""
 
 
 _PLAIN = {"placed", "residual", "memory_residual", "context", "memory_context", "log_softmax", "picked", "loss"}
 """Names of results that say no more than what made them."""
-
-
-def _attention(o: op.Attention) -> str:
-    masks = [*(["later positions"] if o.causal else []), *([f"padding of the {o.padding}"] if o.padding else [])]
-    return f"hidden: {', '.join(masks)}" if masks else ""
-
-
-_WORDS: Mapping[type[op.Operation], tuple[str, str] | tuple[str, str, Callable[..., str]]] = {
-    op.Embed: ("embedding", "Embedding", lambda o: "" if o.scale == 1 else f"times {o.scale:.4g}"),
-    op.Position: ("position", "Positional encoding"),
-    op.Linear: ("linear", "Linear"),
-    op.QuantisedLinear: ("int8", "Linear in int8"),
-    op.Logits: ("logits", "Linear"),
-    op.QuantisedLogits: ("logits", "Linear in int8"),
-    op.Attention: ("attention", "Attention", _attention),
-    op.Append: ("cache", "Cache, longer by one"),
-    op.Write: ("cache", "Cache write"),
-    op.Add: ("add", "Add"),
-    op.Norm: ("add", "Norm"),
-    op.Activation: ("linear", "ReLU"),
-    op.Dropout: ("add", "Dropout"),
-    op.LogSoftmax: ("softmax", "Log-softmax"),
-    op.Pick: ("softmax", "Pick the target's"),
-    op.Loss: ("softmax", "Cross entropy", lambda o: f"smoothed by {o.smoothing:g}"),
-    op.ChunkedLoss: ("softmax", "Cross entropy in chunks,", lambda o: f"smoothed by {o.smoothing:g}"),
-}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -25,10 +24,3 @@ def cpuinfo() -> dict[str, str]:
 def cpp_compiler() -> str | None:
     """The C++ compiler, or None."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-
-
-@dataclass(frozen=True)
-class Host:
-    """What a program will run on: `device` is cpu or cuda."""
-
-    device: str = "cpu"

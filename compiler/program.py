@@ -1,239 +1,117 @@
-"""A program: graphs made to run, with weights. What training and search call."""
+"""What a program is to those who call it, whichever backend made it.
+
+A backend makes one of two kinds. `search` says which: of most a search asks step by step (`Stepping`), and a few bring
+a whole search of their own (`Searching`). What `compiler.trainable` makes can be trained, too (`compiler/emitted.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
-from torch.nn import functional
+from jaxtyping import Float32, Int
+from torch import Tensor
 
-from compiler.graph import Graphs, Purpose, stored
-from compiler.likeliest import Likeliest, likeliest
-from compiler.operation import Write
-from compiler.weights import Origin, check
-from specs import PAD, Spec
+from compiler.graph import Graphs
+from compiler.likeliest import Likeliest
+from specs import Spec
 
-Function = Callable[[nn.Module, Mapping[str, Tensor | int]], dict[str, Tensor]]
-"""What a backend makes of a graph: from the parameters and the inputs to the outputs."""
+State = TypeVar("State")
 
 
-class Loss(NamedTuple):
-    """Sums over the target tokens of a batch, EOS counted and padding not."""
+class Steps(Protocol[State]):
+    """A program, seen by a search: it starts, goes one piece on, and rearranges its rows. Nothing else.
 
-    smoothed: Float[Tensor, ""]
-    """What training lowers."""
-    plain: Float[Tensor, ""]
-    """Cross entropy without smoothing, in nats: exp(plain / tokens) is the perplexity per piece."""
-    tokens: Int[Tensor, ""]
+    A row is a hypothesis; those of a sentence stand together, and all sentences of a state have equally many. A state
+    that was handed to any of these is used up.
+    """
 
+    def encode(self, source: Int[Tensor, "sentences source"], /) -> State:
+        """A state before the first piece, a row a sentence. Sources end with EOS and are filled up with PAD."""
 
-@dataclass(frozen=True)
-class State:
-    """What a decoder knows of its sentences. A row is a hypothesis; those of a sentence stand together."""
+    def decode_step(self, state: State, token: Int[Tensor, " rows"], /) -> tuple[Float32[Tensor, "rows V"], State]:
+        """Log-probabilities of the piece after `token` (BOS at first), and the state that has read it."""
 
-    source: Int[Tensor, "sentences source"]
-    memory: Mapping[str, Tensor]
-    """What the encoder made of the sources, a row a sentence."""
-    cache: Mapping[str, Tensor]
-    """Keys and values of the pieces read so far, a row a hypothesis."""
-    position: Int[Tensor, "sentences beams"]
-    """Pieces that each hypothesis has read."""
-    read: tuple[int, ...]
-    """The same for each sentence, known without asking the device."""
+    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int, /) -> tuple[Likeliest, State]:
+        """As `decode_step`, but of each row only the `count` likeliest pieces."""
+
+    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
+        """These sentences, in ascending order, each with rows that go on from the `parents` within it."""
+
+    def join(self, first: State, second: State, /) -> State:
+        """The sentences of both, those of the first first; both have equally many rows a sentence."""
 
 
-ROOM = 16
-"""Positions by which a planned cache grows."""
-
-
-class _Tree(nn.Module):
-    """Modules that hold nothing but parameters and one another: `tree.encoder[0].self_attention.query`."""
-
-    def __getitem__(self, index: int) -> nn.Module:
-        return cast(nn.Module, self._modules[str(index)])
-
-    def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """What the function makes of these parameters and its inputs: hooks around a layer see it so."""
-        return function(self, *inputs)
-
-
-class Program(nn.Module):
-    """A torch.nn.Module whose parameters are those of the graphs. Made by `compiler.build`."""
-
-    def __init__(self, spec: Spec, graphs: Graphs, functions: Mapping[Purpose, Function], code: str) -> None:
-        super().__init__()
-        self.spec, self.graphs, self.code = spec, graphs, code
-        self._functions = functions
-        for graph in graphs.values():
-            for name, parameter in graph.parameters.items():
-                empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
-                self._place(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+class Scoring(Protocol):
+    """A program that can be asked for the probability of a given translation."""
 
     @property
-    def device(self) -> torch.device:
-        return next(self.parameters()).device
-
-    @property
-    def layers(self) -> list[nn.Module]:
-        """Those of encoder and decoder, in the order in which they are computed."""
-        names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
-        return [self.get_submodule(name) for name in names]
-
-    # What it computes.
-
-    def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
-        """The loss of a batch: source rows end with EOS, target rows run from BOS to EOS, padded with PAD."""
-        smoothed, plain = self._run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
-        # Hooks around the program want no view.
-        return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
+    def concurrent(self) -> bool:
+        """Whether several threads may run it at once, and are faster than one."""
 
     def score(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
-    ) -> Float[Tensor, "batch target"]:
-        """The log-probability of each target token given those before it, in nats, and 0 at padding."""
-        return self._run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
+        self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"], /
+    ) -> Float32[Tensor, "rows target"]:
+        """Log-probability of target[:, 1:] in nats, 0 at padding; a target is BOS ... EOS PAD*."""
 
-    def encode(self, source: Int[Tensor, "sentences source"]) -> State:
-        """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
-        memory = self._run(Purpose.ENCODE, source=source)
-        step, sentences = self.graphs[Purpose.DECODE_STEP], source.shape[0]
-        some = next(iter(memory.values()))
-        sizes = {"batch": sentences, "beams": 1, "target": 1, "room": ROOM}
-        cache = {name: some.new_zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.carried}
-        position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
-        return State(source, memory, cache, position, (0,) * sentences)
 
-    def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
-        """Log-probabilities of the next piece after `token` (BOS at first), in float32, and the state after it.
+class Stepping(Steps[Any], Scoring, Protocol):
+    """A program that our search translates with."""
 
-        The state that goes in is used up: its caches may be written in place.
-        """
-        cache, position, memory = state.cache, state.position, {"source": state.source, **state.memory}
-        if self._planned and max(state.read) == self._length(cache):
-            cache = {name: _padded(value, self._length(cache) + ROOM) for name, value in cache.items()}
-        if not self._by_sentence and position.shape[1] > 1:
-            memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
-        shape = position.shape if self._by_sentence else (token.shape[0], 1)
-        outputs = self._run(
-            Purpose.DECODE_STEP, token=token.view(shape), position=position.reshape(shape), **memory, **cache
-        )
-        log_probabilities = outputs.pop("log_probabilities").flatten(0, 1)
-        read = tuple(count + 1 for count in state.read)
-        return log_probabilities, replace(state, cache=outputs, position=position + 1, read=read)
+    search: Literal["steps"]
 
-    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, State]:
-        """As `decode_step`, but of each row only the `count` likeliest pieces."""
-        log_probabilities, state = self.decode_step(state, token)
-        return likeliest(log_probabilities, count), state
 
-    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""
-        rows = (sentences[:, None] * state.position.shape[1] + parents).flatten()
-        position = state.position.index_select(0, sentences)[:, :1].expand(parents.shape)
-        if sentences.shape[0] == state.source.shape[0]:
-            cache = {name: value.index_select(0, rows) for name, value in state.cache.items()}
-            return replace(state, cache=cache, position=position)
-        read = tuple(state.read[sentence] for sentence in sentences.tolist())
-        memory = {name: value.index_select(0, sentences) for name, value in state.memory.items()}
-        cache = {name: self._shortened(value, max(read)).index_select(0, rows) for name, value in state.cache.items()}
-        return State(state.source.index_select(0, sentences), memory, cache, position, read)
+class Found(NamedTuple):
+    """A translation without BOS and EOS, its log-probability with EOS, and that over the length penalty."""
 
-    def join(self, first: State, second: State) -> State:
-        """The sentences of both, which have the same number of beams."""
-        source = _joined(first.source, second.source)
-        memory = {name: _joined(value, second.memory[name]) for name, value in first.memory.items()}
-        cache = {name: _joined(value, second.cache[name], at_end=self._planned) for name, value in first.cache.items()}
-        position = torch.cat([first.position, second.position])
-        return State(source, memory, cache, position, first.read + second.read)
+    pieces: tuple[int, ...]
+    log_probability: float
+    score: float
 
-    @cached_property
-    def _planned(self) -> bool:
-        """Whether caches have room for more than was read; else they grow in each step."""
-        return any(isinstance(node.operation, Write) for node in self.graphs[Purpose.DECODE_STEP].nodes)
 
-    @cached_property
-    def _by_sentence(self) -> bool:
-        """Whether a step takes a row a sentence, its beams side by side."""
-        return bool(self.graphs[Purpose.DECODE_STEP].inputs["token"].shape[1].symbols)
+class Searching(Scoring, Protocol):
+    """A program that brings a beam search of its own, and has no single step."""
 
-    @staticmethod
-    def _length(cache: Mapping[str, Tensor]) -> int:
-        return next(iter(cache.values())).shape[2]
+    search: Literal["own"]
 
-    def _shortened(self, cache: Tensor, read: int) -> Tensor:
-        """Without positions that no row has reached."""
-        if not self._planned:
-            return cache[:, :, cache.shape[2] - read :]
-        return cache[:, :, : max(ROOM, -(-read // ROOM) * ROOM)]
+    def hypotheses(
+        self,
+        source: Int[Tensor, "sentences source"],
+        limits: Sequence[int],
+        *,
+        beam: int,
+        alpha: float,
+        n_best: int,
+    ) -> Sequence[Sequence[Found]]:
+        """The best of each source, best first; a translation has at most so many pieces, EOS not counted."""
 
-    def _run(self, purpose: Purpose, **inputs: Tensor | int) -> dict[str, Tensor]:
-        if purpose not in self._functions:
-            raise ValueError(f"this program was not built to {purpose}")
-        return self._functions[purpose](self, inputs)
 
-    # Its weights.
+class Built(Protocol):
+    """What a backend says of a program that it has made."""
+
+    spec: Spec
+    graphs: Graphs
+    """Those that it computes, after all passes."""
+    backend: str
+    """The name of the one that was chosen."""
+    precision: str
+
+    @property
+    def device(self) -> torch.device: ...
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors of a weights file, in its layout: one for each matrix of the paper, tied ones once."""
-        return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
-
-    def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors that are like the parameters (moments of an optimiser, say) in the layout of a weights file."""
-        origins = self._origins()
-        return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
-
-    def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The other way: what `in_file_layout` gave, as tensors like the parameters.
-
-        Raises ZooError where names or shapes are not those of the spec.
-        """
-        check(file, stored(self.graphs.values()), self.spec.name)
-        return {name: origin.make(file) for name, origin in self._origins().items()}
-
-    def load(self, file: Mapping[str, Tensor]) -> None:
-        """Takes the weights from the tensors of a file, onto the program's own device and type.
-
-        Raises ZooError where names or shapes are not those of the spec.
-        """
-        with torch.no_grad():
-            for name, tensor in self.in_program_layout(file).items():
-                self.get_parameter(name).copy_(tensor)
-
-    def share(self, file: Mapping[str, Tensor]) -> None:
-        """As `load`, but a tensor that is as the program wants it is not copied: the two then share their memory."""
-        for name, tensor in self.in_program_layout(file).items():
-            *parents, leaf = name.split(".")
-            tree = self.get_submodule(".".join(parents))
-            tree.register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
-
-    def _origins(self) -> dict[str, Origin]:
-        return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
-
-    def _place(self, path: str, parameter: nn.Parameter) -> None:
-        *parents, leaf = path.split(".")
-        module: nn.Module = self
-        for name in parents:
-            if name not in module._modules:
-                module.add_module(name, _Tree())
-            module = cast(nn.Module, module._modules[name])
-        if leaf not in module._parameters:
-            module.register_parameter(leaf, parameter)
 
 
-def _padded(tensor: Tensor, length: int, *, at_end: bool = True) -> Tensor:
-    """With zeros up to this many positions, which are the last dimension but one (of sources, PAD in the last)."""
-    dimension = max(1, tensor.ndim - 2)
-    more = length - tensor.shape[dimension]
-    sides = [0, more] if at_end else [more, 0]
-    return functional.pad(tensor, [0, 0] * (tensor.ndim - 1 - dimension) + sides) if more else tensor
+class SteppingProgram(Stepping, Built, Protocol):
+    """Made by a backend, and searched by ours."""
 
 
-def _joined(first: Tensor, second: Tensor, *, at_end: bool = True) -> Tensor:
-    """One after the other, the shorter one padded: what is there is masked."""
-    length = max(t.shape[max(1, t.ndim - 2)] for t in (first, second))
-    return torch.cat([_padded(first, length, at_end=at_end), _padded(second, length, at_end=at_end)])
+class SearchingProgram(Searching, Built, Protocol):
+    """Made by a backend, with a search of its own."""
+
+
+Translating = Stepping | Searching
+Program = SteppingProgram | SearchingProgram
+"""What `compiler.build` gives."""

@@ -23,23 +23,32 @@ def padding_mask(tokens: Int[Tensor, "batch keys"]) -> Bool[Tensor, "batch 1 1 k
     return (tokens == PAD)[:, None, None, :]
 
 
-def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "length length"]:
+def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "1 1 length length"]:
     """True above the diagonal: keys that come after the query (3.2.3)."""
     length = tokens.shape[1]
-    return torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
+    return torch.ones(1, 1, length, length, dtype=torch.bool, device=tokens.device).triu(1)
 
 
-def unwritten_mask(position: Int[Tensor, ...], keys: int, *, grown: bool) -> Bool[Tensor, "rows 1 1 keys"]:
-    """True at keys of a cache that are not the row's own: after its position, or before where the cache has grown."""
-    own, key = position.flatten()[:, None, None, None] + 1, torch.arange(keys, device=position.device)
-    return key < keys - own if grown else key >= own
+def unwritten_mask(
+    position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
+) -> Bool[Tensor, "rows 1 new keys"]:
+    """True at keys of a cache that are not the query's own or before it.
+
+    They are the first ones of a planned cache, and the last ones of one to which the new ones are being appended.
+    """
+    length, new = cache.shape[2], position.shape[1]
+    own, key = position[:, None, :, None] + 1, torch.arange(length + (0 if planned else new), device=position.device)
+    if planned:
+        return key >= own
+    hidden = key < length + new - own[:, :, -1:]
+    return hidden if new == 1 else hidden | (key > length + torch.arange(new, device=key.device)[:, None])
 
 
 def written(
-    cache: Float[Tensor, "rows h room d"], new: Float[Tensor, "rows h 1 d"], position: Int[Tensor, ...]
+    cache: Float[Tensor, "rows h room d"], new: Float[Tensor, "rows h new d"], position: Int[Tensor, "rows new"]
 ) -> Float[Tensor, "rows h room d"]:
-    """The cache with each row's new key or value at its position: in place, but where a graph is being exported."""
-    index = position.flatten()[:, None, None, None].expand_as(new)
+    """The cache with each row's new keys or values at their positions: in place, but where a graph is exported."""
+    index = position[:, None, :, None].expand_as(new)
     return cache.scatter(2, index, new) if torch.compiler.is_exporting() else cache.scatter_(2, index, new)
 
 

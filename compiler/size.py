@@ -1,4 +1,4 @@
-"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source`, `target`, `beams` and `room`.
+"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source`, `target` and the like.
 
 A graph is lowered once and costed for any batch, so shapes, FLOPs and bytes are polynomials rather than numbers.
 """
@@ -85,5 +85,7 @@ def _term(monomial: Monomial, coefficient: int) -> str:
     return ("-" if coefficient < 0 else "") + "·".join(number + powers)
 
 
-BATCH, SOURCE, TARGET, BEAMS, ROOM = (Size.symbol(name) for name in ("batch", "source", "target", "beams", "room"))
-"""`beams` are the hypotheses of a sentence in a decoder's step, `room` the positions for which its caches are made."""
+BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))
+BEAMS, READ, NEW, ROOM = (Size.symbol(name) for name in ("beams", "read", "new", "room"))
+"""Of a decoder's step: the hypotheses of a sentence, the positions that were read before and those that are new, and
+the positions for which caches are made where they do not grow."""

@@ -40,7 +40,7 @@ from zoo.model.names import names  # noqa: E402
 from zoo.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
-    from compiler import Program
+    from compiler import EmittedProgram
     from zoo.training.train import train
     from zoo.translation.translator import Translator
 
@@ -83,7 +83,7 @@ def load(
 
 
 # The room of this name is imported above, and so it is this function that stays `zoo.model`.
-def model(spec: Spec, *, device: str = "cpu") -> Program:
+def model(spec: Spec, *, device: str = "cpu") -> EmittedProgram:
     """A plain torch.nn.Module with the weights of before training, for a loop of one's own.
 
     `model(source, target)` gives the summed losses of a batch and its number of tokens; `model.weights()` is what a
@@ -91,7 +91,7 @@ def model(spec: Spec, *, device: str = "cpu") -> Program:
     """
     compiler = import_module("compiler")
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
-    return compiler.build(spec, purposes, device=device)  # type: ignore[no-any-return]
+    return compiler.trainable(spec, purposes, device=device)  # type: ignore[no-any-return]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,9 +18,6 @@ from specs.errors import nearest
 
 BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt, ctranslate2)}
 
-TRAINING = ("eager", "inductor")
-"""Those that can train; a spec's backend that cannot leaves it to what `auto` takes."""
-
 
 def choose(name: str, order: Order) -> Backend:
     """The backend of this name, or for `auto` the best present for the order's device, purposes and precision.
@@ -31,7 +28,8 @@ def choose(name: str, order: Order) -> Backend:
         near = nearest(name, list(BACKENDS))
         hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
         raise ZooError(f"`{name}` is not a backend", hint=hint)
-    if name == "auto" or (Purpose.TRAIN in order.graphs and name not in TRAINING):
+    # A spec's backend that cannot train leaves that to what `auto` takes.
+    if name == "auto" or (Purpose.TRAIN in order.graphs and BACKENDS[name].trainable is None):
         return BACKENDS[_best(order)]
     backend = BACKENDS[name]
     if problem := backend.absent():

@@ -17,15 +17,15 @@ from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order
 from compiler.backends.export import TRANSLATING, assembled, exports, refuses, written_by
 from compiler.emit import emit
+from compiler.emitted import EmittedProgram
 from compiler.host import cpp_compiler
 from compiler.kernels.library import processor
-from compiler.program import Program
 
 OUTSIDE = {"aot_inductor.package_constants_in_so": False}
 """Weights are no part of a package."""
 
 
-def _build(order: Order) -> Program:
+def _build(order: Order) -> EmittedProgram:
     key = {
         "code": str(emit(order.graphs.values())),
         "inputs": str([(p, g.inputs, g.parameters) for p, g in order.graphs.items()]),
@@ -38,7 +38,7 @@ def _build(order: Order) -> Program:
     artefact = Artefact(order.folder, "aot", key)
     folder = artefact.make(lambda empty: _compile(order, empty))
     packages = {purpose: _Package(folder / f"{purpose}.pt2", order.device) for purpose in TRANSLATING}
-    made = assembled(order, packages)
+    made = assembled(order, packages, "aot")
     for package in packages.values():
         package.take(made)
     return made
@@ -62,7 +62,7 @@ class _Package:
             str(file), "model", False, 1, -1 if index is None else index
         )
 
-    def take(self, made: Program) -> None:
+    def take(self, made: EmittedProgram) -> None:
         """The program's own parameters, where they lie."""
         weights = {name: parameter.detach() for name, parameter in made.named_parameters()}
         wanted: dict[str, Any] = {n: weights[n.removeprefix("program.")] for n in self.loader.get_constant_fqns()}

@@ -6,18 +6,19 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from compiler.emitted import EmittedProgram
 from compiler.graph import Graphs
+from compiler.program import Program
 from specs import Spec
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be built: graphs after all passes, and the tensors of a weights file in its layout.
+    """What is to be built: graphs after all passes on these terms, and the tensors of a weights file in its layout.
 
     `folder` is where compiled artefacts are kept, keyed by their content; with None nothing outlives the process.
     """
@@ -26,6 +27,7 @@ class Order:
     graphs: Graphs
     weights: Mapping[str, Tensor]
     device: str = "cpu"
+    precision: str = "float32"
     folder: Path | None = None
 
 
@@ -39,8 +41,9 @@ class Backend:
     """Why it cannot be had on this machine, and the remedy; None where it can."""
     refuses: Callable[[Order], str | None]
     """What in an order it cannot express; None where it can build it."""
-    build: Callable[[Order], Any]
-    """A program: `compiler.Program`, or what answers to the same verbs."""
+    build: Callable[[Order], Program]
+    trainable: Callable[[Order], EmittedProgram] | None = None
+    """The same as a module that can be trained, where it has that."""
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:

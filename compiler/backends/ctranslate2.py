@@ -9,53 +9,54 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from compiler import operations as op
 from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order, digest
-from compiler.graph import Purpose, stored
+from compiler.graph import Graphs, Purpose, stored
 from compiler.host import cores
+from compiler.lower import lower
+from compiler.program import Found
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 
 POSITIONS = 4096
 """Rows of the table that sinusoids become there: it has others of its own, so ours are written out."""
 
+KNOWN = {
+    *(op.Activation, op.Add, op.Attention, op.CausalMask, op.Dropout, op.Embed, op.Linear, op.LogSoftmax, op.Logits),
+    *(op.MergeHeads, op.Norm, op.PaddingMask, op.Pick, op.Position, op.Slice, op.SplitHeads),
+}
+"""What the Transformer that it knows is made of."""
 
 Row = tuple[int, ...]
-
-
-class Found(NamedTuple):
-    """A translation without BOS and EOS, its log-probability with EOS, and that over the length penalty."""
-
-    pieces: Row
-    log_probability: float
-    score: float
 
 
 class CTranslate2:
     """A model in CTranslate2, with one worker of one thread for every core unless other counts are given."""
 
-    concurrent = False
-    """It has threads of its own."""
-    training = False
+    search: Literal["own"] = "own"
+    backend = "ctranslate2"
+    concurrent = False  # it has threads of its own
 
     def __init__(self, order: Order, folder: Path, workers: int | None = None, threads: int = 1) -> None:
         import ctranslate2
 
         self.order, self.spec, self.device = order, order.spec, torch.device(order.device)
-        self.graphs = {purpose: graph for purpose, graph in order.graphs.items() if purpose is Purpose.SCORE}
+        self.precision = order.precision
+        self.graphs: Graphs = {purpose: graph for purpose, graph in order.graphs.items() if purpose is Purpose.SCORE}
         self.workers = workers or cores()
         ours = torch.get_num_threads()
         self.translator: Any = ctranslate2.Translator(
             str(folder),
             device=self.device.type,
             device_index=self.device.index or 0,
-            compute_type=order.spec.compilation.precision,
+            compute_type=order.precision,
             inter_threads=self.workers,
             intra_threads=threads,
         )
@@ -120,14 +121,6 @@ class CTranslate2:
         """The tensors of a weights file, in its layout."""
         return dict(self.order.weights)
 
-    def eval(self) -> CTranslate2:
-        return self
-
-    def train(self, mode: bool = True) -> CTranslate2:
-        if mode:
-            raise ValueError("the backend ctranslate2 only translates")
-        return self
-
     def _totals(self, result: Any, limit: int, alpha: float) -> dict[Row, float | None]:
         """The log-probability of each of its hypotheses; None where one was cut off, and has to end at the limit."""
         totals: dict[Row, float | None] = {}
@@ -191,11 +184,14 @@ class _Writer:
         from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
         a = self.a
-        sides = [
-            side(a.N, a.h, pre_norm=a.norm == "pre", head_dim=self.width)
-            for side in (TransformerEncoderSpec, TransformerDecoderSpec)
-        ]
-        model = TransformerSpec(*sides)
+        encoder, decoder = (
+            side(depth, a.h, pre_norm=a.norm == "pre", head_dim=self.width)
+            for side, depth in (
+                (TransformerEncoderSpec, a.depths.encoder),
+                (TransformerDecoderSpec, a.depths.decoder),
+            )
+        )
+        model = TransformerSpec(encoder, decoder)
         model.encoder.embeddings[0].weight = self.table("source")
         model.decoder.embeddings.weight = self.table("target")
         model.decoder.projection.weight = self.table("output")
@@ -270,14 +266,14 @@ def written(order: Order) -> Path:
     def write(folder: Path) -> None:
         model = _Writer(order.spec, order.weights).model()
         model.validate()
-        model.optimize(order.spec.compilation.precision)
+        model.optimize(order.precision)
         model.save(str(folder))
 
     spec = order.spec
     key = {
         "architecture": spec.architecture.model_dump_json(),
         "vocabulary": str(spec.vocabulary.size),
-        "precision": spec.compilation.precision,
+        "precision": order.precision,
         "positions": str(POSITIONS),
         "weights": digest(order.weights),
         "ctranslate2": ctranslate2.__version__,
@@ -297,12 +293,15 @@ def _refuses(order: Order) -> str | None:
 
     if Purpose.TRAIN in order.graphs:
         return "it only translates: train with the backend `eager`"
-    device, precision = order.device.partition(":")[0], order.spec.compilation.precision
+    device, precision = order.device.partition(":")[0], order.precision
     if device == "cuda" and not ctranslate2.get_cuda_device_count():
         return "this CTranslate2 was built without CUDA, or sees no GPU: say `--device cpu`"
     if precision not in (able := ctranslate2.get_supported_compute_types(device)):
         can = ", ".join(sorted({"float32", "bfloat16", "int8"} & able))
         return f"CTranslate2 does not compute in {precision} on this {device}: take {can}"
+    used = {type(node.operation) for node in lower(order.spec, Purpose.SCORE).nodes}
+    if strange := sorted(each.__name__ for each in used - KNOWN):
+        return f"it has no word for {strange[0]}: take another backend"
     wanted = stored(order.graphs.values())
     writer = _Writer(order.spec, {name: torch.empty(each.shape, device="meta") for name, each in wanted.items()})
     writer.model()

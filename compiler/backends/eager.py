@@ -10,22 +10,16 @@ from typing import Any
 
 from torch import nn
 
-from compiler.allocator import forget_products, keep_memory
 from compiler.backends.backend import Backend, Order
 from compiler.emit import Code, emit
+from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
-from compiler.matrix_library import use_fast_float32
-from compiler.program import Function, Program
 
 
-def program(order: Order, functions: Mapping[Purpose, Function], code: Code) -> Program:
+def program(order: Order, functions: Mapping[Purpose, Function], code: Code, backend: str = "eager") -> EmittedProgram:
     """A program of these functions with the weights of the order: its own where it will train, else shared."""
-    made = Program(order.spec, order.graphs, functions, str(code))
-    use_fast_float32()
+    made = EmittedProgram(order.spec, order.graphs, functions, str(code), backend=backend, precision=order.precision)
     if Purpose.TRAIN in order.graphs:
-        if order.device == "cpu":
-            keep_memory()
-            forget_products()
         made.to_empty(device=order.device)
         made.load(order.weights)
         return made
@@ -59,15 +53,15 @@ def execute(code: Code) -> dict[str, Any]:
     return namespace
 
 
-def _build(order: Order) -> Program:
+def emitted(order: Order) -> EmittedProgram:
+    """The program of an order."""
     code = emit(order.graphs.values())
     return program(order, functions(code), code)
 
 
 def refuses(order: Order) -> str | None:
     """What torch cannot compute there."""
-    int8 = order.spec.compilation.precision == "int8" and Purpose.TRAIN not in order.graphs
-    if int8 and order.device.startswith("cuda"):
+    if order.precision == "int8" and order.device.startswith("cuda"):
         return "torch has no int8 products of so few rows on a GPU; take bfloat16 there"
     return None
 
@@ -77,5 +71,6 @@ eager = Backend(
     summary="the emitted PyTorch, line by line",
     absent=lambda: None,
     refuses=refuses,
-    build=_build,
+    build=emitted,
+    trainable=emitted,
 )

@@ -13,17 +13,17 @@ from compiler import runtime
 from compiler.backends.backend import Order
 from compiler.backends.eager import functions, program
 from compiler.emit import emit
+from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
-from compiler.operation import Kind, Position
-from compiler.program import Function, Program
+from compiler.operations import Kind, Position
 from compiler.size import Size
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-EXAMPLE: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "room": 16, "target": 5}
+EXAMPLE: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "room": 16, "new": 5}
 """Sizes to trace with: none alike, and none of 0 or 1, which torch.export would take for constants."""
-LARGEST: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "room": 4096, "target": 4096}
+LARGEST: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "room": 4096, "new": 64}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 
@@ -31,17 +31,17 @@ TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 class Exportable(nn.Module):
     """One purpose of a program as a module: tensors in the order of the graph's inputs, a tuple of its outputs."""
 
-    def __init__(self, made: Program, purpose: Purpose, function: Function) -> None:
+    def __init__(self, made: EmittedProgram, purpose: Purpose, function: Function) -> None:
         super().__init__()
         self.program, self.function, self.graph = made, function, made.graphs[purpose]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(self.graph.inputs, inputs, strict=True))
         outputs = self.function(cast(Any, self.program), cast(Any, given))
-        return tuple(outputs[name] for name in self.graph.outputs)
+        return tuple(outputs[name] for name in self.graph.results)
 
 
-def exported(made: Program, purpose: Purpose, function: Function) -> ExportedProgram:
+def exported(made: EmittedProgram, purpose: Purpose, function: Function) -> ExportedProgram:
     """The function of a purpose, its parameters outside of it, for any sizes."""
     from torch.export import export  # heavy: only where something is compiled
 
@@ -74,7 +74,7 @@ def _alone(size: Size, dims: Mapping[str, Any]) -> Any:
     return next((dims[name] for name in dims if size == Size.symbol(name)), None)
 
 
-def _example(made: Program, name: str, purpose: Purpose) -> Tensor:
+def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     type_ = made.graphs[purpose].inputs[name]
     shape = [size(**EXAMPLE) for size in type_.shape]
     if type_.kind is Kind.INTEGER:
@@ -90,16 +90,19 @@ def exports(order: Order) -> Mapping[Purpose, ExportedProgram]:
     return {purpose: exported(made, purpose, emitted[purpose]) for purpose in TRANSLATING}
 
 
-def assembled(order: Order, compiled: Mapping[Purpose, Callable[[list[Tensor]], Sequence[Tensor]]]) -> Program:
+def assembled(
+    order: Order, compiled: Mapping[Purpose, Callable[[list[Tensor]], Sequence[Tensor]]], backend: str
+) -> EmittedProgram:
     """A program that translates with what was compiled, and does the rest as eager does."""
     code = emit(order.graphs.values())
-    return program(order, {**functions(code), **{p: _named(order.graphs[p], run) for p, run in compiled.items()}}, code)
+    replaced = {purpose: _named(order.graphs[purpose], run) for purpose, run in compiled.items()}
+    return program(order, {**functions(code), **replaced}, code, backend)
 
 
 def _named(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -> Function:
     def function(_: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         outputs = run([inputs[name] for name in graph.inputs])
-        return dict(zip(graph.outputs, outputs, strict=True))
+        return dict(zip(graph.results, outputs, strict=True))
 
     return function
 
@@ -118,6 +121,6 @@ def refuses(order: Order) -> str | None:
         return "it translates, and nothing else"
     if "plan_cache" in order.spec.compilation.without:
         return "it needs the pass `plan_cache`: take it out of `compilation.without`"
-    if order.spec.compilation.precision == "int8":
+    if order.precision == "int8":
         return "it computes in float32 or bfloat16; for int8 take `native`"
     return None

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 
 import torch
+from torch import Tensor, nn
 
 from compiler.backends.backend import Backend, Order
 from compiler.backends.eager import execute, main, program, refuses
 from compiler.emit import emit
+from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
-from compiler.program import Program
+
+VARIANTS = 64
+"""Sizes of 0 and 1 (a beam, a sentence alone) are compiled apart, with and without gradients: more than torch's limit
+of 8 variants, few for good."""
 
 
-def _build(order: Order) -> Program:
+def _build(order: Order) -> EmittedProgram:
     """The functions of eager, in which the layers are compiled. All layers of a kind share what is compiled."""
-    # Sizes of 0 and 1 (a beam, a sentence alone) are compiled apart, with and without gradients: more than torch's
-    # limit of 8 variants, few for good.
-    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     code = emit(order.graphs.values())
     namespace = execute(code)
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=True, dynamic=True)
-    return program(order, main(code, namespace), code)
+    functions = {purpose: _with_variants(function) for purpose, function in main(code, namespace).items()}
+    return program(order, functions, code, "inductor")
+
+
+def _with_variants(function: Function) -> Function:
+    def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
+        with torch._dynamo.config.patch(recompile_limit=limit):
+            return function(parameters, inputs)
+
+    return run
 
 
 def _absent() -> str | None:
@@ -39,4 +52,5 @@ inductor = Backend(
     absent=_absent,
     refuses=refuses,
     build=_build,
+    trainable=_build,
 )

@@ -9,25 +9,23 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from compiler.backends.backend import Backend, Order
-from compiler.backends.eager import eager
+from compiler.backends.eager import emitted
+from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instructions import Code, Inexpressible, Instruction, listing
-from compiler.kernels.library import Record, library
+from compiler.instruction import Code, Inexpressible, Instruction, Place, Status
+from compiler.kernels.abi import Record
+from compiler.kernels.library import library
 from compiler.likeliest import Likeliest
-from compiler.program import Program
+from compiler.listing import listing
 from specs import PAD
-
-_PRODUCTS = (Code.LINEAR, Code.LOGITS)
-_TABLES = (Code.EMBED, Code.POSITION)
-"""Instructions that look rows up: `heads` tells the kernels how many there are."""
 
 
 class _State:
@@ -45,15 +43,19 @@ def _numbers(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", torch.long).contiguous()
 
 
-def _check(status: int) -> None:
-    """Of a call into the kernels."""
-    if status == _IMPOSSIBLE:
-        raise IndexError("a piece, a position or a row is none that the model or the state has")
-    if status:
-        raise MemoryError("the native step has no memory for this batch")
-
-
-_IMPOSSIBLE = 2
+def _check(status: int, what: str = "this batch") -> None:
+    """Of a call into the kernels, which did not need memory for anything but `what`."""
+    match Status(status):
+        case Status.DONE:
+            return
+        case Status.IMPOSSIBLE:
+            raise IndexError("a piece, a position or a row is none that the model or the state has")
+        case Status.TOO_WIDE:
+            raise ValueError(f"{what}: it is wider than the kernels' sums can hold")
+        case Status.UNKNOWN:
+            raise ValueError(f"{what}: it has an instruction that these kernels do not know")
+        case Status.NO_MEMORY:
+            raise MemoryError(f"the native step has no memory for {what}")
 
 
 class Native:
@@ -62,26 +64,27 @@ class Native:
     A state is changed in place: what was handed to a verb is used up.
     """
 
+    search: Literal["steps"] = "steps"
+    backend = "native"
     concurrent = True
-    """Several threads may run it at once, and are faster than one."""
     device = torch.device("cpu")
-    training = False
 
     def __init__(self, order: Order) -> None:
-        self.order, self.spec, self.graphs = order, order.spec, order.graphs
+        self.order, self.spec, self.graphs, self.precision = order, order.spec, order.graphs, order.precision
         self.library = library(order.folder)
         self.handle: int | None = None
         self.kept: dict[str, Tensor] = {}  # what the kernels read where it lies
         self.matrices: dict[str, int] = {}
         self.vocabulary = order.spec.vocabulary.size
         listed = listing(order.graphs)
-        self._pack([i for part in (listed.encode, listed.step) for i in part if i.code in _PRODUCTS])
+        self._pack([i for part in (listed.encode, listed.step) for i in part if i.matrix])
         encode, step = (self._array(part) for part in (listed.encode, listed.step))
         widths = [(ctypes.c_int32 * len(w))(*w) for w in (listed.buffers, listed.memory, listed.cache)]
         sizes = [part for w in widths for part in (w, len(w))]
-        self.handle = self.library.zoo_open(encode, len(encode), step, len(step), *sizes)
-        if not self.handle:
-            raise MemoryError("the native step has no memory for this model")
+        opened = ctypes.c_void_p()
+        status = self.library.zoo_open(encode, len(encode), step, len(step), *sizes, ctypes.byref(opened))
+        _check(status, "this model")
+        self.handle = opened.value
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):
@@ -140,13 +143,12 @@ class Native:
     # What else a program answers.
 
     @cached_property
-    def scorer(self) -> Program:
+    def scorer(self) -> EmittedProgram:
         """The emitted PyTorch on the same weights, made when it is first asked for."""
         if Purpose.SCORE not in self.graphs:
             raise ValueError(f"this program was not built to {Purpose.SCORE}")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
-        made: Program = eager.build(Order(self.spec, score, self.order.weights))
-        return made
+        return emitted(Order(self.spec, score, self.order.weights, precision=self.precision))
 
     def score(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
@@ -158,31 +160,22 @@ class Native:
         """The tensors of a weights file, in its layout."""
         return dict(self.order.weights)
 
-    def eval(self) -> Native:
-        return self
-
-    def train(self, mode: bool = True) -> Native:
-        if mode:
-            raise ValueError("the native backend only translates")
-        return self
-
     # Instructions as the kernels read them.
 
     def _array(self, instructions: tuple[Instruction, ...]) -> Any:
         return (Record * len(instructions))(*map(self._instruction, instructions))
 
     def _instruction(self, i: Instruction) -> Record:
-        p, q = self._parameters(i)
-        places = [number for place in (i.out, i.a, i.b, i.c) for number in (place.buffer, place.column)]
-        rows = self._tensor(i.parameters[0]).shape[0] if i.code in _TABLES and i.parameters else i.heads
-        sizes = (i.width, rows, i.key_width, i.value_width, int(i.relu))
-        return Record(int(i.code), *places, *sizes, i.scale, p, q)
-
-    def _parameters(self, i: Instruction) -> tuple[int | None, int | None]:
-        if i.code in _PRODUCTS:
-            return self._matrix(i), None
-        p, q, *_ = [self._tensor(name).data_ptr() for name in i.parameters] + [None, None]
-        return p, q
+        record = Record(matrix=self._matrix(i) if i.matrix else None)
+        for name, value in vars(i).items():
+            if isinstance(value, Place):
+                setattr(record, name, value.buffer)
+                setattr(record, f"{name}_at", value.column)
+            elif isinstance(value, str):
+                setattr(record, name, self._tensor(value).data_ptr())
+            elif name != "matrix":
+                setattr(record, name, value)
+        return record
 
     def _tensor(self, name: str) -> Tensor:
         """Where the kernels read it: in the weights file itself, if it is memory-mapped."""
@@ -196,20 +189,19 @@ class Native:
 
     def _pack(self, products: list[Instruction]) -> None:
         """All matrices, on all cores: the kernels pack without Python's lock."""
-        each = {i.parameters: i for i in products}
+        each = {i.matrix: i for i in products}
         with ThreadPoolExecutor(cores()) as threads:
             list(threads.map(self._matrix, each.values()))
 
     def _matrix(self, i: Instruction) -> int:
         """A matrix packed for the kernels with its bias: rows in, columns out; a table of logits lies across."""
-        key = "+".join(i.parameters)
+        key = "+".join(i.matrix)
         if key not in self.matrices:
-            matrix, *others = map(self._made, i.parameters)
+            matrix, *others = map(self._made, i.matrix)
             across = i.code is Code.LOGITS
             matrix = matrix.contiguous()
             inner, outer = matrix.shape[::-1] if across else matrix.shape
             strides = (1, inner) if across else (outer, 1)
-            shape = (inner, outer, *strides)
             others = [other.float().contiguous() for other in others]
             if matrix.dtype == torch.int8:
                 scales, *others = others
@@ -217,10 +209,9 @@ class Native:
             else:
                 matrix = matrix.float()
                 pack, given = self.library.zoo_matrix, [matrix.data_ptr()]
-            handle = pack(*given, *shape, others[0].data_ptr() if others else None)
-            if not handle:
-                raise MemoryError(f"there is no memory for the weights `{key}`")
-            self.matrices[key] = handle
+            packed, bias = ctypes.c_void_p(), others[0].data_ptr() if others else None
+            _check(pack(*given, inner, outer, *strides, bias, ctypes.byref(packed)), f"the weights `{key}`")
+            self.matrices[key] = packed.value or 0
         return self.matrices[key]
 
 
@@ -233,7 +224,7 @@ def _refuses(order: Order) -> str | None:
         return f"it runs on a CPU, not on `{order.device}`"
     if Purpose.TRAIN in order.graphs:
         return "it only translates"
-    if order.spec.compilation.precision == "bfloat16":
+    if order.precision == "bfloat16":
         return "it computes in float32 or int8; for bfloat16 take `eager`"
     if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= order.graphs.keys():
         return "it translates, and nothing else"

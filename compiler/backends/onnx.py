@@ -16,7 +16,7 @@ from compiler.backends.backend import Backend, Order, digest
 from compiler.backends.export import TRANSLATING, assembled, exports, written_by
 from compiler.backends.export import refuses as none_does
 from compiler.emit import emit
-from compiler.program import Program
+from compiler.emitted import EmittedProgram
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
@@ -31,7 +31,7 @@ def write(order: Order, folder: Path) -> None:
                 program,
                 dynamo=True,
                 input_names=list(graph.inputs),
-                output_names=[f"new.{name}" if name in graph.inputs else name for name in graph.outputs],
+                output_names=[f"new.{name}" if name in graph.inputs else name for name in graph.results],
                 verbose=False,
             )
         made.save(str(folder / f"{purpose}.onnx"), external_data=True)
@@ -51,7 +51,7 @@ class _Model:
         return [torch.from_numpy(each) for each in self.session.run(None, given)]
 
 
-def _build(order: Order) -> Program:
+def _build(order: Order) -> EmittedProgram:
     import onnxruntime
     import onnxscript
 
@@ -64,7 +64,7 @@ def _build(order: Order) -> Program:
         "onnxruntime": onnxruntime.__version__,
     }
     folder = Artefact(order.folder, "onnx", key).make(lambda empty: _write_quietly(order, empty))
-    return assembled(order, {purpose: _Model(folder / f"{purpose}.onnx") for purpose in TRANSLATING})
+    return assembled(order, {purpose: _Model(folder / f"{purpose}.onnx") for purpose in TRANSLATING}, "onnx")
 
 
 def _write_quietly(order: Order, folder: Path) -> None:
@@ -86,7 +86,7 @@ def _absent() -> str | None:
 def _refuses(order: Order) -> str | None:
     if order.device != "cpu":
         return f"it runs in onnxruntime on a CPU here, not on `{order.device}`"
-    if order.spec.compilation.precision == "bfloat16":
+    if order.precision == "bfloat16":
         return "onnxruntime has no bfloat16 products on a CPU; take float32"
     return none_does(order)
 

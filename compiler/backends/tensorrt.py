@@ -19,9 +19,9 @@ from compiler.backends.backend import Backend, Order, digest
 from compiler.backends.export import TRANSLATING, assembled, exports, written_by
 from compiler.backends.export import refuses as none_does
 from compiler.emit import emit
+from compiler.emitted import ROOMS, EmittedProgram
 from compiler.graph import Graph
-from compiler.operation import Kind
-from compiler.program import ROOM, Program
+from compiler.operations import Kind
 from specs import Spec, ZooError
 
 
@@ -36,12 +36,13 @@ class Profile(NamedTuple):
 def sizes(spec: Spec) -> dict[str, Profile]:
     """Of each symbolic size, as shapes of one dimension: from a sentence alone to a large batch of the longest."""
     longest = spec.corpus.max_length + 1
-    rooms = -(-(longest + spec.decoding.extra_length) // ROOM) * ROOM
+    rooms = -(-(longest + spec.decoding.extra_length) // ROOMS) * ROOMS
     every = {
         "batch": (1, 32, 256),
         "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),
         "source": (1, min(32, longest), longest),
-        "room": (ROOM, min(2 * ROOM, rooms), rooms),
+        "room": (ROOMS, min(2 * ROOMS, rooms), rooms),
+        "new": (1, 1, 1),
     }
     return {name: Profile(*((size,) for size in three)) for name, three in every.items()}
 
@@ -93,7 +94,7 @@ def fingerprint(order: Order, versions: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _build(order: Order) -> Program:  # pragma: no cover  (needs TensorRT's libraries)
+def _build(order: Order) -> EmittedProgram:  # pragma: no cover  (needs TensorRT's libraries)
     import tensorrt
     import torch_tensorrt
 
@@ -110,7 +111,7 @@ def _build(order: Order) -> Program:  # pragma: no cover  (needs TensorRT's libr
             loaded = torch_tensorrt.dynamo.refit_module_weights(loaded, programs[purpose])
         graph = order.graphs[purpose]
         engines[purpose] = _Engine(loaded.module() if hasattr(loaded, "module") else loaded, graph, order.spec)
-    return assembled(order, engines)
+    return assembled(order, engines, "tensorrt")
 
 
 def _compile(order: Order, folder: Path, torch_tensorrt: Any) -> None:  # pragma: no cover

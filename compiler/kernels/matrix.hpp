@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 
 namespace {
 
@@ -106,7 +107,7 @@ void pack(const T* from, T* to, const Matrix& m, int64_t in_stride, int64_t out_
 }
 
 std::unique_ptr<Matrix> shaped(int64_t in, int64_t out, int grouped, const float* bias) {
-    if (in < 0 || out < 0 || in > (1 << 30) || out > (1 << 30)) throw std::bad_alloc();
+    if (in < 0 || out < 0 || in > (1 << 30) || out > (1 << 30)) throw std::length_error("matrix");
     std::unique_ptr<Matrix> m(new Matrix);
     m->in = in, m->out = out, m->depth = (in + grouped - 1) / grouped, m->panels = (out + PANEL - 1) / PANEL;
     m->has_bias = bias;

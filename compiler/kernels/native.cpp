@@ -1,5 +1,6 @@
-// The native backend's machine: executes the instructions of compiler/instructions.py on rows of floats. One call runs
+// The native backend's machine: executes the instructions of compiler/instruction.py on rows of floats. One call runs
 // on the thread that makes it; a program is only read, so threads can share it, each with states of its own.
+#include "abi.hpp"
 #include "attention.hpp"
 #include "matrix.hpp"
 #include "state.hpp"
@@ -9,16 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 
-extern "C" struct Instruction {
-    int32_t operation, out, out_at, a, a_at, b, b_at, c, c_at;
-    int32_t width, heads, key_width, value_width, relu;
-    float scale;
-    const void *p, *q;
-};
-
 namespace {
-
-enum Operation { EMBED, POSITION, LINEAR, ADD, NORM, ATTEND_SOURCE, KEEP, APPEND, ATTEND_CACHE, ATTEND_MEMORY, LOGITS };
 
 // The sinusoids of 3.5, computed when a position is first asked for. Tables that were outgrown may still be read.
 class Sinusoids {
@@ -39,6 +31,9 @@ class Sinusoids {
     std::mutex mutex;
     std::map<int64_t, std::shared_ptr<Block<float>>> tables;
 };
+
+// An instruction that there is none of.
+struct Unknown {};
 
 struct Program {
     std::vector<Instruction> encode, step;
@@ -97,7 +92,7 @@ class Run {
     }
 
     void execute(const Instruction& i) {
-        switch (i.operation) {
+        switch (Code(i.code)) {
             case EMBED: return embed(i);
             case POSITION: return position(i);
             case LINEAR: return linear(i);
@@ -110,6 +105,7 @@ class Run {
             case ATTEND_MEMORY: return attend_memory(i);
             case LOGITS: return logits(i);
         }
+        throw Unknown();
     }
 
     template <class F>
@@ -118,9 +114,9 @@ class Run {
     }
 
     void embed(const Instruction& i) {
-        const float* table = static_cast<const float*>(i.p);
+        const float* table = static_cast<const float*>(i.table);
         each_row([&](int64_t row) {
-            if (tokens[row] < 0 || tokens[row] >= i.heads) throw std::out_of_range("piece");
+            if (tokens[row] < 0 || tokens[row] >= i.rows) throw std::out_of_range("piece");
             scaled(table + tokens[row] * i.width, i.scale, at(i.out, i.out_at, row), i.width);
         });
     }
@@ -132,12 +128,12 @@ class Run {
     }
 
     void position(const Instruction& i) {
-        const float* table = static_cast<const float*>(i.p);
+        const float* table = static_cast<const float*>(i.table);
         std::shared_ptr<const Block<float>> ours;
         int64_t most = 0;
         for (int64_t p : positions) most = std::max(most, p);
         if (table) {
-            if (most >= i.heads) throw std::out_of_range("position");
+            if (most >= i.rows) throw std::out_of_range("position");
         } else {
             ours = program.sinusoids.of(most + 1, i.width), table = ours->data;
         }
@@ -147,17 +143,17 @@ class Run {
     }
 
     void linear(const Instruction& i) {
-        const Matrix& m = *static_cast<const Matrix*>(i.p);
+        const Matrix& m = *static_cast<const Matrix*>(i.matrix);
         const Target to{at(i.out, i.out_at), stride(i.out), i.relu != 0};
         if (m.quantised) product(m, work.quantised(input(i), m.in), 0, m.panels, to);
         else product(m, input(i), 0, m.panels, to);
     }
 
     void normalise(const Instruction& i) {
-        const float *gain = static_cast<const float*>(i.p), *bias = static_cast<const float*>(i.q);
+        const float *gain = static_cast<const float*>(i.gain), *bias = static_cast<const float*>(i.bias);
         each_row([&](int64_t row) {
             const float* other = i.b < 0 ? nullptr : at(i.b, i.b_at, row);
-            norm(at(i.a, i.a_at, row), other, gain, bias, i.scale, at(i.out, i.out_at, row), i.width);
+            norm(at(i.a, i.a_at, row), other, gain, bias, i.epsilon, at(i.out, i.out_at, row), i.width);
         });
     }
 
@@ -247,49 +243,45 @@ class Run {
     }
 
     void logits(const Instruction& i) {
-        const Matrix& m = *static_cast<const Matrix*>(i.p);
+        const Matrix& m = *static_cast<const Matrix*>(i.matrix);
         if (m.quantised) vocabulary(m, work.quantised(input(i), m.in), i.width, work.block, likeliest);
         else vocabulary(m, input(i), i.width, work.block, likeliest);
     }
 };
 
-// Nothing is thrown across the border. What a call that can fail returns:
-enum Status { DONE, NO_MEMORY, IMPOSSIBLE };
-
+// Nothing is thrown across the border.
 template <class F>
 int guarded(F f) {
     try {
         return f(), DONE;
     } catch (const std::out_of_range&) {
         return IMPOSSIBLE;
+    } catch (const std::length_error&) {
+        return TOO_WIDE;
+    } catch (const Unknown&) {
+        return UNKNOWN;
     } catch (const std::exception&) {
         return NO_MEMORY;
     }
-}
-template <class F>
-void* made(F f) {
-    void* result = nullptr;
-    guarded([&] { result = f(); });
-    return result;
 }
 
 }  // namespace
 
 extern "C" {
 
-void* zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride,
-                 const float* bias) {
-    return made([&] {
+int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride,
+               const float* bias, void** result) {
+    return guarded([&] {
         auto m = shaped(in, out, 1, bias);
         pack<1>(values, m->floats.grow(m->panels * m->depth * PANEL, true), *m, in_stride, out_stride);
-        return m.release();
+        *result = m.release();
     });
 }
 
-void* zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
-                      int64_t out_stride, const float* bias) {
-    return made([&] {
-        if (in > 65536) throw std::bad_alloc();  // sums would not stay within 32 bits
+int zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
+                    int64_t out_stride, const float* bias, void** result) {
+    return guarded([&] {
+        if (in > MOST_INT8_ROWS) throw std::length_error("matrix");
         auto m = shaped(in, out, GROUP, bias);
         const int64_t columns = m->panels * PANEL;
         m->quantised = true;
@@ -301,25 +293,28 @@ void* zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int
             m->offsets.data[column] = -SHIFT * all;
             m->scales.data[column] = column < out ? scales[column] : 0.0f;
         }
-        return m.release();
+        *result = m.release();
     });
 }
 
 void zoo_matrix_free(void* matrix) { delete static_cast<Matrix*>(matrix); }
 
-void* zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths,
-               int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths,
-               int64_t caches) {
-    return made([&] {
+int zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths,
+             int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths,
+             int64_t caches, void** result) {
+    return guarded([&] {
         std::unique_ptr<Program> program(new Program);
         program->encode.assign(encode, encode + n), program->step.assign(step, step + m);
         // Strides are odd numbers of cache lines: rows a power of two apart would share a few lines of the cache.
         for (int64_t i = 0; i < buffers; i++) program->strides.push_back((up(up(buffer_widths[i], PANEL), 16) / 16 | 1) * 16);
         program->memory.set(memories, memory_widths), program->cache.set(caches, cache_widths);
         for (const Instruction& i : program->encode)
-            if (i.operation == KEEP) program->memory.transposed[size_t(i.out)] = i.relu != 0;
+            if (i.code == KEEP) program->memory.transposed[size_t(i.out)] = i.keys != 0;
+        for (const auto* part : {&program->encode, &program->step})
+            for (const Instruction& i : *part)
+                if (i.code < 0 || i.code >= CODES) throw Unknown();
         program->memory.place(1), program->cache.place(LANES);
-        return program.release();
+        *result = program.release();
     });
 }
 

@@ -1,13 +1,12 @@
 // The likeliest pieces and the sum of all probabilities, found while the logits are made, block by block.
 #pragma once
 
+#include "abi.hpp"
 #include "matrix.hpp"
 
 #include <vector>
 
 namespace {
-
-constexpr int64_t PAD = 0, BOS = 2, EOS = 3;
 
 // What is known of a row's logits so far.
 struct Summary {

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from compiler.graph import Graphs, Purpose, verify
-from compiler.host import Host
 from compiler.lower import lower
 from compiler.passes.beams_as_queries import beams_as_queries
 from compiler.passes.bfloat16 import bfloat16
@@ -24,6 +23,7 @@ from compiler.passes.hoist_memory import hoist_memory
 from compiler.passes.int8 import int8
 from compiler.passes.pad_vocabulary import pad_vocabulary
 from compiler.passes.plan_cache import plan_cache
+from compiler.terms import Terms, terms_of
 from specs import Spec, ZooError
 from specs.errors import nearest
 
@@ -32,7 +32,7 @@ from specs.errors import nearest
 class Pass:
     """A named rewriting of graphs. Its summary is the first line of what its function says of itself."""
 
-    apply: Callable[[Graphs, Spec, Host], Graphs]
+    apply: Callable[[Graphs, Spec, Terms], Graphs]
     exact: bool = True
 
     @property
@@ -64,12 +64,16 @@ TRANSLATE = (Purpose.ENCODE, Purpose.DECODE_STEP, Purpose.SCORE)
 """What a program for translating computes."""
 
 
-def graphs(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, device: str = "cpu") -> Graphs:
-    """The graphs of a spec after all passes, for a device."""
-    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, Host(device.partition(":")[0]))
+def graphs(
+    spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, device: str = "cpu", precision: str | None = None
+) -> Graphs:
+    """The graphs of a spec after all passes, for a device. Raises ZooError as `terms_of` and `optimise` do."""
+    purposes = tuple(purposes)
+    terms = terms_of(spec, purposes, device, precision)
+    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, terms)
 
 
-def optimise(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def optimise(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """All passes but those in `compilation.without`, each one's result verified. Raises ZooError on an unknown name."""
     names = [p.name for p in PASSES]
     for name in spec.compilation.without:
@@ -79,7 +83,7 @@ def optimise(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
             raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.without:
-            graphs = step.apply(graphs, spec, host)
+            graphs = step.apply(graphs, spec, terms)
             for graph in graphs.values():
                 verify(graph)
     return graphs

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, inferred
-from compiler.host import Host
-from compiler.operation import Append, Attention, FoldBeams, MergeHeads, Type, UnfoldBeams
-from compiler.size import BATCH, BEAMS
+from compiler.operations import Append, Attention, FoldBeams, MergeHeads, Type, UnfoldBeams, UnwrittenMask
+from compiler.size import BATCH, BEAMS, NEW
+from compiler.terms import Terms
 from specs import Spec
 
 
-def beams_as_queries(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def beams_as_queries(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Gives the step a row a sentence with its beams side by side, so that their memory is read once for them all."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
@@ -19,25 +19,31 @@ def beams_as_queries(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
 
 
 def _by_sentence(graph: Graph) -> Graph:
-    """Only attention over the caches goes on seeing each hypothesis as a row of its own."""
-    own = {n.name: n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.cached}
-    heads = {n.inputs[0] for n in own.values()} | {n.inputs[1] for n in graph.nodes if isinstance(n.operation, Append)}
+    """Each hypothesis reads one new piece. Only what is carried goes on seeing it as a row of its own."""
+    masks = {n.name: n.inputs[0] for n in graph.nodes if isinstance(n.operation, UnwrittenMask)}
+    own = {n.name: n for n in graph.nodes if isinstance(n.operation, Attention) and masks.keys() & set(n.inputs)}
+    rows = {n.inputs[0] for n in own.values()} | {n.inputs[1] for n in graph.nodes if isinstance(n.operation, Append)}
     nodes: list[Node] = []
     for node in graph.nodes:
-        if node.name in heads:
-            rows = f"{node.inputs[0]}_rows"
-            nodes.append(replace(node, name=rows, operation=FoldBeams()))
-            node = replace(node, inputs=(rows,))
+        read = masks.get(node.name) or (node.inputs[0] if node.name in rows else None)
+        if read is not None:
+            folded = f"{read}_rows"
+            if all(each.name != folded for each in nodes):
+                nodes.append(replace(node, name=folded, operation=FoldBeams(), inputs=(read,)))
+            node = replace(node, inputs=(folded, *node.inputs[1:]))
         if isinstance(node.operation, MergeHeads) and node.inputs[0] in own:
             merged = f"{node.name}_rows"
             nodes.append(replace(node, name=merged))
-            node = replace(node, operation=UnfoldBeams(), inputs=(merged, "position"))
+            position = next(masks[mask] for mask in own[node.inputs[0]].inputs if mask in masks)
+            node = replace(node, operation=UnfoldBeams(), inputs=(merged, position))
         nodes.append(node)
     inputs = {name: _input(name, type_, graph) for name, type_ in graph.inputs.items()}
     return inferred(replace(graph, inputs=inputs, nodes=tuple(nodes)))
 
 
 def _input(name: str, type_: Type, graph: Graph) -> Type:
-    if name in ("token", "position"):
-        return replace(type_, shape=(BATCH, BEAMS))
-    return replace(type_, shape=(BATCH * BEAMS, *type_.shape[1:])) if name in graph.carried else type_
+    if name in graph.carried:
+        shape = list(type_.shape)
+        shape[graph.carried[name].rows] = BATCH * BEAMS
+        return replace(type_, shape=tuple(shape))
+    return replace(type_, shape=tuple(BEAMS if size == NEW else size for size in type_.shape))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graphs
-from compiler.host import Host
+from compiler.terms import Terms
 from compiler.weights import Parameter, Rounded
 from specs import Spec
 
 
-def bfloat16(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def bfloat16(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Rounds every weight to bfloat16, and with them all that is computed up to the log-probabilities."""
-    if spec.compilation.precision != "bfloat16":
+    if terms.precision != "bfloat16":
         return graphs
     return {
         purpose: replace(graph, parameters={n: Parameter(n, Rounded(p.origin)) for n, p in graph.parameters.items()})

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graphs, Node
-from compiler.host import Host
-from compiler.operation import Attention, Kernel
+from compiler.operations import Attention, Kernel
+from compiler.terms import Terms
 from specs import Spec
 
 
-def choose_attention(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def choose_attention(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Takes the fused attention on a GPU, where its mask and dropout allow, and explicit products elsewhere."""
-    if host.device != "cuda":
+    if terms.device != "cuda":
         return graphs
 
     def chosen(node: Node) -> Node:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
-from compiler.host import Host
-from compiler.operation import ChunkedLoss, Logits, Loss, Slice
+from compiler.operations import ChunkedLoss, Logits, Loss, Slice
+from compiler.terms import Terms
 from specs import Spec
 
 
-def chunk_loss(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def chunk_loss(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Makes one operation of the pre-softmax projection and the loss, which runs through the positions in chunks."""
     if Purpose.TRAIN not in graphs:
         return graphs

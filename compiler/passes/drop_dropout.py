@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.host import Host
-from compiler.operation import Attention, Dropout
+from compiler.operations import Attention, Dropout
+from compiler.terms import Terms
 from specs import Spec
 
 
-def drop_dropout(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def drop_dropout(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Takes dropout out where nothing is trained, and everywhere that its probability is 0."""
     return {purpose: _without(graph) for purpose, graph in graphs.items()}
 
@@ -27,5 +27,4 @@ def _without(graph: Graph) -> Graph:
         if isinstance(operation, Attention) and graph.purpose is not Purpose.TRAIN:
             node = replace(node, operation=replace(operation, dropout=0.0))
         kept.append(node)
-    outputs = {output: same.get(value, value) for output, value in graph.outputs.items()}
-    return replace(graph, nodes=tuple(kept), outputs=outputs)
+    return replace(graph, nodes=tuple(kept)).with_values(same)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.host import Host
-from compiler.operation import Attention, Embed, Linear, Logits
+from compiler.operations import Attention, Embed, Linear, Logits
+from compiler.terms import Terms
 from compiler.weights import Parameter, Scaled
 from specs import Spec
 
 
-def fold_scales(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def fold_scales(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Multiplies 1/sqrt(d_k) into the query's weights and sqrt(d_model) into embeddings, where nothing is trained.
 
     A table that is the pre-softmax projection as well keeps its scale, and so does training: Adam would take other

@@ -6,37 +6,41 @@ from dataclasses import replace
 from itertools import accumulate
 
 from compiler.graph import Graph, Graphs, Node, prune
-from compiler.host import Host
-from compiler.operation import Linear, Slice, Type
+from compiler.operations import Linear, Slice, Type
 from compiler.size import Size
+from compiler.terms import Terms
 from compiler.weights import Concatenated, Parameter
 from specs import Spec
 
 
-def fuse_memory(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def fuse_memory(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Makes one product of the memory's keys and values in all layers, each layer taking its slice."""
     return {purpose: _fused(graph) for purpose, graph in graphs.items()}
 
 
 def _fused(graph: Graph) -> Graph:
-    groups: dict[str, list[Node]] = {}
+    groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:
-        if isinstance(node.operation, Linear) and node.layer.startswith("decoder."):
-            groups.setdefault(node.inputs[0], []).append(node)
+        if isinstance(node.operation, Linear) and node.layer:
+            groups.setdefault((_stack(node), node.inputs[0]), []).append(node)
     alike = [g for g in groups.values() if len({n.layer for n in g}) > 1 and len({len(n.parameters) for n in g}) == 1]
     parameters, nodes = dict(graph.parameters), list(graph.nodes)
     for group in alike:
         names = {node.name for node in group}
-        first = next(place for place, node in enumerate(nodes) if node.layer.startswith("decoder."))
+        first = next(place for place, node in enumerate(nodes) if _stack(node) == _stack(group[0]))
         first = max(first, 1 + max((i for i, n in enumerate(nodes) if n.name == group[0].inputs[0]), default=-1))
         nodes[first:first] = _one_product(group, parameters)
-        nodes = [n for i, n in enumerate(nodes) if not (n.name in names and isinstance(n.operation, Linear))]
+        nodes = [n for n in nodes if not (n.name in names and isinstance(n.operation, Linear))]
     return prune(replace(graph, nodes=tuple(nodes), parameters=parameters))
+
+
+def _stack(node: Node) -> str:
+    return node.layer.partition(".")[0]
 
 
 def _one_product(group: list[Node], parameters: dict[str, Parameter]) -> list[Node]:
     """The product, then under each old name its slice; both outside of the layers, which so stay alike."""
-    names = [f"decoder.memory.{name}" for name in ("keys_values", "bias")[: len(group[0].parameters)]]
+    names = [f"{_stack(group[0])}.memory.{name}" for name in ("keys_values", "bias")[: len(group[0].parameters)]]
     for i, name in enumerate(names):
         parameters[name] = Parameter(name, Concatenated(tuple(parameters[n.parameters[i]].origin for n in group)))
     widths = [node.type.shape[-1].constant for node in group]

@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import accumulate
 
 from compiler.graph import Graph, Graphs, Node, prune
-from compiler.host import Host
-from compiler.operation import Linear, Slice, Type
+from compiler.operations import Linear, Slice, Type
 from compiler.size import Size
+from compiler.terms import Terms
 from compiler.weights import Concatenated, Parameter
 from specs import Spec
 
 
-def fuse_projections(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def fuse_projections(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Makes one product of the projections that read the same value, their matrices side by side."""
     return {purpose: _fused(graph) for purpose, graph in graphs.items()}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
-from compiler.host import Host
+from compiler.terms import Terms
 from specs import Spec
 
 
-def hoist_memory(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def hoist_memory(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Moves the encoder-decoder keys and values out of the step and into the encoder."""
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs
@@ -34,7 +34,7 @@ def _of_memory_alone(step: Graph) -> list[Node]:
     moved: list[Node] = []
     known = {"memory"}
     for node in step.nodes:
-        if node.inputs and known.issuperset(node.inputs):
+        if known.issuperset(node.inputs):
             moved.append(node)
             known.add(node.name)
     return moved

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, prune
-from compiler.host import Host
-from compiler.operation import Linear, Logits, Operation, QuantisedLinear, QuantisedLogits
+from compiler.graph import Graph, Graphs, Node, prune
+from compiler.operations import Linear, Logits, Operation, QuantisedLinear, QuantisedLogits
+from compiler.terms import Terms
 from compiler.weights import Parameter, Quantised, Scales
-from specs import Spec, ZooError
+from specs import Spec
 
 _RULES: dict[type[Operation], tuple[Operation, int]] = {
     Linear: (QuantisedLinear(), 1),
@@ -17,15 +17,13 @@ _RULES: dict[type[Operation], tuple[Operation, int]] = {
 """What each product becomes, and which dimension of its matrix has a scale for each place."""
 
 
-def int8(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def int8(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Makes every product with weights one of 8-bit integers, scaled a row of what comes in and a column of weights.
 
     A table that is an embedding, too, stays as it is for that: the pre-softmax projection gets one of its own.
     """
-    if spec.compilation.precision != "int8":
+    if terms.precision != "int8":
         return graphs
-    if Purpose.TRAIN in graphs:
-        raise ZooError("int8 is for translating: a model cannot be trained in it", hint="train in float32 or bfloat16")
     return {purpose: _quantised(graph) for purpose, graph in graphs.items()}
 
 

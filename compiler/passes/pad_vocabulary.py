@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node
-from compiler.host import Host
-from compiler.operation import Logits, Slice, Type
+from compiler.operations import Logits, Slice, Type
 from compiler.size import Size
+from compiler.terms import Terms
 from compiler.weights import Padded, Parameter
 from specs import Spec
 
 
-def pad_vocabulary(graphs: Graphs, spec: Spec, host: Host) -> Graphs:
+def pad_vocabulary(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Gives the pre-softmax table rows of zeros up to a multiple of `compilation.vocabulary_multiple`."""
     multiple, size = spec.compilation.vocabulary_multiple, spec.vocabulary.size
     rows = -(-size // multiple) * multiple

@@ -14,8 +14,8 @@ import time
 import torch
 
 import specs
-from compiler import Program, Purpose, build
-from compiler.backends import TRAINING
+from compiler import EmittedProgram, Purpose, build
+from compiler.backends import BACKENDS
 
 ROUNDS = 6
 LENGTHS = (11, 16, 27)
@@ -23,7 +23,9 @@ LENGTHS = (11, 16, 27)
 
 def main(reference: str, overrides: list[str]) -> None:
     spec = specs.load(reference, overrides)
-    programs = {name: build(spec, [Purpose.TRAIN], backend=name).train() for name in TRAINING}
+    programs = {
+        name: build(spec, [Purpose.TRAIN], backend=name).train() for name, each in BACKENDS.items() if each.trainable
+    }
     steps = {name: _Step(program) for name, program in programs.items()}
     for name, step in steps.items():
         started = time.perf_counter()
@@ -45,7 +47,7 @@ def main(reference: str, overrides: list[str]) -> None:
 class _Step:
     """One update on random pieces, a full budget of them on each side."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: EmittedProgram) -> None:
         self.program, self.training = program, program.spec.training
         self.optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
 

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from compiler import Purpose, build
+from compiler import trainable
 from compiler.runtime import sinusoids
+from compiler.switches import for_training
 from specs import BOS, EOS, PAD, Spec
 from zoo.corpus.batches import Batch
 from zoo.machine import ram
@@ -34,7 +35,9 @@ class Zoo:
     def __init__(self, spec: Spec, precision: str) -> None:
         training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
         spec = spec.model_copy(update={"training": training})
-        self.update = Update(spec, build(spec, [Purpose.TRAIN]), Processes("cpu"), Report())
+        self.switched = for_training(torch.device("cpu"))
+        self.switched.__enter__()  # for the life of this process, which trains nothing else
+        self.update = Update(spec, trainable(spec), Processes("cpu"), Report())
         self.done = 0
 
     def __call__(self, batch: Batch) -> float:

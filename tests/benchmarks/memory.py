@@ -12,7 +12,7 @@ import sys
 import torch
 
 import specs
-from compiler import Purpose, build
+from compiler import trainable
 from zoo.planning.footprint import footprint
 
 LENGTH = 27
@@ -29,7 +29,7 @@ def main(reference: str, overrides: list[str]) -> None:
 
 
 def _step(spec: specs.Spec, rows: int) -> None:
-    program = build(spec, [Purpose.TRAIN]).train()
+    program = trainable(spec).train()
     optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
     for _ in range(2):
         pieces = spec.vocabulary.size

@@ -65,9 +65,7 @@ class Peer:
     """CTranslate2 with this many workers of so many threads each, its model written by our backend."""
 
     def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
-        chosen = spec.compilation.model_copy(update={"precision": precision})
-        spec = spec.model_copy(update={"compilation": chosen})
-        order = Order(spec, graphs(spec), _weights(spec), "cpu", folder)
+        order = Order(spec, graphs(spec, precision=precision), _weights(spec), "cpu", precision, folder)
         self.options = {"beam_size": spec.decoding.beam, "length_penalty": spec.decoding.alpha}
         self.engine = CTranslate2(order, written(order), workers, threads)
 

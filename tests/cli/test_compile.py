@@ -29,7 +29,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
             (folder / "part").mkdir()
             (folder / "part" / "code").write_bytes(b"12345")
 
-        Artefact(order.folder, "keeping", {"precision": order.spec.compilation.precision}).make(write)
+        Artefact(order.folder, "keeping", {"precision": order.precision}).make(write)
         return BACKENDS["eager"].build(order)
 
     eager = BACKENDS["eager"]

@@ -54,7 +54,7 @@ def built(folder: Path) -> Callable[..., Any]:
         asked = spec.model_copy(update={"compilation": compilation})
         lowered = graphs(asked, TRANSLATE)
         weights = initial_weights(asked, lowered)
-        if problem := backend.refuses(Order(asked, lowered, weights, folder=folder)):
+        if problem := backend.refuses(Order(asked, lowered, weights, precision=precision, folder=folder)):
             pytest.skip(f"it says so itself: {problem}")
         return build(asked, TRANSLATE, weights=weights, backend=name, folder=folder)
 

@@ -13,7 +13,7 @@ import specs
 from compiler import PASSES, TRANSLATE, Purpose, build, cost, emit, graphs, lower
 from compiler.backends.eager import functions
 from compiler.cost import layers
-from compiler.program import ROOM, Program
+from compiler.emitted import ROOMS, EmittedProgram
 from specs import Spec
 
 WITHOUT = [p.name for p in PASSES if p.exact and p.name != "drop_dropout"]
@@ -38,7 +38,7 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: 
     assert _flops(lambda: program.encode(source)) == costs[Purpose.ENCODE](**at)
     state = program.encode(source)
     for length in (1, 2, 3):
-        at_step = {**at, "target": length, "beams": 1, "room": ROOM}
+        at_step = {**at, "read": length - 1, "new": 1, "beams": 1, "room": ROOMS}
         with FlopCounterMode(display=False) as counter:
             _, state = program.decode_step(state, target[:, 0])
         assert counter.get_total_flops() == costs[Purpose.DECODE_STEP](**at_step)
@@ -70,8 +70,8 @@ def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
     state = program.encode(torch.randint(4, 101, (3, 7)))
     for _ in range(4):
         _, state = program.decode_step(state, torch.tensor([2, 2, 2]))
-    held = sum(tensor.nbytes for tensor in state.cache.values())
-    assert held == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, room=ROOM)
+    held = sum(tensor.nbytes for tensor in state.carried.values())
+    assert held == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, room=ROOMS)
 
 
 def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> None:
@@ -87,8 +87,8 @@ def test_flops_and_parameters_of_every_shipped_spec(name: str) -> None:
     """At full size, on the meta device, which has shapes and no memory."""
     spec = specs.load(name)
     lowered = graphs(spec, TRANSLATE)
-    program = Program(spec, lowered, functions(emit(lowered.values())), "").eval()
-    at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "room": ROOM}
+    program = EmittedProgram(spec, lowered, functions(emit(lowered.values())), "").eval()
+    at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "room": ROOMS}
     source, target = (
         torch.empty(3, 7, dtype=torch.long, device="meta"),
         torch.empty(3, 6, dtype=torch.long, device="meta"),

@@ -48,7 +48,8 @@ TARGET = torch.tensor([[BOS, 9, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, 
 
 def _order(spec: Spec, weights: dict[str, Tensor] | None = None, folder: Path | None = None) -> Order:
     lowered = graphs(spec)
-    return Order(spec, lowered, initial_weights(spec, lowered) if weights is None else weights, folder=folder)
+    weights = initial_weights(spec, lowered) if weights is None else weights
+    return Order(spec, lowered, weights, precision=spec.compilation.precision, folder=folder)
 
 
 def _shaken(spec: Spec) -> dict[str, Tensor]:
@@ -216,7 +217,7 @@ def test_a_model_is_written_once_and_again_where_weights_or_precision_differ(
     written = folders()
     assert torch.equal(ctranslate2.build(order).score(SOURCE, TARGET), first)
     assert folders() == written
-    ctranslate2.build(replace(order, spec=_in("int8", order.spec)))
+    ctranslate2.build(replace(order, precision="int8"))
     ctranslate2.build(replace(order, weights={n: t * 1.5 for n, t in order.weights.items()}))
     assert len(folders()) == 3
 

@@ -51,7 +51,7 @@ def test_a_program_has_the_parameters_of_its_graph(name: str) -> None:
     every = tuple(p.name for p in compiler.PASSES)
     bare = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": every})})
     lowered = graphs(bare, [Purpose.TRAIN])
-    program = compiler.Program(bare, lowered, {}, "")
+    program = compiler.EmittedProgram(bare, lowered, {}, "")
     assert sum(p.numel() for p in program.parameters()) == compiler.parameters(spec)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +16,10 @@ from torch.nn.functional import layer_norm
 
 from compiler import runtime
 from compiler.host import cpp_compiler
-from compiler.instructions import Code
+from compiler.instruction import MOST_INT8_ROWS, Code, Status
+from compiler.kernels.abi import Record, declared
 from compiler.kernels.library import FLAGS as USUAL
-from compiler.kernels.library import KERNELS, Record, _declared
+from compiler.kernels.library import compile_to
 from compiler.likeliest import likeliest
 
 FLAGS = {
@@ -33,17 +33,17 @@ SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
 
 @pytest.fixture(scope="module", params=FLAGS)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    command, made = cpp_compiler(), tmp_path_factory.mktemp("kernels") / "native.so"
-    if command is None:
+    made = tmp_path_factory.mktemp("kernels") / "native.so"
+    if cpp_compiler() is None:
         pytest.skip("there is no C++ compiler")
     if request.param != "native" and platform.machine() != "x86_64":
         pytest.skip("this processor is not an x86-64")
     if request.param == "x86-64-v3" and not {"avx2", "fma"} <= set(Path("/proc/cpuinfo").read_text().split()):
         pytest.skip("this processor has no AVX2")
     others = [flag for flag in USUAL if not flag.startswith(("-O", "-march"))]
-    given = [*others, *FLAGS[request.param], "-Wall", "-Werror", str(KERNELS / "native.cpp")]
-    subprocess.run([command, *given, "-o", str(made)], check=True)
-    return _declared(ctypes.CDLL(str(made)))
+    done = compile_to(made, [*others, *FLAGS[request.param], "-Wall", "-Werror"])
+    assert done.returncode == 0, done.stderr
+    return declared(ctypes.CDLL(str(made)))
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ class Machine:
         return len(self.widths) - 1
 
     def add(self, code: Code, to: list[Any] | None = None, **fields: Any) -> int:
-        i = Record(operation=int(code), b=-1, scale=fields.pop("scale", 1.0))
+        i = Record(code=int(code), b=-1, scale=fields.pop("scale", 1.0))
         for name, value in fields.items():
             setattr(i, name, self.pointer(value) if isinstance(value, Tensor) else value)
         (self.step if to is None else to).append(i)
@@ -82,26 +82,33 @@ class Machine:
 
     def embed(self, table: Tensor, to: list[Any] | None = None, **fields: Any) -> int:
         width = table.shape[1]
-        return self.add(Code.EMBED, to, out=self.buffer(width), width=width, heads=len(table), p=table, **fields)
+        return self.add(Code.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
 
     def matrix(self, w: Tensor, bias: Tensor | None = None, scales: Tensor | None = None) -> int:
         shape = (*w.shape, *w.stride(), self.pointer(bias) if bias is not None else None)
+        made = ctypes.c_void_p()
         if scales is None:
-            return int(self.library.zoo_matrix(w.data_ptr(), *shape))
-        return int(self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape))
+            status = self.library.zoo_matrix(w.data_ptr(), *shape, ctypes.byref(made))
+        else:
+            status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, ctypes.byref(made))
+        assert status == Status.DONE
+        return int(made.value or 0)
 
     def logits(self, a: int, matrix: int, width: int, **fields: Any) -> None:
         self.vocabulary = width
-        self.add(Code.LOGITS, a=a, p=matrix, width=width, **fields)
+        self.add(Code.LOGITS, a=a, matrix=matrix, width=width, **fields)
 
     def show(self, buffer: int, width: int, at: int = 0) -> None:
         """Ends the step with logits that are this buffer's numbers, and a 0."""
         self.logits(buffer, self.matrix(torch.eye(width, width + 1)), width + 1, a_at=at)
 
-    def open(self) -> None:
+    def open(self) -> int:
         lists = [v for part in (self.encode, self.step) for v in ((Record * len(part))(*part), len(part))]
         widths = [v for w in (self.widths, self.memory, self.cache) for v in ((ctypes.c_int32 * len(w))(*w), len(w))]
-        self.program = self.library.zoo_open(*lists, *widths)
+        opened = ctypes.c_void_p()
+        status = self.library.zoo_open(*lists, *widths, ctypes.byref(opened))
+        self.program = opened.value
+        return int(status)
 
     def start(self, tokens: Tensor, lengths: Sequence[int]) -> int:
         if not self.program:
@@ -145,7 +152,7 @@ def test_products(library: Any, rows: int, inner: int, outer: int, relu: bool) -
     machine = Machine(library)
     a, out = machine.embed(x), machine.buffer(outer + 9)
     p = machine.matrix(w, bias if relu else None)
-    machine.add(Code.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, relu=relu, p=p)
+    machine.add(Code.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, relu=relu, matrix=p)
     machine.show(out, outer, at=5)
     close(machine.once(rows), (x[:, 3:] @ w + bias).relu() if relu else x[:, 3:] @ w)
 
@@ -165,7 +172,7 @@ def test_sums_of_8_bit_integers_are_exact(library: Any, rows: int, inner: int, o
     machine = Machine(library)
     out = machine.buffer(outer)
     p = machine.matrix(w, scales=torch.ones(outer))
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, p=p)
+    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=p)
     machine.show(out, outer)
     assert torch.equal(machine.once(rows).round().double(), x.double().round() @ w.double())
 
@@ -177,7 +184,7 @@ def test_rows_are_scaled_each_by_itself(library: Any, rows: int, inner: int, out
     x[rows // 2] = 0.0
     machine = Machine(library)
     out = machine.buffer(outer)
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, p=machine.matrix(w, bias, scales))
+    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=machine.matrix(w, bias, scales))
     machine.show(out, outer)
     close(machine.once(rows), runtime.quantised_linear(x, w, scales, bias))
 
@@ -188,11 +195,11 @@ def test_rows_by_themselves(library: Any, rows: int, width: int) -> None:
     table = torch.randn(9, width)
     machine = Machine(library)
     a, b, out = machine.embed(x, scale=3.0), machine.embed(y), machine.buffer(width)
-    machine.add(Code.POSITION, a=a, out=out, width=width, heads=len(table), p=table)
+    machine.add(Code.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
     machine.add(Code.POSITION, a=out, out=out, width=width)
-    machine.add(Code.NORM, a=out, b=b, out=out, width=width, p=gain, q=bias, scale=1e-5)
+    machine.add(Code.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
     machine.add(Code.ADD, a=out, b=b, out=out, width=width)
-    machine.add(Code.NORM, a=out, out=a, width=width, p=gain, q=bias, scale=1e-2)
+    machine.add(Code.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
     machine.show(a, width)
     tokens = torch.arange(rows)
     state = machine.start(tokens, [1] * rows)
@@ -220,7 +227,7 @@ def test_attention_to_the_source_and_to_the_memory(library: Any, heads: int, key
     for slot, (buffer, width, parts, keys) in enumerate(
         [(own, pieces, 1, 1), (out, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0)]
     ):
-        machine.add(Code.KEEP, machine.encode, out=slot, a=buffer, width=width, heads=parts, relu=keys)
+        machine.add(Code.KEEP, machine.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
     both, query = machine.buffer(2 * v), machine.embed(q_table)
     sole = {"heads": 1, "key_width": pieces, "value_width": v, "scale": 1.0}
     machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(pieces) * 1000), b=0, c=1, out=both, width=v, **sole)
@@ -341,6 +348,23 @@ def test_threads_share_a_program(library: Any) -> None:
         assert all(pool.map(run, [1, 300, 7, 131] * 20))
 
 
+@pytest.mark.parametrize("code", [-1, len(Code), 2**30])
+def test_an_instruction_that_is_none_is_refused(library: Any, code: int) -> None:
+    machine = Machine(library)
+    machine.show(machine.embed(torch.randn(9, 16)), 16)
+    machine.step[0].code = code
+    assert machine.open() == Status.UNKNOWN
+
+
+def test_a_matrix_that_is_too_wide_is_said_to_be_that(library: Any) -> None:
+    made, w = ctypes.c_void_p(), torch.zeros(MOST_INT8_ROWS + 1, 1, dtype=torch.int8)
+    shape = (*w.shape, *w.stride(), None)
+    of = library.zoo_matrix_int8
+    assert of(w.data_ptr(), torch.ones(1).data_ptr(), *shape, ctypes.byref(made)) == Status.TOO_WIDE
+    assert library.zoo_matrix(w.data_ptr(), 2**40, 1, 1, 1, None, ctypes.byref(made)) == Status.TOO_WIDE
+    assert made.value is None
+
+
 @pytest.mark.parametrize("piece", [-1, 9, 2**40])
 def test_a_piece_that_is_none_is_refused(library: Any, piece: int) -> None:
     machine = Machine(library)
@@ -349,20 +373,23 @@ def test_a_piece_that_is_none_is_refused(library: Any, piece: int) -> None:
     state, tokens = machine.start(torch.tensor([8]), [1]), torch.tensor([piece])
     outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
     given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None)
-    assert library.zoo_step(machine.program, state, *given) == 2
+    assert library.zoo_step(machine.program, state, *given) == Status.IMPOSSIBLE
     made = ctypes.c_void_p()
     lengths = torch.tensor([1], dtype=torch.int32)
-    assert library.zoo_encode(machine.program, tokens.data_ptr(), lengths.data_ptr(), 1, ctypes.byref(made)) == 2
+    assert (
+        library.zoo_encode(machine.program, tokens.data_ptr(), lengths.data_ptr(), 1, ctypes.byref(made))
+        == Status.IMPOSSIBLE
+    )
 
 
 def test_a_position_after_the_last_learned_one_is_refused(library: Any) -> None:
     machine, width = Machine(library), 16
     a, out = machine.embed(torch.randn(9, width)), machine.buffer(width)
-    machine.add(Code.POSITION, a=a, out=out, width=width, heads=2, p=torch.randn(2, width))
+    machine.add(Code.POSITION, a=a, out=out, width=width, rows=2, table=torch.randn(2, width))
     machine.show(out, width)
     tokens = torch.tensor([8])
     state = machine.start(tokens, [1])
-    for expected in (0, 0, 2):
+    for expected in (Status.DONE, Status.DONE, Status.IMPOSSIBLE):
         outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
         given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None)
         assert library.zoo_step(machine.program, state, *given) == expected
@@ -376,7 +403,7 @@ def test_a_row_that_is_none_is_refused(library: Any, sentences: list[int], paren
     state = machine.start(tokens, [1])
     kept, rows = torch.tensor(sentences), torch.tensor(parents)
     given = (kept.data_ptr(), len(kept), rows.data_ptr(), rows.shape[1])
-    assert library.zoo_select(state, *given) == 2
+    assert library.zoo_select(state, *given) == Status.IMPOSSIBLE
     machine.shown(state, tokens)
 
 

@@ -14,7 +14,7 @@ from compiler.agree import disagreement
 from compiler.backends import Order
 from compiler.backends.eager import eager
 from compiler.initial import initial_weights
-from compiler.operation import Attention, Dropout, Embed, Kernel, Linear, Logits
+from compiler.operations import Attention, Dropout, Embed, Kernel, Linear, Logits
 from specs import Spec, ZooError
 
 architectures = st.fixed_dictionaries(

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from compiler import TRANSLATE, Purpose, build
+from compiler import TRANSLATE, Purpose, build, graphs, trainable
 from compiler.agree import disagreement
-from compiler.backends import TRAINING
-from compiler.program import ROOM
+from compiler.backends import BACKENDS
+from compiler.emitted import ROOMS
 from specs import BOS, EOS, PAD, Spec, ZooError
 
 
@@ -67,7 +67,7 @@ def test_selected_rows_go_on_as_themselves(program) -> None:
 def test_joined_sentences_go_on_as_themselves(program) -> None:
     """At positions of their own, and beside sources of other lengths; past the room that a cache has at first."""
     first, second = torch.tensor([[7, 8, 9, 10, 3]]), torch.tensor([[5, 3], [6, 3]])
-    long = [[token] for token in range(4, 4 + ROOM + 3)]
+    long = [[token] for token in range(4, 4 + ROOMS + 3)]
     _, a = _steps(program, program.encode(first), [2], *long[:-5])
     _, b = _steps(program, program.encode(second), [2, 2], [31, 32])
     joined = program.join(a, b)
@@ -79,7 +79,7 @@ def test_joined_sentences_go_on_as_themselves(program) -> None:
     other, _ = _steps(program, program.encode(second[1:]), [2], [32], *([42],) * 4, [51])
     torch.testing.assert_close(found[1:], other, atol=1e-5, rtol=0)
     only = program.select(joined, torch.tensor([1]), torch.tensor([[0]]))
-    assert max(value.shape[2] for value in only.cache.values()) <= ROOM
+    assert max(value.shape[2] for value in only.carried.values()) <= ROOMS
 
 
 def test_the_likeliest_are_those_of_all(program) -> None:
@@ -185,7 +185,7 @@ def test_the_native_step_refuses_what_is_no_piece(small: Callable[..., Spec]) ->
 class TestConformance:
     """Every backend computes what the interpreter does."""
 
-    @pytest.mark.parametrize("backend", TRAINING)
+    @pytest.mark.parametrize("backend", [name for name, each in BACKENDS.items() if each.trainable])
     def test_every_backend_that_trains_agrees_with_the_interpreter(
         self, small: Callable[..., Spec], backend: str
     ) -> None:
@@ -200,6 +200,20 @@ class TestConformance:
         found = disagreement(build(small(), TRANSLATE, weights=weights, precision=precision), weights=weights)
         assert all(1e-5 < error < 0.05 for error in found.values()), found
 
-    def test_what_is_rounded_is_not_trained(self, small: Callable[..., Spec]) -> None:
-        with pytest.raises(ZooError, match="int8 is for translating"):
+    @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+    def test_what_is_trained_is_so_in_float32_whatever_translates(
+        self, small: Callable[..., Spec], precision: str
+    ) -> None:
+        """`compilation.precision` is for translating: plan, forecast and training know nothing of it."""
+        asked = small().compilation.model_copy(update={"precision": precision})
+        spec = small().model_copy(update={"compilation": asked})
+        program = trainable(spec)
+        assert (program.precision, program.backend) == ("float32", "eager")
+        assert {parameter.dtype for parameter in program.parameters()} == {torch.float32}
+        assert graphs(spec, [Purpose.TRAIN]) == graphs(small(), [Purpose.TRAIN])
+        assert build(spec).precision == precision
+        assert program.spec == spec
+
+    def test_nothing_is_trained_in_rounded_weights(self, small: Callable[..., Spec]) -> None:
+        with pytest.raises(ZooError, match="trained in float32, not in int8"):
             build(small(), [Purpose.TRAIN], precision="int8")

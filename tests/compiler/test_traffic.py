@@ -12,7 +12,7 @@ from specs import Spec
 def test_every_weight_is_read_once_a_step(small: Callable[..., Spec]) -> None:
     """What is left without rows is the weights, but for the table of which a step reads single rows."""
     step = graphs(small(tied_embeddings="target"))[Purpose.DECODE_STEP]
-    at = {"batch": 0, "beams": 0, "source": 7, "target": 5, "room": 16}
+    at = {"batch": 0, "beams": 0, "source": 7, "room": 16}
     assert traffic(step)(**at) == 4 * sum(parameter.count for parameter in step.parameters.values())
 
 
@@ -21,7 +21,7 @@ def test_the_memory_is_read_once_for_all_beams(small: Callable[..., Spec]) -> No
     without = spec.compilation.model_copy(update={"without": ("beams_as_queries",)})
     before = graphs(spec.model_copy(update={"compilation": without}))[Purpose.DECODE_STEP]
     after = graphs(spec)[Purpose.DECODE_STEP]
-    sizes = {"source": 1000, "target": 5, "room": 16}
+    sizes = {"source": 1000, "new": 1, "room": 16}
     saved = traffic(before)(batch=4, **sizes) - traffic(after)(batch=1, beams=4, **sizes)
     memory = 4 * 1000 * 2 * (6 + 4)  # keys and values of two heads
     assert saved == 3 * memory
@@ -32,7 +32,7 @@ def test_a_cache_that_has_room_is_not_copied(small: Callable[..., Spec]) -> None
     without = spec.compilation.model_copy(update={"without": ("plan_cache",)})
     before = graphs(spec.model_copy(update={"compilation": without}))[Purpose.DECODE_STEP]
     after = graphs(spec)[Purpose.DECODE_STEP]
-    sizes = {"batch": 1, "beams": 1, "source": 3, "target": 100, "room": 100}
+    sizes = {"batch": 1, "beams": 1, "source": 3, "read": 99, "new": 1, "room": 100}
     # Read to be copied and written as a copy, but for the new position.
     assert traffic(before)(**sizes) - traffic(after)(**sizes) == 4 * 2 * (6 + 4) * 2 * 99
 

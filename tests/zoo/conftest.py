@@ -37,7 +37,7 @@ class ToyProgram:
     many ties. `overriding` maps a prefix (without BOS) to a row of log-probabilities.
     """
 
-    concurrent = False
+    search, concurrent = "steps", False
 
     def __init__(self, vocabulary=7, seed=0, levels=200, overriding=None):
         self.vocabulary, self.seed, self.levels = vocabulary, seed, levels

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower
 from compiler.initial import initial_weights
+from compiler.program import Stepping, SteppingProgram
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.machine.clock import Host, Spread, host, spread, timed
 from zoo.report import Report
@@ -93,9 +94,9 @@ def measure(
     how = {**how, "device": find_device(how.get("device", "auto"))}
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     building, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
-    if not hasattr(program, "likeliest"):
+    if program.search == "own":
         raise ZooError(
-            f"the backend `{program.spec.compilation.backend}` searches by itself: this measures the search of zoo",
+            f"the backend `{program.backend}` searches by itself: this measures the search of zoo",
             hint="`python tests/benchmarks/decode.py` measures it beside the other backends",
         )
     sources = made_up(spec, work.sentences)
@@ -122,12 +123,12 @@ def measure(
     )
 
 
-def _circumstances(program: Any, spec: Spec, work: Work, device: str) -> dict[str, Any]:
+def _circumstances(program: SteppingProgram, spec: Spec, work: Work, device: str) -> dict[str, Any]:
     """The fields of Speed that are known before anything is measured."""
     return {
         "name": spec.name,
-        "backend": program.spec.compilation.backend,
-        "precision": program.spec.compilation.precision,
+        "backend": program.backend,
+        "precision": program.precision,
         "device": device,
         "host": host(),
         "workers": workers_of(program, spec.decoding.workers),
@@ -162,7 +163,7 @@ def made_up(spec: Spec, sentences: int) -> list[list[int]]:
 
 
 def translations(
-    program: Any,
+    program: Stepping,
     sources: Sequence[Sequence[int]],
     spec: Spec,
     *,

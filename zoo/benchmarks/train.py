@@ -9,8 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 
 from compiler import find_device
+from compiler.switches import for_training
 from specs import EOS, Spec, ZooError
 from zoo.corpus.store import Store, StoreWriter
 from zoo.corpus.training_set import TrainingSet
@@ -66,7 +68,7 @@ def measure(
     if steps < 1 or rounds < 1:
         raise ZooError(f"there is nothing to measure in {rounds} rounds of {steps} steps")
     report, device = report or Report(), find_device(device)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, for_training(torch.device(device)):
         store = made_up(spec, steps, Path(folder))
         trainer = Trainer(spec, TrainingSet(spec, store), Run(Path(folder, "run")), Processes(device), report)
         works = list(islice(trainer.works(), steps))
@@ -84,7 +86,7 @@ def measure(
     flops = sum(trainer.flops_of(work.size) for work in works)
     return Speed(
         name=spec.name,
-        backend=trainer.program.spec.compilation.backend,
+        backend=trainer.program.backend,
         precision=spec.training.precision,
         device=device,
         host=host(),

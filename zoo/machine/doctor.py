@@ -18,7 +18,7 @@ import specs
 from compiler import TRANSLATE, Purpose, graphs
 from compiler.backends import BACKENDS, Order, choose
 from compiler.host import cores, cpp_compiler, cpuinfo
-from compiler.matrix_library import matrix_library
+from compiler.switches import matrix_library
 from zoo.storage import places
 from zoo.version import __version__
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-from compiler.matrix_library import use_fast_float32
+from compiler.switches import fast_float32
 
 _SECONDS, _COPIED = 0.2, 2**20
 _PREPARING = 0.04
@@ -29,12 +29,12 @@ class Pace:
 @cache
 def matrix_peak(device: torch.device, precision: str) -> float:
     """FLOPs a second of a large square product in float32 or bfloat16: the best of a fifth of a second."""
-    use_fast_float32()
     dtype = getattr(torch, precision)
     size = 8192 if device.type == "cuda" else 1024
     a, b = (torch.randn(size, size, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in range(2))
     out = torch.empty_like(a)
-    return 2 * size**3 / _quickest(lambda: torch.mm(a, b, out=out), device, 3)
+    with fast_float32():
+        return 2 * size**3 / _quickest(lambda: torch.mm(a, b, out=out), device, 3)
 
 
 def pace(device: torch.device, precision: str) -> Pace:

@@ -9,7 +9,6 @@ from specs import Spec
 from zoo.corpus.batches import BatchSize
 from zoo.machine.peak import Pace
 from zoo.planning.footprint import STATE_COPIES, pairs
-from zoo.planning.rewriting import for_training
 from zoo.report import duration
 from zoo.report import size as bytes_in_words
 
@@ -56,7 +55,7 @@ def needed(spec: Spec, size: BatchSize, shards: int = 1) -> int:
 
 
 def _training(spec: Spec) -> Cost:
-    return cost(graphs(for_training(spec), [Purpose.TRAIN])[Purpose.TRAIN])
+    return cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
 
 
 def _sizes(size: BatchSize) -> dict[str, int]:

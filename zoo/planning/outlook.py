@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import torch
 
 from compiler import Purpose, find_device, graphs
-from compiler.allocator import keeps_memory
 from compiler.backends import Order, choose
-from compiler.matrix_library import matrix_library
+from compiler.switches import keeps_memory, matrix_library
 from specs import Spec
 from zoo.machine import ram
 from zoo.machine.peak import pace
 from zoo.planning.forecast import forecast, full_batch
-from zoo.planning.rewriting import for_training
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,7 @@ def outlook(spec: Spec, length: int, device: str) -> Outlook:
     held = ram.most_used(torch.device(found))
     batch = full_batch(spec, length)
     expected = forecast(spec, batch, spec.training.steps, able, held)
-    training = for_training(spec)
-    order = Order(training, graphs(training, [Purpose.TRAIN], found), {}, found)
+    order = Order(spec, graphs(spec, [Purpose.TRAIN], found), {}, found)
     return Outlook(
         device=found,
         backend=choose(spec.compilation.backend, order).name,

@@ -10,11 +10,11 @@ from pathlib import Path
 from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower
 from compiler.drawing import draw
 from compiler.graph import Node
-from compiler.operation import Embed, Logits
+from compiler.operations import Embed, Logits
 from compiler.size import Size, product
 from specs import Spec, ZooError
 from zoo.planning.footprint import footprint
-from zoo.planning.rewriting import Rewriting, at, for_training, rewritings
+from zoo.planning.rewriting import Rewriting, at, rewritings
 from zoo.storage.files import writing
 
 LENGTH = 27
@@ -67,7 +67,7 @@ class Plan:
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
     """The plan of a spec for sentences of `length` tokens. Raises ZooError for a pass that is not known."""
     train, whole = lower(spec, Purpose.TRAIN), cost(lower(spec, Purpose.TRAIN))
-    final, needs = _final(spec), footprint(for_training(spec), length)
+    final, needs = _final(spec), footprint(spec, length)
     sizes = {"batch": 1, "source": length, "target": length}
     return Plan(
         name=spec.name,
@@ -114,7 +114,7 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
 
 def _final(spec: Spec) -> Graphs:
     """The graphs of all purposes after all passes. What is trained and what translates is rewritten apart."""
-    return {**graphs(for_training(spec), [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
+    return {**graphs(spec, [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
@@ -155,4 +155,4 @@ def _cache_bytes(final: Graphs, length: int) -> int:
     sizes = at(step, 1, length)
     memory = sum(4 * product(step.inputs[name].shape)(**sizes) for name in step.inputs if name in encode.outputs)
     # The last step's own keys and values are in it.
-    return cost(step).cache_bytes(**{**sizes, "target": length + 1}) + memory
+    return cost(step).cache_bytes(**{**sizes, "read": length}) + memory

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, lower
-from compiler.host import Host
+from compiler.size import BEAMS
+from compiler.terms import terms_of
 from compiler.traffic import traffic
 from specs import Spec
 from zoo.planning.footprint import pairs
@@ -40,23 +41,18 @@ class Rewriting:
 
 def rewritings(spec: Spec, length: int) -> tuple[Rewriting, ...]:
     """Each pass that is not switched off with what it changed, in the order in which they run."""
-    training, host = for_training(spec), Host()
+    terms = terms_of(spec, [Purpose.TRAIN]), terms_of(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
     before, found = sizes({**train, **translate}, spec, length), []
     for each in PASSES:
         if each.name in spec.compilation.without:
             continue
-        train, translate = each.apply(train, training, host), each.apply(translate, spec, host)
+        train, translate = each.apply(train, spec, terms[0]), each.apply(translate, spec, terms[1])
         after = sizes({**train, **translate}, spec, length)
         found.append(Rewriting(each.name, each.summary, each.exact, before, after))
         before = after
     return tuple(found)
-
-
-def for_training(spec: Spec) -> Spec:
-    """The spec as it is trained: `compilation.precision` is for translating alone."""
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"precision": "float32"})})
 
 
 def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
@@ -68,7 +64,7 @@ def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
     return Sizes(
         operations=sum(len(graph.nodes) for graph in graphs.values()),
         flops=cost(encode).flops(batch=1, source=length)
-        + sum(flops(**{**last, "target": read, "room": read}) for read in range(1, length + 1)),
+        + sum(flops(**{**last, "read": read, "room": read + 1}) for read in range(length)),
         weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
         step_bytes=traffic(step)(**last),
         activation_bytes=cost(graphs[Purpose.TRAIN]).activation_bytes(batch=part, source=length, target=length),
@@ -76,7 +72,6 @@ def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
 
 
 def at(step: Graph, beam: int, length: int) -> Mapping[str, int]:
-    """The sizes of a decoder's step for the hypotheses of one sentence, when they have read `length` pieces."""
-    by_sentence = bool(step.inputs["token"].shape[1].symbols)
-    rows = {"batch": 1, "beams": beam} if by_sentence else {"batch": beam}
-    return {**rows, "source": length, "target": length, "room": length}
+    """The sizes of a decoder's step for the hypotheses of one sentence, when they read the last of `length` pieces."""
+    rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
+    return {**rows, "source": length, "read": length - 1, "room": length}

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor
 
+from compiler.program import State, Steps
 from specs import BOS, EOS
 from zoo.search.chooser import Chooser, Chosen
 from zoo.search.groups import padded
 from zoo.search.history import History, StepRecord
 from zoo.search.source import Source
-from zoo.search.steps import State, Steps
 
 
 class Batch(Generic[State]):

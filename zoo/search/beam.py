@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from compiler.likeliest import Likeliest
+from compiler.program import State, Steps
 from specs import EOS
 from zoo.search.chooser import Chosen
 from zoo.search.history import History
 from zoo.search.source import Source
-from zoo.search.steps import State, Steps
 
 
 @dataclass(frozen=True, slots=True)

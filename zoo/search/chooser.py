@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 from jaxtyping import Float32, Int
 from torch import Tensor
 
+from compiler.program import State, Steps
 from zoo.search.history import History
 from zoo.search.source import Source
-from zoo.search.steps import State, Steps
 
 
 class Chosen(NamedTuple):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
 
 import torch
 
-from zoo.search.external import Searching, searched_by_program
+from compiler.program import Translating
+from zoo.search.external import searched_by_program
 from zoo.search.loop import Found
 from zoo.search.request import Request
 from zoo.search.source import Source
-from zoo.search.steps import Steps
 from zoo.search.workers import searched, workers_of
 
 
 def dispatched(
-    program: Steps[Any] | Searching,
+    program: Translating,
     windows: Iterable[Sequence[Source]],
     request: Request,
     *,
@@ -28,7 +27,7 @@ def dispatched(
     Raises ZooError for what is wanted and the program cannot do.
     """
     workers = workers_of(program, request.workers)
-    if hasattr(program, "hypotheses"):
-        return searched_by_program(cast(Searching, program), windows, request, device)
+    if program.search == "own":
+        return searched_by_program(program, windows, request, device)
     workers = workers if most is None else max(1, min(workers, most))
     return searched(program, windows, request.chooser(), request.tokens, workers, device)

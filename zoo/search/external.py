@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
+from compiler.program import Searching
 from specs import ZooError
 from zoo.machine.ram import FAILURES, is_short
 from zoo.search.groups import groups, padded
@@ -16,26 +14,6 @@ from zoo.search.hypothesis import Hypothesis
 from zoo.search.loop import Found
 from zoo.search.request import Request
 from zoo.search.source import Source, too_long
-
-
-class Ended(Protocol):
-    """A hypothesis of theirs, which says what one of ours does."""
-
-    @property
-    def pieces(self) -> tuple[int, ...]: ...
-    @property
-    def log_probability(self) -> float: ...
-    @property
-    def score(self) -> float: ...
-
-
-class Searching(Protocol):
-    """A program with a beam search."""
-
-    def hypotheses(
-        self, source: Int[Tensor, "sentences source"], limits: Sequence[int], *, beam: int, alpha: float, n_best: int
-    ) -> Sequence[Sequence[Ended]]:
-        """The best of each source, best first; a translation has at most so many pieces, EOS not counted."""
 
 
 def searched_by_program(

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import torch
 
+from compiler.program import State, Steps
 from zoo.machine.ram import FAILURES, is_short
 from zoo.search.batch import Batch
 from zoo.search.chooser import Chooser
 from zoo.search.history import History
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.source import Source
-from zoo.search.steps import State, Steps
 from zoo.search.waiting import Waiting
 
 Found = tuple[int, list[Hypothesis]]

@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float32, Float64, Int
 from torch import Tensor
 
 from compiler.likeliest import likeliest
+from compiler.program import State, Steps
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
 from zoo.search.chooser import Chosen
 from zoo.search.history import History
 from zoo.search.source import Source
-from zoo.search.steps import State, Steps
 
 
 @dataclass(frozen=True, slots=True)

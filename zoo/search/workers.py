@@ -10,23 +10,22 @@ from typing import Any, Literal
 import torch
 
 from compiler.host import cores
+from compiler.program import Scoring, State, Steps
 from specs import ZooError
 from zoo.search.chooser import Chooser
 from zoo.search.loop import Found, search
 from zoo.search.source import Source
-from zoo.search.steps import State, Steps
 from zoo.search.waiting import Stopped, Waiting
 
 
-def workers_of(program: object, asked: int | Literal["auto"]) -> int:
+def workers_of(program: Scoring, asked: int | Literal["auto"]) -> int:
     """How many threads search: as many as there are cores where a program computes one batch on one core, else 1.
 
     Raises ZooError where more are asked for than the program can have.
     """
-    able = bool(getattr(program, "concurrent", False))
     if asked == "auto":
-        return cores() if able else 1
-    if asked > 1 and not able:
+        return cores() if program.concurrent else 1
+    if asked > 1 and not program.concurrent:
         raise ZooError(
             f"`workers` is {asked}, and this backend takes one batch at a time, on all cores",
             hint="leave it `auto`, or take the backend `native`",

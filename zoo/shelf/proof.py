@@ -15,9 +15,9 @@ from jaxtyping import Float32, Int64
 from safetensors import SafetensorError
 from torch import Tensor
 
+from compiler.program import Scoring
 from specs import BOS, EOS, ZooError
 from zoo.search.groups import padded
-from zoo.search.steps import Scoring
 from zoo.storage.files import writing
 from zoo.text.vocabulary import Vocabulary
 

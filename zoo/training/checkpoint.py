@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from compiler import Program
+from compiler import EmittedProgram
 from specs import Spec, ZooError
 from zoo.planning.footprint import KEPT_OPTIMISERS
 from zoo.report import Report
@@ -116,7 +116,7 @@ def save(run: Run, spec: Spec, tensors: Tensors, progress: Progress) -> Checkpoi
     return checkpoint
 
 
-def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Optimizer) -> Progress:
+def restore(checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.optim.Optimizer) -> Progress:
     """Puts a checkpoint's weights and moments where they belong. Raises ZooError where a file is damaged."""
     checkpoint.verify()
     try:
@@ -132,7 +132,7 @@ def restore(checkpoint: Checkpoint, program: Program, optimiser: torch.optim.Opt
     return progress
 
 
-def resume(run: Run, program: Program, optimiser: torch.optim.Optimizer, report: Report) -> Progress:
+def resume(run: Run, program: EmittedProgram, optimiser: torch.optim.Optimizer, report: Report) -> Progress:
     """From the newest checkpoint that is whole; a damaged one is named, removed and passed over."""
     found = [c for c in checkpoints(run) if c.resumable]
     for checkpoint in reversed(found):

@@ -7,7 +7,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from compiler import Program
+from compiler import EmittedProgram
 from specs import Spec
 from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
@@ -25,7 +25,7 @@ def is_needed(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
     return wanted
 
 
-def shard(program: Program, processes: Processes) -> None:
+def shard(program: EmittedProgram, processes: Processes) -> None:
     """Leaves each process its part of every parameter; a layer's are brought together while it is computed.
 
     What belongs to no layer (the embedding, keys and values of the memory) is together from the forward to the end of

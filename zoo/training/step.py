@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from compiler import Program
+from compiler import EmittedProgram
 from compiler.seeds import stream
 from specs import Spec, ZooError
 from zoo.corpus.batches import Batch
@@ -38,7 +38,7 @@ class Update:
     """
 
     def __init__(
-        self, spec: Spec, program: Program, processes: Processes, report: Report, *, sharded: bool = False
+        self, spec: Spec, program: EmittedProgram, processes: Processes, report: Report, *, sharded: bool = False
     ) -> None:
         self.spec, self.program, self.processes, self.report = spec, program, processes, report
         self._sharded = sharded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from compiler import Program
+from compiler import EmittedProgram
 from zoo.training.sharding import gathered, like, own
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -23,7 +23,7 @@ class Tensors:
     """Adam's two of each weight, by `MOMENT/NAME`."""
 
 
-def gather(program: Program, optimiser: torch.optim.Optimizer, *, keep: bool) -> Tensors | None:
+def gather(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, keep: bool) -> Tensors | None:
     """Those of now, or None, if this process is not to `keep` them. Where each holds a part, all have to ask."""
     parameters = dict(program.named_parameters())
     found: dict[str, dict[str, Tensor]] = {}
@@ -39,7 +39,7 @@ def gather(program: Program, optimiser: torch.optim.Optimizer, *, keep: bool) ->
     return Tensors(program.in_file_layout(found[""]), moments)
 
 
-def put(tensors: Tensors, updates: int, program: Program, optimiser: torch.optim.Optimizer) -> None:
+def put(tensors: Tensors, updates: int, program: EmittedProgram, optimiser: torch.optim.Optimizer) -> None:
     """Where they belong, after so many updates. Raises ZooError where names or shapes are not the program's."""
     parameters = dict(program.named_parameters())
     for name, tensor in program.in_program_layout(tensors.weights).items():

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from compiler import Program, Purpose, build
+from compiler import trainable
+from compiler.switches import for_training
 from specs import Spec
 from zoo.corpus.ahead import aside
 from zoo.corpus.prepare import prepare
@@ -79,7 +80,8 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
             report = report if processes.first else Report()
             if processes.first:
                 held.enter_context(place.locked())
-            ended = _trained(spec, place, processes, fresh=fresh, report=report)
+            with for_training(processes.device):
+                ended = _trained(spec, place, processes, fresh=fresh, report=report)
         if ended and processes.first:
             average(place)
             report.say(f"averaged the last checkpoints into {place.weights}")
@@ -90,7 +92,7 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
     """The steps of `train` alone: nothing is averaged or scored at the end."""
     place = Run(Path(run))
-    with joined(device) as processes, place.locked():
+    with joined(device) as processes, place.locked(), for_training(processes.device):
         _trained(spec, place, processes, fresh=False, report=report or Report())
 
 
@@ -102,8 +104,8 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)
     device, store = str(processes.device), prepared.store("train")
-    program: Program = build(spec, [Purpose.TRAIN], weights=model.weights.tensors if model else None, device=device)
-    longest, backend = int(store.source_lengths.max()), program.spec.compilation.backend
+    program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
+    longest, backend = int(store.source_lengths.max()), program.backend
     alpha = spec.training.subword_sampling
     sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
     data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)

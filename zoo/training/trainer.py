@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from compiler import Program, Purpose, build, cost
+from compiler import EmittedProgram, Purpose, cost, trainable
 from specs import Spec, ZooError
 from zoo.corpus.ahead import ahead
 from zoo.corpus.batches import Batch, BatchSize
@@ -75,14 +75,14 @@ class Trainer:
         processes: Processes,
         report: Report,
         dev: DevSet | None = None,
-        program: Program | None = None,
+        program: EmittedProgram | None = None,
         *,
         sharded: bool = False,
     ) -> None:
         self.spec, self.data, self.run, self.report, self.dev = spec, data, run, report, dev
         self.processes, self.device = processes, processes.device
         device = str(self.device)
-        self.program: Program = build(spec, [Purpose.TRAIN], device=device) if program is None else program
+        self.program = trainable(spec, device=device) if program is None else program
         self.sharded = sharded
         self.update = Update(spec, self.program, processes, report, sharded=sharded)
         self.progress = Progress()

@@ -11,11 +11,9 @@ from typing import Unpack
 
 from torch import Tensor
 
-from compiler import TRANSLATE, build, find_device, graphs
 from compiler.agree import disagreement
 from compiler.artefact import MANIFEST
-from compiler.backends import Order, choose
-from compiler.initial import initial_weights
+from compiler.assemble import ordered
 from specs import Spec
 from zoo.model import find
 from zoo.model.contents import read_model
@@ -68,25 +66,19 @@ def compile_spec(
 
     Raises ZooError where device, precision or backend are not there, or cannot express the spec.
     """
-    device = find_device(device)
-    wanted = {key: value for key, value in (("precision", precision), ("backend", backend)) if value is not None}
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update=wanted)})
-    lowered = graphs(spec, TRANSLATE, device)
-    weights = initial_weights(spec, lowered) if weights is None else weights
-    chosen = choose(spec.compilation.backend, Order(spec, lowered, weights, device))
+    chosen, order = ordered(
+        spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
+    )
     (report or Report()).say(f"{chosen.name}: {chosen.summary}")
     before, start = _artefacts(), time.perf_counter()
-    precision = spec.compilation.precision
-    program = build(
-        spec, weights=weights, device=device, precision=precision, backend=chosen.name, folder=places.compiled()
-    )
+    program = chosen.build(order)
     seconds = time.perf_counter() - start
-    found = disagreement(program, weights=weights)
+    found = disagreement(program, weights=order.weights)
     return Compiled(
         name=spec.name,
         backend=chosen.name,
-        device=device,
-        precision=precision,
+        device=order.device,
+        precision=order.precision,
         seconds=seconds,
         kept=tuple(_kept(before, _artefacts())),
         disagreement={str(purpose): value for purpose, value in found.items()},

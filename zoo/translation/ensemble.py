@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from compiler.likeliest import Likeliest, likeliest
+from compiler.program import Stepping, Translating
 from specs import ZooError
-from zoo.search.steps import Scoring
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -24,20 +24,23 @@ States = tuple[Any, ...]
 class Ensemble:
     """A program whose probabilities are the mean of those of its `programs`, which have one vocabulary and device."""
 
-    def __init__(self, programs: Sequence[Scoring]) -> None:
+    search: Literal["steps"] = "steps"
+
+    def __init__(self, programs: Sequence[Translating]) -> None:
         """Raises ZooError for one that searches by itself."""
+        self.programs: list[Stepping] = []
         for program in programs:
-            if hasattr(program, "hypotheses"):
+            if program.search == "own":
                 raise ZooError(
                     f"{type(program).__name__} searches by itself, step by step it cannot: it is for no ensemble",
                     hint="take another backend, such as `auto`",
                 )
-        self.programs = tuple(programs)
+            self.programs.append(program)
 
     @property
     def concurrent(self) -> bool:
         """Whether several threads may use it."""
-        return all(getattr(program, "concurrent", False) for program in self.programs)
+        return all(program.concurrent for program in self.programs)
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> States:
         return tuple(program.encode(source) for program in self.programs)

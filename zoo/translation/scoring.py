@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from compiler.program import Scoring
 from zoo.report import Progress
 from zoo.search.groups import groups, padded
-from zoo.search.steps import Scoring
 from zoo.translation.translation import ForcedScore
 
 

@@ -7,12 +7,12 @@ from typing import Self, Unpack, overload
 
 import torch
 
+from compiler.program import Translating
 from specs import Spec
 from zoo.report import Report
 from zoo.search.dispatch import dispatched
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.request import Choice, Request, budget
-from zoo.search.steps import Scoring
 from zoo.text.sentences import pairs, sentences, with_prefixes
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.ensemble import Ensemble, check_together
@@ -34,7 +34,7 @@ class Translator:
 
     def __init__(
         self,
-        program: Scoring,
+        program: Translating,
         vocabulary: Vocabulary,
         spec: Spec,
         *,

@@ -106,7 +106,7 @@ def test_the_cache_is_the_bytes_that_a_decoder_carries(small: Callable[..., Spec
     state = program.encode(torch.tensor([[5] * (length - 1) + [EOS]]))
     for _ in range(length):
         _, state = program.decode_step(state, torch.tensor([BOS]))
-    carried = [*state.memory.values(), *state.cache.values()]
+    carried = [*state.memory.values(), *state.carried.values()]
     assert plans.plan(spec, length).cache_bytes == sum(tensor.nbytes for tensor in carried)
 
 

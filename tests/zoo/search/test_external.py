@@ -19,6 +19,8 @@ class Ended(NamedTuple):
 class Engine:
     """Translates a text into itself, with the limit for a score, as long as a batch has at most so many rows."""
 
+    search, concurrent = "own", False
+
     def __init__(self, most=100):
         self.most, self.asked = most, []
 

@@ -152,7 +152,7 @@ def test_what_opens_a_model_is_the_specs_choice_unless_somebody_chooses(trained:
     run = trained()
     model, section, later = run.spec_file.read_text().partition("compilation:\n")
     run.spec_file.write_text(model + section + later.replace("precision: float32", "precision: int8"))
-    chosen = [open_model(run.folder, precision=each).program.spec.compilation.precision for each in (None, "float32")]
+    chosen = [open_model(run.folder, precision=each).program.precision for each in (None, "float32")]
     assert chosen == ["int8", "float32"]
     with pytest.raises(ZooError, match="`foo` is not a backend"):
         open_model(run.folder, backend="foo")

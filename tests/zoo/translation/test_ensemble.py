@@ -100,7 +100,7 @@ def test_the_fewest_positions_bound_all(translator_of):
 
 def test_a_program_that_searches_by_itself_is_in_no_ensemble(toy):
     class Engine:
-        def hypotheses(self): ...
+        search, concurrent = "own", False
 
     with pytest.raises(ZooError, match="Engine searches by itself") as caught:
         Ensemble([toy(), Engine()])

@@ -7,42 +7,47 @@ Inputs and outputs of each purpose, where `source` ends with EOS and `target` ru
 | `train`       | source [batch, source], target [b, target+1] | loss [2]: smoothed and plain, summed             |
 | `score`       | the same                                     | log_probabilities [batch, target]                |
 | `encode`      | source                                       | memory [batch, source, d_model]                  |
-| `decode_step` | token and position [batch, 1], source,       | log_probabilities [batch, 1, V],                 |
-|               | memory, two caches a layer                   | the caches, one position longer                  |
+| `decode_step` | token and position [batch, new], source,     | log_probabilities [batch, new, V]                |
+|               | memory; what a step carries to the next      |                                                  |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from compiler.builder import Builder, Value
-from compiler.graph import Graph, Kind, Purpose
-from compiler.operation import (
-    Activation,
-    Append,
-    Attention,
-    Cached,
-    Dropout,
-    Embed,
-    Linear,
-    Logits,
-    LogSoftmax,
-    Loss,
-    MergeHeads,
-    Norm,
-    Pick,
-    Position,
-    Slice,
-    SplitHeads,
-)
-from compiler.size import BATCH, SOURCE, TARGET
+from compiler.graph import Graph, Purpose
+from compiler.lower.attention import memory_attention, self_attention
+from compiler.lower.feed_forward import feed_forward
+from compiler.lower.surroundings import Surroundings
+from compiler.operations import Dropout, Embed, Kind, Logits, LogSoftmax, Loss, Norm, Pick, Position, Slice
+from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initial
-from specs import Spec
+from specs import DecoderSubLayer, EncoderSubLayer, Spec
+
+SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
+    "self_attention": self_attention,
+    "memory_attention": memory_attention,
+    "feed_forward": feed_forward,
+}
+"""How each kind is drawn. To add one: its file, its line here, and what a spec says of it (`specs/sublayers.py`)."""
+PREFIXES = {"memory_attention": "memory_"}
+"""Of the names of values, where two kinds of a layer would call theirs alike."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
     """The graph of a spec for one purpose, exactly as the paper has it: no pass has touched it."""
-    return getattr(_Transformer(spec, Builder(purpose)), purpose)()  # type: ignore[no-any-return]
+    builder = Builder(purpose)
+    transformer = _Transformer(spec, builder)
+    draw = {
+        Purpose.TRAIN: transformer.train,
+        Purpose.SCORE: transformer.score,
+        Purpose.ENCODE: transformer.encode,
+        Purpose.DECODE_STEP: transformer.decode_step,
+    }
+    draw[purpose]()
+    return builder.graph()
 
 
 class _Transformer:
@@ -52,112 +57,66 @@ class _Transformer:
 
     # What each purpose asks for.
 
-    def train(self) -> Graph:
+    def train(self) -> None:
         logits, labels = self._teacher_forced()
         training = self.spec.training
         loss = Loss(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
         self.b.output("loss", self.b.node("loss", loss, (logits, labels)))
-        return self.b.graph()
 
-    def score(self) -> Graph:
+    def score(self) -> None:
         logits, labels = self._teacher_forced()
         log_probabilities = self.b.node("log_softmax", LogSoftmax(), (logits,))
         self.b.output("log_probabilities", self.b.node("picked", Pick(), (log_probabilities, labels)))
-        return self.b.graph()
 
-    def encode(self) -> Graph:
+    def encode(self) -> None:
         self.b.output("memory", self.encoder(self.tokens("source", SOURCE)))
-        return self.b.graph()
 
-    def decode_step(self) -> Graph:
-        token, position = self.tokens("token", 1), self.tokens("position", 1)
-        self.tokens("source", SOURCE)
+    def decode_step(self) -> None:
+        token, position = self.tokens("token", NEW), self.tokens("position", NEW)
+        source = self.tokens("source", SOURCE)
         memory = self.b.input("memory", BATCH, SOURCE, self.a.d_model)
-        logits = self.logits(self.decoder(token, memory, position))
+        logits = self.logits(self.decoder(token, source, memory, position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
-        return self.b.graph()
 
     def _teacher_forced(self) -> tuple[Value, Value]:
         source, target = self.tokens("source", SOURCE), self.tokens("target", TARGET + 1)
         given = self.b.node("given", Slice(dimension=1, stop=-1), (target,))
         labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
-        return self.logits(self.decoder(given, self.encoder(source))), labels
+        return self.logits(self.decoder(given, source, self.encoder(source))), labels
 
-    def tokens(self, name: str, length: object) -> Value:
-        return self.b.input(name, BATCH, length, kind=Kind.INTEGER)  # type: ignore[arg-type]
+    def tokens(self, name: str, length: Size) -> Value:
+        return self.b.input(name, BATCH, length, kind=Kind.INTEGER)
 
     # Figure 1, left: the encoder (3.1).
 
     def encoder(self, source: Value) -> Value:
         x = self.embedding("source", source)
-        for i in range(self.a.N):
+        around = Surroundings(self.b, self.a, source, causal=False)
+        for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
-                x = self.sublayer("self_attention", x, lambda x: self.attention(x, x, padding="source"))
-                x = self.sublayer("feed_forward", x, self.feed_forward)
+                x = self.layer(x, self.a.encoder, around)
         return self.final_norm("encoder", x)
 
     # Figure 1, right: the decoder (3.1).
 
-    def decoder(self, target: Value, memory: Value, position: Value | None = None) -> Value:
+    def decoder(self, target: Value, source: Value, memory: Value, position: Value | None = None) -> Value:
         y = self.embedding("target", target, position)
-        for i in range(self.a.N):
+        around = Surroundings(self.b, self.a, target, True, position, source, memory)
+        for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
-                y = self.sublayer("self_attention", y, lambda y: self.attention(y, y, causal=True))
-                y = self.sublayer("memory_attention", y, lambda y: self.attention(y, memory, padding="source"))
-                y = self.sublayer("feed_forward", y, self.feed_forward)
+                y = self.layer(y, self.a.decoder, around)
         return self.final_norm("decoder", y)
 
-    def sublayer(self, name: str, x: Value, function: Callable[[Value], Value]) -> Value:
-        """LayerNorm(x + Dropout(Sublayer(x))) as in 3.1 and 5.4, or with the norm before."""
-        with self.b.part(name):
-            if self.a.norm == "pre":
-                return x + self.dropout(function(self.norm(x)))
-            return self.norm(x + self.dropout(function(x)))
-
-    # Figure 2: multi-head attention (3.2).
-
-    def attention(self, x: Value, memory: Value, *, causal: bool = False, padding: str | None = None) -> Value:
-        a = self.a
-        query = self.heads("query", x, a.d_k)
-        key = self.heads("key", memory, a.d_k)
-        value = self.heads("value", memory, a.d_v)
-        cached = None
-        if causal and self.b.purpose is Purpose.DECODE_STEP:
-            key, value, causal, cached = self.cached("keys", key), self.cached("values", value), False, Cached.GROWN
-        attention = Attention(a.d_k**-0.5, causal, padding, a.attention_dropout, cached)
-        context = self.b.node("context", attention, (query, key, value))
-        return self.linear("output", self.b.node("merged", MergeHeads(), (context,)), a.d_model)
-
-    def heads(self, name: str, x: Value, width: int) -> Value:
-        projected = self.linear(name, x, self.a.h * width)
-        return self.b.node(f"{name}_heads", SplitHeads(self.a.h), (projected,))
-
-    def cached(self, name: str, new: Value) -> Value:
-        """All positions up to this one. Those before it come in, and `target` counts this one too."""
-        cache = self.b.cache(name, BATCH, self.a.h, TARGET - 1, new.width)
-        grown = self.b.node(f"grown_{name}", Append(), (cache, new))
-        self.b.carry(cache, grown)
-        return grown
-
-    def linear(self, name: str, x: Value, width: int) -> Value:
-        matrix = self.b.parameter(name, x.width, width)
-        bias = self.b.parameter(f"{name}_bias", width, initial=Initial.ZERO) if self.a.projection_bias else None
-        return self.b.node(name, Linear(), (x,), *filter(None, (matrix, bias)))
-
-    # 3.3: the position-wise feed-forward network, max(0, x W1 + b1) W2 + b2.
-
-    def feed_forward(self, x: Value) -> Value:
-        a = self.a
-        w1, b1 = (
-            self.b.parameter("w1", a.d_model, a.d_ff),
-            self.b.parameter("b1", a.d_ff, initial=Initial.ZERO),
-        )
-        w2, b2 = (
-            self.b.parameter("w2", a.d_ff, a.d_model),
-            self.b.parameter("b2", a.d_model, initial=Initial.ZERO),
-        )
-        inner = self.b.node("inner", Activation(), (self.b.node("widened", Linear(), (x,), w1, b1),))
-        return self.b.node("narrowed", Linear(), (inner,), w2, b2)
+    def layer(self, x: Value, kinds: Sequence[EncoderSubLayer | DecoderSubLayer], around: Surroundings) -> Value:
+        """LayerNorm(x + Dropout(Sublayer(x))) of each in turn, as in 3.1 and 5.4, or with the norm before."""
+        for of in kinds:
+            sublayer = SUBLAYERS[of.kind]
+            with self.b.part(of.kind, PREFIXES.get(of.kind, "")):
+                if self.a.norm == "pre":
+                    x += self.dropout(sublayer(self.norm(x), of, around))
+                else:
+                    x = self.norm(x + self.dropout(sublayer(x, of, around)))
+        return x
 
     # 3.4 and 3.5: embeddings, positions and the pre-softmax projection.
 

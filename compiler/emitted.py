@@ -1,0 +1,278 @@
+"""A program of emitted code: a torch.nn.Module that is trained, scores and translates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from compiler.graph import Graph, Graphs, Purpose, stored
+from compiler.likeliest import Likeliest, likeliest
+from compiler.operations import Type
+from compiler.size import BEAMS, ROOM, SOURCE
+from compiler.switches import fast_float32
+from compiler.weights import Origin, check
+from specs import PAD, Spec
+
+Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
+"""What a backend makes of a graph: from the parameters and the inputs to what leaves it."""
+
+
+class Loss(NamedTuple):
+    """Sums over the target tokens of a batch, EOS counted and padding not."""
+
+    smoothed: Float[Tensor, ""]
+    """What training lowers."""
+    plain: Float[Tensor, ""]
+    """Cross entropy without smoothing, in nats: exp(plain / tokens) is the perplexity per piece."""
+    tokens: Int[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a decoder knows of its sentences. A row is a hypothesis; those of a sentence stand together."""
+
+    source: Int[Tensor, "sentences source"]
+    memory: Mapping[str, Tensor]
+    """What the encoder made of the sources, a row a sentence."""
+    carried: Mapping[str, Tensor]
+    """What each step hands to the next, such as keys and values of the pieces read so far, a row a hypothesis."""
+    position: Int[Tensor, "sentences beams"]
+    """Pieces that each hypothesis has read."""
+    read: tuple[int, ...]
+    """The same for each sentence, known without asking the device."""
+
+
+ROOMS = 16
+"""Positions by which a planned cache grows."""
+
+
+class _Tree(nn.Module):
+    """Modules that hold nothing but parameters and one another: `tree.encoder[0].self_attention.query`."""
+
+    def __getitem__(self, index: int) -> nn.Module:
+        return cast(nn.Module, self._modules[str(index)])
+
+    def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """What the function makes of these parameters and its inputs: hooks around a layer see it so."""
+        return function(self, *inputs)
+
+
+class EmittedProgram(nn.Module):
+    """A torch.nn.Module whose parameters are those of the graphs. Made by `compiler.trainable` and `compiler.build`."""
+
+    search: Literal["steps"] = "steps"
+    concurrent = False
+
+    def __init__(
+        self,
+        spec: Spec,
+        graphs: Graphs,
+        functions: Mapping[Purpose, Function],
+        code: str,
+        *,
+        backend: str = "eager",
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
+        self._functions = functions
+        for graph in graphs.values():
+            for name, parameter in graph.parameters.items():
+                empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
+                self._place(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """Those of encoder and decoder, in the order in which they are computed."""
+        names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
+        return [self.get_submodule(name) for name in names]
+
+    # What it computes.
+
+    def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
+        """The loss of a batch: source rows end with EOS, target rows run from BOS to EOS, padded with PAD."""
+        smoothed, plain = self._run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
+        # Hooks around the program want no view.
+        return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
+
+    def score(
+        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
+    ) -> Float[Tensor, "batch target"]:
+        """The log-probability of each target token given those before it, in nats, and 0 at padding."""
+        return self._run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
+
+    def encode(self, source: Int[Tensor, "sentences source"]) -> State:
+        """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
+        memory = self._run(Purpose.ENCODE, source=source)
+        step, sentences = self.graphs[Purpose.DECODE_STEP], source.shape[0]
+        some = next(iter(memory.values()))
+        sizes = {"batch": sentences, "beams": 1, "read": 0, "room": ROOMS}
+        carried = {name: some.new_zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.carried}
+        position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
+        return State(source, memory, carried, position, (0,) * sentences)
+
+    def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
+        """Log-probabilities of the next piece after `token` (BOS at first), in float32, and the state after it.
+
+        The state that goes in is used up: its caches may be written in place.
+        """
+        position, memory = state.position, {"source": state.source, **state.memory}
+        carried = {name: self._with_room(name, value, max(state.read)) for name, value in state.carried.items()}
+        if not self._by_sentence and position.shape[1] > 1:
+            memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
+        shape = position.shape if self._by_sentence else (token.shape[0], 1)
+        given = {"token": token.view(shape), "position": position.reshape(shape), **memory, **carried}
+        results = self._run(Purpose.DECODE_STEP, **given)
+        log_probabilities = results["log_probabilities"].flatten(0, 1)
+        read = tuple(count + 1 for count in state.read)
+        carried = {name: results[name] for name in carried}
+        return log_probabilities, replace(state, carried=carried, position=position + 1, read=read)
+
+    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, State]:
+        """As `decode_step`, but of each row only the `count` likeliest pieces."""
+        log_probabilities, state = self.decode_step(state, token)
+        return likeliest(log_probabilities, count), state
+
+    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
+        """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""
+        rows = (sentences[:, None] * state.position.shape[1] + parents).flatten()
+        position = state.position.index_select(0, sentences)[:, :1].expand(parents.shape)
+        carried = self._step.carried
+        if sentences.shape[0] == state.source.shape[0]:
+            moved = {name: value.index_select(carried[name].rows, rows) for name, value in state.carried.items()}
+            return replace(state, carried=moved, position=position)
+        read = tuple(state.read[sentence] for sentence in sentences.tolist())
+        memory = {name: value.index_select(0, sentences) for name, value in state.memory.items()}
+        moved = {
+            name: self._shortened(name, value, max(read)).index_select(carried[name].rows, rows)
+            for name, value in state.carried.items()
+        }
+        return State(state.source.index_select(0, sentences), memory, moved, position, read)
+
+    def join(self, first: State, second: State) -> State:
+        """The sentences of both, which have the same number of beams. The shorter ones are padded: that is masked."""
+        source = _joined(first.source, second.source, 0, 1)
+        memory = {
+            name: _joined(value, second.memory[name], 0, _axis(self._step.inputs[name]))
+            for name, value in first.memory.items()
+        }
+        carried = {
+            name: _joined(value, second.carried[name], each.rows, each.grows, at_end=self._is_planned(name))
+            for name, value in first.carried.items()
+            if (each := self._step.carried[name])
+        }
+        return State(source, memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
+
+    @property
+    def _step(self) -> Graph:
+        return self.graphs[Purpose.DECODE_STEP]
+
+    @cached_property
+    def _by_sentence(self) -> bool:
+        """Whether a step takes a row a sentence, its beams side by side."""
+        return self._step.inputs["token"].shape[1] == BEAMS
+
+    def _is_planned(self, name: str) -> bool:
+        """Whether what is carried has room for more than was read; else it grows in each step, or never."""
+        return any(size == ROOM for size in self._step.inputs[name].shape)
+
+    def _with_room(self, name: str, value: Tensor, read: int) -> Tensor:
+        """With room for another position."""
+        grows = self._step.carried[name].grows
+        if grows is None or not self._is_planned(name) or read < value.shape[grows]:
+            return value
+        return _padded(value, grows, value.shape[grows] + ROOMS)
+
+    def _shortened(self, name: str, value: Tensor, read: int) -> Tensor:
+        """Without positions that no row has reached."""
+        grows = self._step.carried[name].grows
+        if grows is None:
+            return value
+        if not self._is_planned(name):
+            return value.narrow(grows, value.shape[grows] - read, read)
+        return value.narrow(grows, 0, min(value.shape[grows], max(ROOMS, -(-read // ROOMS) * ROOMS)))
+
+    def _run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
+        if purpose not in self._functions:
+            raise ValueError(f"this program was not built to {purpose}")
+        with fast_float32():
+            return self._functions[purpose](self, inputs)
+
+    # Its weights.
+
+    def weights(self) -> dict[str, Tensor]:
+        """The tensors of a weights file, in its layout: one for each matrix of the paper, tied ones once."""
+        return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
+
+    def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors that are like the parameters (moments of an optimiser, say) in the layout of a weights file."""
+        origins = self._origins()
+        return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
+
+    def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The other way: what `in_file_layout` gave, as tensors like the parameters.
+
+        Raises ZooError where names or shapes are not those of the spec.
+        """
+        check(file, stored(self.graphs.values()), self.spec.name)
+        return {name: origin.make(file) for name, origin in self._origins().items()}
+
+    def load(self, file: Mapping[str, Tensor]) -> None:
+        """Takes the weights from the tensors of a file, onto the program's own device and type.
+
+        Raises ZooError where names or shapes are not those of the spec.
+        """
+        with torch.no_grad():
+            for name, tensor in self.in_program_layout(file).items():
+                self.get_parameter(name).copy_(tensor)
+
+    def share(self, file: Mapping[str, Tensor]) -> None:
+        """As `load`, but a tensor that is as the program wants it is not copied: the two then share their memory."""
+        for name, tensor in self.in_program_layout(file).items():
+            *parents, leaf = name.split(".")
+            tree = self.get_submodule(".".join(parents))
+            tree.register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
+
+    def _origins(self) -> dict[str, Origin]:
+        return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
+
+    def _place(self, path: str, parameter: nn.Parameter) -> None:
+        *parents, leaf = path.split(".")
+        module: nn.Module = self
+        for name in parents:
+            if name not in module._modules:
+                module.add_module(name, _Tree())
+            module = cast(nn.Module, module._modules[name])
+        if leaf not in module._parameters:
+            module.register_parameter(leaf, parameter)
+
+
+def _axis(memory: Type) -> int | None:
+    """Of what the encoder made: where the source's positions are."""
+    return next((axis for axis, size in enumerate(memory.shape) if size == SOURCE), None)
+
+
+def _padded(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tensor:
+    """With zeros up to this many positions; of sources that is PAD."""
+    more = length - tensor.shape[axis]
+    sides = [0, more] if at_end else [more, 0]
+    return functional.pad(tensor, [0, 0] * (tensor.ndim - 1 - axis) + sides) if more else tensor
+
+
+def _joined(first: Tensor, second: Tensor, rows: int, axis: int | None, *, at_end: bool = True) -> Tensor:
+    """The rows of one after those of the other; the shorter ones are padded along an axis."""
+    if axis is not None:
+        length = max(first.shape[axis], second.shape[axis])
+        first, second = (_padded(each, axis, length, at_end=at_end) for each in (first, second))
+    return torch.cat([first, second], rows)

@@ -1,0 +1,86 @@
+"""Multi-head attention (3.2, Figure 2): of a stack's own positions, and of the decoder's to the memory."""
+
+from __future__ import annotations
+
+from compiler.builder import Builder, Value
+from compiler.lower.surroundings import Surroundings
+from compiler.operations import (
+    Append,
+    Attention,
+    CausalMask,
+    Linear,
+    MergeHeads,
+    PaddingMask,
+    SplitHeads,
+    UnwrittenMask,
+)
+from compiler.size import READ, Size
+from compiler.weights import Initial
+from specs import Architecture, MemoryAttention, SelfAttention
+
+
+def self_attention(x: Value, of: SelfAttention, around: Surroundings) -> Value:
+    """Every position looks at all others, or at those before it."""
+    heads = _Heads(around.builder, around.architecture)
+    query, key, value = heads.split(x, x)
+    if around.position is not None:
+        key, value, hidden = heads.carried(key, value, around.position)
+    elif around.causal:
+        hidden = around.builder.shared("causal", CausalMask(), (around.tokens,), around.tokens)
+    else:
+        hidden = padding(around.builder, around.tokens)
+    return heads.joined(query, key, value, hidden)
+
+
+def memory_attention(y: Value, of: MemoryAttention, around: Surroundings) -> Value:
+    """Every position of the target looks at the memory, but where that stands for padding."""
+    assert around.memory is not None
+    assert around.source is not None
+    heads = _Heads(around.builder, around.architecture)
+    return heads.joined(*heads.split(y, around.memory), padding(around.builder, around.source))
+
+
+def padding(b: Builder, tokens: Value) -> Value:
+    return b.shared(f"{tokens.name}_padding", PaddingMask(), (tokens,), tokens)
+
+
+class _Heads:
+    def __init__(self, b: Builder, a: Architecture) -> None:
+        self.b, self.a = b, a
+
+    def split(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:
+        """Queries of x, keys and values of the memory, in heads."""
+        a = self.a
+        widths = (("query", x, a.d_k), ("key", memory, a.d_k), ("value", memory, a.d_v))
+        query, key, value = (self._heads(name, of, width) for name, of, width in widths)
+        return query, key, value
+
+    def joined(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
+        """Attention in each head, then W_O."""
+        attention = Attention(self.a.d_k**-0.5, self.a.attention_dropout)
+        context = self.b.node("context", attention, (query, key, value, hidden))
+        return self._linear("output", self.b.node("merged", MergeHeads(), (context,)), self.a.d_model)
+
+    def carried(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value]:
+        """Keys and values of all positions up to the new ones, and the mask of those that are not a row's own."""
+        keys, values = self.b.state("keys", *self._before(key)), self.b.state("values", *self._before(value))
+        hidden = self.b.shared("unwritten", UnwrittenMask(), (position, keys), keys.type.shape[2])
+        return self._grown("keys", keys, key), self._grown("values", values, value), hidden
+
+    def _before(self, new: Value) -> tuple[Size, ...]:
+        batch, heads, _, width = new.type.shape
+        return batch, heads, READ, width
+
+    def _grown(self, name: str, before: Value, new: Value) -> Value:
+        grown = self.b.node(f"grown_{name}", Append(), (before, new))
+        self.b.carry(before, grown, grows=2)
+        return grown
+
+    def _heads(self, name: str, x: Value, width: int) -> Value:
+        return self.b.node(f"{name}_heads", SplitHeads(self.a.h), (self._linear(name, x, self.a.h * width),))
+
+    def _linear(self, name: str, x: Value, width: int) -> Value:
+        """Without a bias, as the paper has none (3.2.2), or with one."""
+        matrix = self.b.parameter(name, x.width, width)
+        bias = [self.b.parameter(f"{name}_bias", width, initial=Initial.ZERO)] if self.a.projection_bias else []
+        return self.b.node(name, Linear(), (x,), matrix, *bias)

@@ -1,0 +1,18 @@
+"""The position-wise feed-forward network, max(0, x W1 + b1) W2 + b2 (3.3)."""
+
+from __future__ import annotations
+
+from compiler.builder import Value
+from compiler.lower.surroundings import Surroundings
+from compiler.operations import Activation, Linear
+from compiler.weights import Initial
+from specs import FeedForward
+
+
+def feed_forward(x: Value, of: FeedForward, around: Surroundings) -> Value:
+    """Each position by itself."""
+    b, a = around.builder, around.architecture
+    w1, b1 = b.parameter("w1", a.d_model, a.d_ff), b.parameter("b1", a.d_ff, initial=Initial.ZERO)
+    w2, b2 = b.parameter("w2", a.d_ff, a.d_model), b.parameter("b2", a.d_model, initial=Initial.ZERO)
+    inner = b.node("inner", Activation(), (b.node("widened", Linear(), (x,), w1, b1),))
+    return b.node("narrowed", Linear(), (inner,), w2, b2)

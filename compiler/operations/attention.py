@@ -1,0 +1,142 @@
+"""Multi-head attention (3.2), and the heads it is computed on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from compiler.operations.embedding import scaled
+from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.size import Size, product
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+
+@dataclass(frozen=True)
+class SplitHeads(Operation):
+    """[batch, n, h·d] -> [batch, h, n, d]"""
+
+    heads: int
+
+    view = True
+    alias = True
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (x,) = inputs
+        require(len(x.shape) == 3, self, x)
+        batch, length, width = x.shape
+        require(width.constant % self.heads == 0, self, x)
+        return Type((batch, Size.of(self.heads), length, Size.of(width.constant // self.heads)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        batch, length, width = inputs[0].shape
+        return inputs[0].reshape(batch, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"{inputs[0]}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.same(node)
+
+
+@dataclass(frozen=True)
+class MergeHeads(Operation):
+    """[batch, h, n, d] -> [batch, n, h·d]"""
+
+    alias = True
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        batch, heads, length, width = inputs[0].shape
+        return Type((batch, length, heads * width))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        batch, heads, length, width = inputs[0].shape
+        return inputs[0].permute(0, 2, 1, 3).reshape(batch, length, heads * width)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"{inputs[0]}.transpose(1, 2).flatten(2)"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.same(node)
+
+
+class Kernel(StrEnum):
+    """How an attention is computed."""
+
+    EXPLICIT = "explicit"  # product, softmax, product
+    FUSED = "fused"  # in one call, its weights never whole
+
+
+@dataclass(frozen=True)
+class Attention(Operation):
+    """softmax(scale · Q Kᵀ, masked) V (3.2.1). Q [batch, h, n, d_k], K [batch, h, m, d_k], V [batch, h, m, d_v], masks
+
+    Each mask hides keys; dropout falls on the weights after the softmax.
+    """
+
+    scale: float
+    dropout: float = 0.0
+    kernel: Kernel = Kernel.EXPLICIT
+
+    calls = ("compiler.runtime.dropout", "compiler.runtime.fused_attention")
+    caption = ("attention", "Attention")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        query, key, value, *masks = inputs
+        require(query.shape[:2] == key.shape[:2] == value.shape[:2], self, *inputs)
+        require(query.shape[3] == key.shape[3] and key.shape[2] == value.shape[2], self, *inputs)
+        for mask in masks:
+            sizes = zip(mask.shape, (*query.shape[:3], key.shape[2]), strict=True)
+            fits = all(size in (of, Size.of(1)) for size, of in sizes) and mask.shape[3] == key.shape[2]
+            require(mask.kind is Kind.MASK and fits, self, *inputs)
+        return Type((*query.shape[:3], value.shape[3]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        query, key, value, *masks = inputs
+        weights = query @ key.mT * self.scale
+        for mask in masks:
+            weights = weights.masked_fill(mask, -math.inf)
+        return weights.softmax(-1) @ value
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        query, key, value, *masks = inputs
+        hidden = " | ".join(masks)
+        if self.kernel is Kernel.FUSED:
+            return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r})"
+        weights = line.also("weights")
+        line.before.append(f"{weights} = {scaled(query, self.scale)} @ {key}.mT")
+        if hidden:
+            line.before.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
+        line.before.append(f"{weights} = torch.softmax({weights}, dim=-1)")
+        if self.dropout:
+            line.before.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
+        return f"{weights} @ {value}"
+
+    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        query, key, value, *_ = inputs
+        return 2 * product(query.shape[:3]) * key.shape[2] * (key.shape[3] + value.shape[3])
+
+    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
+        # The scaled query and, with dropout, its mask and the weights after it.
+        return product(inputs[0].shape) + weights * (3 if self.dropout else 1)
+
+    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
+        whole = super().moved(inputs, result, weights, of_a_float)
+        if self.kernel is Kernel.FUSED:
+            return whole
+        return whole + 2 * of_a_float * product(inputs[0].shape[:3]) * inputs[1].shape[2]  # written and read
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        masks = list(filter(None, inputs[3:]))
+        return f"hidden: {', '.join(masks)}" if masks else ""
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.attention(node, self.scale)

@@ -1,0 +1,74 @@
+"""The keys and values of earlier positions, which a decoder's step carries on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.size import Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+
+@dataclass(frozen=True)
+class Append(Operation):
+    """The cache write: positions more. cache [rows, h, n, d], new [rows, h, new, d] -> [rows, h, n + new, d]"""
+
+    caption = ("cache", "Cache, longer by one")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        cache, new = inputs
+        fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
+        require(fits, self, *inputs)
+        return Type((*cache.shape[:2], cache.shape[2] + new.shape[2], cache.shape[3]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        cache, new = inputs
+        grown = cache.new_empty(*cache.shape[:2], cache.shape[2] + new.shape[2], cache.shape[3])
+        grown[:, :, : cache.shape[2]], grown[:, :, cache.shape[2] :] = cache, new
+        return grown
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"torch.cat([{', '.join(inputs)}], dim=2)"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.cached(node)
+
+
+@dataclass(frozen=True)
+class Write(Operation):
+    """The cache write where there is room. cache [rows, h, room, d], new [rows, h, new, d], position [rows, new]"""
+
+    overwrites = 0
+    calls = ("compiler.runtime.written",)
+    caption = ("cache", "Cache write")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        cache, new, position = inputs
+        fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
+        require(fits and position.shape == (cache.shape[0], new.shape[2]), self, *inputs)
+        return cache
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        cache, new, position = inputs
+        cache = cache.clone()
+        for row, places in enumerate(position.tolist()):
+            for number, place in enumerate(places):
+                cache[row, :, place] = new[row, :, number]
+        return cache
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"written({', '.join(inputs)})"
+
+    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
+        """In place: the new positions alone."""
+        return 2 * inputs[1].bytes(of_a_float)
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.cached(node)

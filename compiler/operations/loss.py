@@ -1,0 +1,84 @@
+"""What training lowers (5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.size import Size, product
+from specs import PAD
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Loss(Operation):
+    """Cross entropy (5.4) summed over the labels that are not padding. logits [..., V], labels [...] -> [2]
+
+    The first number is smoothed and is what training lowers, the second is not and gives the perplexity.
+    `wrong_classes`: the smoothing is spread over V - 1 classes, else over all V.
+    """
+
+    smoothing: float
+    wrong_classes: bool
+
+    calls = ("compiler.runtime.smoothed_loss",)
+    caption = ("softmax", "Cross entropy")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        logits, labels = inputs
+        require(logits.shape[:-1] == labels.shape and labels.kind is Kind.INTEGER, self, logits, labels)
+        return Type((Size.of(2),))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        logits, labels = inputs
+        real = labels != PAD
+        log_p, label = logits[real].log_softmax(-1), labels[real]
+        classes = logits.shape[-1]
+        wrong = self.smoothing / (classes - 1) if self.wrong_classes else self.smoothing / classes
+        right = 1 - self.smoothing if self.wrong_classes else 1 - self.smoothing + self.smoothing / classes
+        target = log_p.new_full(log_p.shape, wrong).scatter(-1, label[:, None], right)
+        sums = log_p.new_zeros(2)
+        sums[0], sums[1] = -(target * log_p).sum(), -log_p.gather(-1, label[:, None]).sum()
+        return sums
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"smoothed_loss({inputs[0]}, {inputs[1]}, {self.smoothing!r}, {self.wrong_classes})"
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        return f"smoothed by {self.smoothing:g}"
+
+
+@dataclass(frozen=True)
+class ChunkedLoss(Loss):
+    """Logits and Loss in one, a chunk of positions at a time, so that the logits never exist whole.
+
+    x [..., d], labels [...], table [at least V, d] -> [2], where V is `classes`
+    """
+
+    classes: int
+
+    calls = ("compiler.runtime.chunked_loss",)
+    caption = ("softmax", "Cross entropy in chunks,")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        x, labels = inputs
+        require(x.shape[:-1] == labels.shape and x.shape[-1] == parameters[0][1], self, x, labels)
+        return Type((Size.of(2),))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x, labels), (table,) = inputs, parameters
+        return super().interpret([(x @ table.T)[..., : self.classes], labels], [])
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x, labels), (table,) = inputs, parameters
+        return f"chunked_loss({x}, {table}, {labels}, {self.smoothing!r}, {self.wrong_classes}, {self.classes})"
+
+    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        return 2 * product(inputs[0].shape) * parameters[0][0]
+
+    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        return product(parameters[0])  # the table's gradient is there before the others

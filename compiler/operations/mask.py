@@ -1,0 +1,112 @@
+"""What a query may not look at. A mask is a value: made once, of tokens or positions, for all layers.
+
+Shapes are [batch or 1, 1, queries or 1, keys]; true hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.size import Size
+from specs import PAD
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+ONE = Size.of(1)
+
+
+class Mask(Operation):
+    """Of the native machine's rows none is padding or of a later position: it knows these masks by itself."""
+
+    alias = True
+
+    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
+        """Next to nothing: it is made once for all layers, of pieces and shapes."""
+        return Size()
+
+    def native(self, lister: Lister, node: Node) -> None:
+        """Part of the attention that takes it."""
+
+
+@dataclass(frozen=True)
+class PaddingMask(Mask):
+    """Hides keys that stand for padding. tokens [batch, keys]"""
+
+    calls = ("compiler.runtime.padding_mask",)
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (tokens,) = inputs
+        require(tokens.kind is Kind.INTEGER and len(tokens.shape) == 2, self, tokens)
+        return Type((tokens.shape[0], ONE, ONE, tokens.shape[1]), Kind.MASK)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return (inputs[0] == PAD)[:, None, None, :]
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"padding_mask({inputs[0]})"
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        return f"padding of the {inputs[0]}"
+
+
+@dataclass(frozen=True)
+class CausalMask(Mask):
+    """Hides keys after the query (3.2.3), where both are the same positions. tokens [batch, length]"""
+
+    calls = ("compiler.runtime.causal_mask",)
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        length = inputs[0].shape[1]
+        return Type((ONE, ONE, length, length), Kind.MASK)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        length = inputs[0].shape[1]
+        return (inputs[0].new_ones(1, 1, length, length)).triu(1).bool()
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"causal_mask({inputs[0]})"
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        return "later positions"
+
+
+@dataclass(frozen=True)
+class UnwrittenMask(Mask):
+    """Hides keys of a cache that are not the query's own or those before it. position [rows, new], cache [rows, ...]
+
+    Where some rows are at earlier positions than others, their own keys are the first of a `planned` cache, which has
+    room for more; they are the last of one that grows, and stands here as it is before the new ones are appended.
+    """
+
+    planned: bool = False
+
+    calls = ("compiler.runtime.unwritten_mask",)
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        position, cache = inputs
+        require(position.kind is Kind.INTEGER and position.shape[0] == cache.shape[0], self, *inputs)
+        rows, new = position.shape
+        return Type((rows, ONE, new, cache.shape[2] + (0 if self.planned else new)), Kind.MASK)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        position, cache = inputs
+        new = position.shape[1]
+        keys = position.new_tensor(range(cache.shape[2] if self.planned else cache.shape[2] + new))
+        if not self.planned:  # at which position of the row each key was appended
+            keys = keys[None] - (cache.shape[2] + new - 1) + position[:, -1:]
+        at = keys.expand(len(position), -1)[:, None, None, :]
+        return (at < 0) | (at > position[:, None, :, None])
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        position, cache = inputs
+        return f"unwritten_mask({position}, {cache}, planned={self.planned})"
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        return ""

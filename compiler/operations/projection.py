@@ -1,0 +1,126 @@
+"""Products with weights, and their likes in int8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.instruction import MOST_INT8_ROWS, Code, Inexpressible
+from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.residual import Activation
+from compiler.operations.slice import Slice
+from compiler.size import Size, product
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+
+@dataclass(frozen=True)
+class Linear(Operation):
+    """x W, and b where there is one. x [..., i], W [i, o] [, b [o]] -> [..., o]"""
+
+    calls = ("torch.nn.functional.linear",)
+    caption = ("linear", "Linear")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (x,), (matrix, *columns) = inputs, parameters
+        require(x.shape[-1] == matrix[0] and all(c == matrix[1:] for c in columns), self, x, Type(matrix))
+        return Type((*x.shape[:-1], matrix[1]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (matrix, *bias) = inputs, parameters
+        return sum(bias, x @ matrix)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x,), (matrix, *bias) = inputs, parameters
+        return f"linear({x}, {matrix}.T, {bias[0]})" if bias else f"{x} @ {matrix}"
+
+    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        return 2 * product(inputs[0].shape) * parameters[0][1]
+
+    def native(self, lister: Lister, node: Node) -> None:
+        """With the activation that alone reads it."""
+        relu = lister.sole_reader(node, Activation) is not None
+        lister.add(node, Code.LINEAR, *node.inputs, relu=relu, matrix=node.parameters)
+
+
+@dataclass(frozen=True)
+class Logits(Operation):
+    """x against every row of a table (3.4), the same one as the embedding where they are tied. [..., d] -> [..., V]"""
+
+    caption = ("logits", "Linear")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (x,), (table, *rows) = inputs, parameters
+        require(x.shape[-1] == table[1] and all(r == table[:1] for r in rows), self, x, Type(table))
+        return Type((*x.shape[:-1], table[0]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] @ parameters[0].T
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"{inputs[0]} @ {parameters[0]}.T"
+
+    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        return 2 * product(inputs[0].shape) * parameters[0][0]
+
+    def native(self, lister: Lister, node: Node) -> None:
+        """What is left of them after padded places were sliced off are the vocabulary's."""
+        pieces = lister.sole_reader(node, Slice) or node
+        a, width = lister.place(node.inputs[0]), lister.width(pieces.name)
+        lister.add_only(Code.LOGITS, a=a, width=width, matrix=node.parameters)
+
+
+class QuantisedLinear(Linear):
+    """x W + b in int8: x is scaled a row, W a column, sums are int32. x [..., i], W [i, o], scales [o] [, b [o]]
+
+    A row's scale is that of its largest number alone, so that no row depends on its neighbours.
+    """
+
+    calls = ("compiler.runtime.quantised_linear",)
+    caption = ("int8", "Linear in int8")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (matrix, scales, *bias) = inputs, parameters
+        return sum(bias, _quantised(x, matrix, scales))
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"quantised_linear({', '.join((*inputs, *parameters))})"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        _check_rows(lister.shape(node.parameters[0])[0])
+        super().native(lister, node)
+
+
+class QuantisedLogits(Logits):
+    """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] -> [..., V]"""
+
+    calls = ("compiler.runtime.quantised_linear",)
+    caption = ("logits", "Linear in int8")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (table, scales) = inputs, parameters
+        return _quantised(x, table.T, scales)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x,), (table, scales) = inputs, parameters
+        return f"quantised_linear({x}, {table}.T, {scales})"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        _check_rows(lister.shape(node.parameters[0])[1])
+        super().native(lister, node)
+
+
+def _quantised(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
+    largest = x.abs().amax(-1, keepdim=True)
+    rows = (x * (127 / largest)).nan_to_num(0.0).round()
+    return (rows.double() @ matrix.double()).float() * (largest / 127) * scales
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MOST_INT8_ROWS:
+        raise Inexpressible(f"its int8 products take at most {MOST_INT8_ROWS:,} numbers a row, not {rows:,}")

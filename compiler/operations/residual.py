@@ -1,0 +1,117 @@
+"""What stands between products: the residual connection, the norm, the activation, dropout (3.1, 3.3, 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.instruction import Code
+from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.size import Size, product
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+
+@dataclass(frozen=True)
+class Add(Operation):
+    """The residual connection (3.1)."""
+
+    caption = ("add", "Add")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        x, y = inputs
+        require(x == y, self, x, y)
+        return x
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] + inputs[1]
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"{inputs[0]} + {inputs[1]}"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        """Left to the norm, where that alone reads it."""
+        if lister.sole_reader(node, Norm):
+            lister.waiting.add(node.name)
+        else:
+            lister.add(node, Code.ADD, *node.inputs)
+
+
+@dataclass(frozen=True)
+class Norm(Operation):
+    """Layer normalisation over the last dimension, with gain and bias."""
+
+    epsilon: float
+
+    calls = ("torch.nn.functional.layer_norm",)
+    caption = ("add", "Norm")
+    dresses = ("add",)
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (x,) = inputs
+        require(all(p == x.shape[-1:] for p in parameters) and len(parameters) == 2, self, x)
+        return x
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (gain, bias) = inputs, parameters
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain + bias
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x,), (gain, bias) = inputs, parameters
+        return f"layer_norm({x}, ({line.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        gain, bias = node.parameters
+        read = lister.read(node)
+        lister.add(node, Code.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
+
+
+@dataclass(frozen=True)
+class Activation(Operation):
+    """max(0, x) (3.3)."""
+
+    alias = True
+    calls = ("torch.nn.functional.relu",)
+    caption = ("linear", "ReLU")
+    dresses = ("linear", "int8")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        return inputs[0]
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0].clamp(min=0)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"relu({inputs[0]})"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.same(node, made_by="relu")
+
+
+@dataclass(frozen=True)
+class Dropout(Operation):
+    """Each number is zero with this probability while training, the others scaled up (5.4)."""
+
+    probability: float
+
+    calls = ("compiler.runtime.dropout",)
+    caption = ("add", "Dropout")
+    dresses = None
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        return inputs[0]
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0]
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        return f"dropout({inputs[0]}, {self.probability!r}, w.training)"
+
+    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        return product(inputs[0].shape)  # its mask

@@ -1,0 +1,121 @@
+"""Switches of the whole process that speed depends on: set while something of ours runs, and then put back.
+
+Whoever loads a model into a program of his own finds his torch as it was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Lock
+
+import torch
+
+
+class _Switch:
+    """Set by the first who comes in, put back by the last who goes out: several threads may be inside."""
+
+    def __init__(self, set_: Callable[[], Callable[[], object]]) -> None:
+        """`set_` sets it and gives what puts it back."""
+        self._set, self._lock, self._inside = set_, Lock(), 0
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        with self._lock:
+            if not self._inside:
+                self._back = self._set()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    self._back()
+
+
+def matrix_library() -> str:
+    """The library of float32 products on this processor: oneDNN, or torch's default where that would round."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
+    return "oneDNN" if exact else "torch's default"
+
+
+def _to_onednn() -> Callable[[], object]:
+    """Sends float32 products to oneDNN, where it computes them exactly in float32 and torch's default is slower.
+
+    torch's name for that route is "bf16": on a processor with AMX it does round to bfloat16, so there the default
+    stays. Without AMX, oneDNN has nothing narrower that it could use for it and computes in float32.
+    """
+    of = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = of.fp32_precision
+    if matrix_library() == "oneDNN":
+        of.fp32_precision = "bf16"
+    return lambda: setattr(of, "fp32_precision", before)
+
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
+_DEFAULTS = {_TRIM_THRESHOLD: 128 << 10, _TOP_PAD: 128 << 10, _MMAP_MAX: 65536}
+_KEPT = {_TRIM_THRESHOLD: -1, _TOP_PAD: 64 << 20, _MMAP_MAX: 0}
+
+
+def keeps_memory() -> bool:
+    """Whether this C library can be told to keep memory that is freed: glibc can."""
+    return platform.libc_ver()[0] == "glibc"
+
+
+def _keep_memory() -> Callable[[], object]:
+    """Has the C library keep memory that is freed.
+
+    Otherwise it gives large blocks back to the system, which hands them out again a page at a time, each filled with
+    zeros: a tenth of a training step on a CPU.
+    """
+    if not keeps_memory():
+        return lambda: None
+    library = ctypes.CDLL(None)
+
+    def back() -> None:
+        for option, value in _DEFAULTS.items():
+            library.mallopt(option, value)
+        library.malloc_trim(0)
+
+    for option, value in _KEPT.items():
+        library.mallopt(option, value)
+    return back
+
+
+_CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+
+
+def _forget_products() -> Callable[[], object]:
+    """Has oneDNN keep fewer of the products that it has prepared, unless the environment says how many.
+
+    It prepares them for one shape each and keeps 1,024, up to a megabyte apiece, while nearly every batch has a shape
+    of its own: 64 hold those of a step. Of no effect once oneDNN has computed something.
+    """
+    if _CAPACITY in os.environ:
+        return lambda: None
+    os.environ[_CAPACITY] = "64"
+    return lambda: os.environ.pop(_CAPACITY, None)
+
+
+_FAST_FLOAT32, _KEEP_MEMORY, _FORGET_PRODUCTS = map(_Switch, (_to_onednn, _keep_memory, _forget_products))
+
+
+def fast_float32() -> AbstractContextManager[None]:
+    """While it lasts, float32 products are computed by `matrix_library()`."""
+    return _FAST_FLOAT32.on()
+
+
+@contextmanager
+def for_training(device: torch.device) -> Iterator[None]:
+    """While it lasts, this process is at its best for training: what is used again in each step is kept."""
+    with ExitStack() as held:
+        held.enter_context(fast_float32())
+        if device.type == "cpu":
+            held.enter_context(_KEEP_MEMORY.on())
+            held.enter_context(_FORGET_PRODUCTS.on())
+        yield
