@@ -87,6 +87,8 @@ class EmittedProgram(nn.Module):
             for name, parameter in graph.parameters.items():
                 empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
                 self._place(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+            for node in graph.nodes:  # a layer may have none
+                self._tree(node.layer)
 
     @property
     def device(self) -> torch.device:
@@ -96,7 +98,7 @@ class EmittedProgram(nn.Module):
     def layers(self) -> list[nn.Module]:
         """Those of encoder and decoder, in the order in which they are computed."""
         names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
-        return [self.get_submodule(name) for name in names]
+        return [self._tree(name) for name in names]
 
     # What it computes.
 
@@ -248,14 +250,19 @@ class EmittedProgram(nn.Module):
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
 
     def _place(self, path: str, parameter: nn.Parameter) -> None:
-        *parents, leaf = path.split(".")
+        parent, _, leaf = path.rpartition(".")
+        module = self._tree(parent)
+        if leaf not in module._parameters:
+            module.register_parameter(leaf, parameter)
+
+    def _tree(self, path: str) -> nn.Module:
+        """The module at a path, made where there is none."""
         module: nn.Module = self
-        for name in parents:
+        for name in filter(None, path.split(".")):
             if name not in module._modules:
                 module.add_module(name, _Tree())
             module = cast(nn.Module, module._modules[name])
-        if leaf not in module._parameters:
-            module.register_parameter(leaf, parameter)
+        return module
 
 
 def _axis(memory: Type) -> int | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slice(Operation):
-    """`start:stop` of one dimension, counted from the end (-1 is the last)."""
+    """`start:stop` of one dimension. Each of the three may count from the end: -1 is the last."""
 
     dimension: int
     start: int = 0
@@ -30,17 +30,17 @@ class Slice(Operation):
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
         (x,) = inputs
-        require(-len(x.shape) <= self.dimension < len(x.shape) and self.start >= 0, self, x)
-        whole = x.shape[self.dimension]
-        end = whole if self.stop is None else (whole + self.stop if self.stop < 0 else Size.of(self.stop))
+        require(-len(x.shape) <= self.dimension < len(x.shape), self, x)
         shape = list(x.shape)
-        shape[self.dimension] = end - self.start
+        whole = shape[self.dimension]
+        start, stop = (whole + place if place < 0 else Size.of(place) for place in (self.start, self.stop or 0))
+        shape[self.dimension] = (whole if self.stop is None else stop) - start
         return Type(tuple(shape), x.kind)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,) = inputs
-        length = len(range(x.shape[self.dimension])[self.start : self.stop])
-        return x.narrow(self.dimension, self.start, length)
+        places = range(x.shape[self.dimension])[self.start : self.stop]
+        return x.narrow(self.dimension, places.start, len(places))
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         part = f"{self.start or ''}:{'' if self.stop is None else self.stop}"
@@ -53,4 +53,4 @@ class Slice(Operation):
             return
         if self.dimension != -1:
             raise Inexpressible("it has no instruction for a slice of positions")
-        lister.places[node.name] = replace(place, column=place.column + self.start)
+        lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, inferred
-from compiler.operations import Append, Attention, FoldBeams, MergeHeads, Type, UnfoldBeams, UnwrittenMask
+from compiler.operations import FoldBeams, Kind, SplitHeads, Type, UnfoldBeams
 from compiler.size import BATCH, BEAMS, NEW
 from compiler.terms import Terms
 from specs import Spec
@@ -19,26 +19,46 @@ def beams_as_queries(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
 
 
 def _by_sentence(graph: Graph) -> Graph:
-    """Each hypothesis reads one new piece. Only what is carried goes on seeing it as a row of its own."""
-    masks = {n.name: n.inputs[0] for n in graph.nodes if isinstance(n.operation, UnwrittenMask)}
-    own = {n.name: n for n in graph.nodes if isinstance(n.operation, Attention) and masks.keys() & set(n.inputs)}
-    rows = {n.inputs[0] for n in own.values()} | {n.inputs[1] for n in graph.nodes if isinstance(n.operation, Append)}
-    nodes: list[Node] = []
+    """Each hypothesis reads one new piece. Only what is computed with what is carried sees it as a row of its own."""
+    types, (apart, rows) = graph.types, _apart(graph)
+    like = next(n for n, type_ in graph.inputs.items() if type_ == Type((BATCH, NEW), Kind.INTEGER))
+    nodes: dict[str, Node] = {}
+
+    def fold(value: str, layer: str) -> str:
+        name = f"{value}_rows"
+        nodes.setdefault(name, Node(name, FoldBeams(), (value,), (), types[value], layer))
+        return name
+
     for node in graph.nodes:
-        read = masks.get(node.name) or (node.inputs[0] if node.name in rows else None)
-        if read is not None:
-            folded = f"{read}_rows"
-            if all(each.name != folded for each in nodes):
-                nodes.append(replace(node, name=folded, operation=FoldBeams(), inputs=(read,)))
-            node = replace(node, inputs=(folded, *node.inputs[1:]))
-        if isinstance(node.operation, MergeHeads) and node.inputs[0] in own:
-            merged = f"{node.name}_rows"
-            nodes.append(replace(node, name=merged))
-            position = next(masks[mask] for mask in own[node.inputs[0]].inputs if mask in masks)
-            node = replace(node, operation=UnfoldBeams(), inputs=(merged, position))
-        nodes.append(node)
+        if node.name in apart:
+            read = (i if i in rows or NEW not in types[i].shape else fold(i, node.layer) for i in node.inputs)
+            node = replace(node, inputs=tuple(read))
+            if node.name not in rows:
+                nodes[f"{node.name}_rows"] = replace(node, name=f"{node.name}_rows")
+                node = replace(node, operation=UnfoldBeams(), inputs=(f"{node.name}_rows", like), parameters=())
+        nodes[node.name] = node
+    carried = {
+        name: each if each.value in rows else replace(each, value=fold(each.value, ""))
+        for name, each in graph.carried.items()
+    }
     inputs = {name: _input(name, type_, graph) for name, type_ in graph.inputs.items()}
-    return inferred(replace(graph, inputs=inputs, nodes=tuple(nodes)))
+    return inferred(replace(graph, inputs=inputs, nodes=tuple(nodes.values()), carried=carried))
+
+
+def _apart(graph: Graph) -> tuple[set[str], set[str]]:
+    """The nodes that read something of a row a hypothesis, and the values that stay so, as they cannot be unfolded."""
+    made = {node.name: node for node in graph.nodes}
+    apart, rows = set[str](), set(graph.carried)
+    while True:
+        known = len(apart)
+        for node in graph.nodes:
+            if node.name in apart or rows.intersection(node.inputs):
+                apart.add(node.name)
+                apart.update(i for i in node.inputs if i in made and isinstance(made[i].operation, SplitHeads))
+                if node.type.kind is not Kind.FLOAT or len(node.type.shape) != 3:
+                    rows.add(node.name)
+        if len(apart) == known:
+            return apart, rows
 
 
 def _input(name: str, type_: Type, graph: Graph) -> Type:

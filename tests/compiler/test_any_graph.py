@@ -1,0 +1,244 @@
+"""Whatever a verified graph is like, its edges alone say what it means: random ones, not only those of a spec."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import compiler.operations as op
+import specs
+from compiler import Purpose, emit, interpret
+from compiler.backends.eager import functions
+from compiler.emitted import EmittedProgram
+from compiler.graph import Carried, Graph, GraphError, Node, prune, stored, verify
+from compiler.operations import Kind, Operation, Type
+from compiler.size import BATCH, NEW, READ, ROOM, SOURCE, Size
+from compiler.weights import Initial, Parameter, Stored
+
+SIZES = {"batch": 3, "source": 5, "new": 2, "read": 4, "room": 9}
+WIDTH, HEADS, PIECES = 8, 2, 30
+LAYERS = ["", "", "encoder.0", "encoder.1", "decoder.0", "decoder.1", "odd_one.7"]
+NAMES = [
+    *("given", "x", "memory", "w", "inputs", "torch", "math", "linear", "weights", "relu", "class", "lambda", "None"),
+    *("decoder_layer", "encoder_layer_2", "decoder.0.keys", "encoder.1.x", "causal", "source", "a b", "7", "ü", '"'),
+]
+FLOATS = st.integers(0, 2**48)
+
+
+@dataclass
+class Maker:
+    """Draws a graph at random, a node after the other, from what there is already."""
+
+    draw: random.Random
+
+    def __post_init__(self) -> None:
+        self.inputs: dict[str, Type] = {}
+        self.nodes: list[Node] = []
+        for length in (SOURCE, NEW):
+            self.inputs[self.name()] = Type((BATCH, length), Kind.INTEGER)
+        self.source, self.position = self.inputs
+        for length in (SOURCE, NEW, NEW):
+            self.inputs[self.name()] = Type((BATCH, length, Size.of(WIDTH)))
+        self.parameters: dict[str, Parameter] = {}
+        self.carried: dict[str, Carried] = {}
+        self.gone: set[str] = set()
+        self.layer = ""
+
+    def name(self) -> str:
+        """One that means nothing, though it may look so."""
+        taken = {*self.inputs, *(node.name for node in self.nodes)}
+        while (name := self.draw.choice(NAMES) + self.draw.choice(["", "", "_2", f".{self.draw.random()}"])) in taken:
+            pass
+        return name
+
+    def values(self, fits: Callable[[Type], bool]) -> list[str]:
+        types = {**self.inputs, **{node.name: node.type for node in self.nodes}}
+        return [name for name, type_ in types.items() if fits(type_) and name not in self.gone]
+
+    def any(self, fits: Callable[[Type], bool]) -> str:
+        return self.draw.choice(self.values(fits))
+
+    def type(self, value: str) -> Type:
+        return {**self.inputs, **{node.name: node.type for node in self.nodes}}[value]
+
+    def add(self, operation: Operation, inputs: list[str], *shapes: tuple[int, ...]) -> str:
+        parameters = [self.parameter(shape) for shape in shapes]
+        given = [self.parameters[name].shape for name in parameters]
+        type_ = operation.infer([self.type(i) for i in inputs], given)
+        self.nodes.append(Node(self.name(), operation, tuple(inputs), tuple(parameters), type_, self.layer))
+        return self.nodes[-1].name
+
+    def parameter(self, shape: tuple[int, ...]) -> str:
+        """One of this layer, of another one, or of none; perhaps one that is there already."""
+        known = [name for name, each in self.parameters.items() if each.origin.shape == shape]
+        if known and self.draw.random() < 0.3:
+            return self.draw.choice(known)
+        stem = self.draw.choice([self.layer, self.layer, "encoder.1", "shared.table"]) or "outside"
+        path = f"{stem}.matrix_{len(self.parameters)}"
+        self.parameters[path] = Parameter(path, Stored(path, shape, Initial.MATRIX))
+        return path
+
+    # What may come next.
+
+    def product(self) -> None:
+        x, bias = self.any(_wide), self.draw.random() < 0.5
+        self.add(op.Linear(), [x], (WIDTH, WIDTH), *([(WIDTH,)] if bias else []))
+
+    def row(self) -> None:
+        x = self.any(_wide)
+        kind = self.draw.choice([op.Norm(1e-5), op.Activation(), op.Dropout(0.3), op.LogSoftmax(), op.Position()])
+        self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, op.Norm) else []))
+
+    def sum(self) -> None:
+        x = self.any(_wide)
+        self.add(op.Add(), [x, self.any(lambda type_: type_ == self.type(x))])
+
+    def embedding(self) -> None:
+        tokens = self.any(lambda type_: type_.kind is Kind.INTEGER)
+        embedded = self.add(op.Embed(1.5), [tokens], (PIECES, WIDTH))
+        if self.draw.random() < 0.5:
+            self.add(op.Position(), [embedded, tokens])
+
+    def parts(self) -> None:
+        """Slices that are the whole, together or with something between them."""
+        x, cut = self.any(_wide), self.draw.choice([2, 4])
+        first = self.add(op.Slice(-1, 0, cut), [x])
+        if self.draw.random() < 0.3:
+            self.row()
+        second = self.add(op.Slice(2, cut, self.draw.choice([WIDTH, None, -1])), [x])
+        for part in (first, second):
+            self.add(op.Linear(), [part], (self.type(part).shape[-1].constant, WIDTH))
+
+    def heads(self, length: Size) -> str:
+        return self.add(op.SplitHeads(HEADS), [self.any(lambda type_: _wide(type_) and type_.shape[1] == length)])
+
+    def attention(self) -> None:
+        """With queries, keys and masks from anywhere."""
+        of = self.draw.choice([SOURCE, NEW])
+        query, key, value = self.heads(self.draw.choice([SOURCE, NEW])), self.heads(of), self.heads(of)
+        layer, self.layer = self.layer, self.draw.choice(["", self.layer])
+        masks = []
+        if of == SOURCE and self.draw.random() < 0.5:
+            masks.append(self.add(op.PaddingMask(), [self.source]))
+        if self.type(query).shape[2] == of and self.draw.random() < 0.5:
+            tokens = self.source if of == SOURCE else self.position
+            masks.append(self.add(op.CausalMask(), [tokens]))
+        self.layer = layer
+        self.add(op.MergeHeads(), [self.add(op.Attention(0.5), [query, key, value, *masks])])
+
+    def cache(self) -> None:
+        """One that grows or has room: no two need be of one length."""
+        planned = self.draw.random() < 0.5
+        new, query, state = self.heads(NEW), self.heads(NEW), self.name()
+        self.inputs[state] = Type((BATCH, Size.of(HEADS), ROOM if planned else READ, Size.of(WIDTH // HEADS)))
+        mask = self.add(op.UnwrittenMask(planned), [self.position, state])
+        operation, more = (op.Write(), [self.position]) if planned else (op.Append(), [])
+        grown = self.add(operation, [state, new, *more])
+        self.carried[state] = Carried(grown, grows=2)
+        if planned:
+            self.gone.add(state)
+        self.add(op.MergeHeads(), [self.add(op.Attention(0.5), [query, grown, grown, mask])])
+
+    def state(self) -> None:
+        """One that does not grow."""
+        x, state = self.any(lambda type_: _wide(type_) and type_.shape[1] == NEW), self.name()
+        self.inputs[state] = self.type(x)
+        self.carried[state] = Carried(self.add(op.Add(), [state, x]))
+
+    def graph(self, steps: int) -> Graph:
+        for _ in range(steps):
+            if self.draw.random() < 0.4:
+                self.layer = self.draw.choice(LAYERS)
+            kinds = [self.product, self.row, self.sum, self.embedding, self.parts]
+            self.draw.choice([*kinds, *kinds, self.attention, self.cache, self.state])()
+        leaving = self.draw.sample(self.nodes, min(3, len(self.nodes)))
+        outputs = {f"out {i}": node.name for i, node in enumerate(leaving) if node.name not in self.gone}
+        whole = Graph(Purpose.DECODE_STEP, self.inputs, tuple(self.nodes), outputs, self.parameters, self.carried)
+        verify(whole)
+        return prune(whole)
+
+    def tensors(self, graph: Graph) -> Iterator[tuple[str, Tensor]]:
+        for name, type_ in graph.inputs.items():
+            shape = [size(**SIZES) for size in type_.shape]
+            if name == self.position:
+                yield name, torch.tensor([[2, 3], [0, 1], [3, 4]])  # some rows are at earlier positions
+            elif type_.kind is Kind.INTEGER:
+                yield name, torch.randint(1, 4, shape) * torch.tensor([1, 1, 1, 0, 0])[: shape[1]]
+            else:
+                yield name, torch.randn(shape)
+
+
+def _wide(type_: Type) -> bool:
+    return type_.kind is Kind.FLOAT and len(type_.shape) == 3 and type_.shape[2] == Size.of(WIDTH)
+
+
+@settings(max_examples=300, deadline=None)
+@given(FLOATS, st.integers(1, 30))
+def test_what_is_emitted_computes_what_the_graph_says(seed: int, steps: int) -> None:
+    maker = Maker(random.Random(seed))
+    graph = maker.graph(steps)
+    torch.manual_seed(seed)
+    inputs = dict(maker.tensors(graph))
+    weights = {name: torch.randn(each.shape) / 3 for name, each in stored([graph]).items()}
+    expected = interpret(graph, weights, {name: tensor.clone() for name, tensor in inputs.items()})
+    code = emit([graph])
+    program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code), str(code)).eval()
+    program.share(weights)
+    found = functions(code)[graph.purpose](program, inputs)
+    assert found.keys() == expected.keys() == graph.results.keys()
+    for name, tensor in found.items():
+        assert list(tensor.shape) == [size(**SIZES) for size in graph.types[graph.results[name]].shape]
+        torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4, msg=lambda text: f"{text}\n{code}")
+
+
+def test_a_layer_may_read_any_number_of_values() -> None:
+    maker = Maker(random.Random(0))
+    maker.layer = "decoder.0"
+    x = maker.add(op.Add(), [name for name, type_ in maker.inputs.items() if _wide(type_)][1:])
+    maker.layer = "decoder.1"
+    for _ in range(4):
+        maker.layer = ""
+        other = maker.add(op.Linear(), [x], (WIDTH, WIDTH))
+        maker.layer = "decoder.1"
+        x = maker.add(op.Add(), [x, other])
+    graph = Graph(Purpose.SCORE, maker.inputs, tuple(maker.nodes), {"x": x}, maker.parameters)
+    verify(graph)
+    compile(str(emit([prune(graph)])), "any.py", "exec")
+
+
+class TestVerify:
+    """What a step carries on, and what it overwrites."""
+
+    def graph(self, carried: Carried | None, overwrite: bool = False) -> Graph:
+        state = Type((BATCH, Size.of(2), ROOM if overwrite else READ, Size.of(4)))
+        inputs = {
+            "state": state,
+            "new": Type((BATCH, Size.of(2), NEW, Size.of(4))),
+            "at": Type((BATCH, NEW), Kind.INTEGER),
+        }
+        operation: Operation = op.Write() if overwrite else op.Append()
+        given = ("state", "new", "at") if overwrite else ("state", "new")
+        grown = Node("grown", operation, given, (), operation.infer([inputs[i] for i in given], []))
+        return Graph(Purpose.DECODE_STEP, inputs, (grown,), {"out": "grown"}, {}, {"state": carried} if carried else {})
+
+    def test_a_state_grows_along_the_axis_that_it_says(self) -> None:
+        verify(self.graph(Carried("grown", grows=2)))
+        for wrong in (Carried("grown"), Carried("grown", grows=1), Carried("new", grows=3)):
+            with pytest.raises(GraphError, match="goes on as"):
+                verify(self.graph(wrong))
+
+    def test_what_is_overwritten_is_carried_on_and_read_by_nobody_else(self) -> None:
+        graph = self.graph(Carried("grown", grows=2), overwrite=True)
+        verify(graph)
+        with pytest.raises(GraphError, match="nothing carries on"):
+            verify(self.graph(None, overwrite=True))
+        late = Node("late", op.Activation(), ("state",), (), graph.inputs["state"])
+        with pytest.raises(GraphError, match="after it was overwritten"):
+            verify(Graph(graph.purpose, graph.inputs, (*graph.nodes, late), {"o": "late"}, {}, graph.carried))
