@@ -46,16 +46,21 @@ def _by_sentence(graph: Graph) -> Graph:
 
 
 def _apart(graph: Graph) -> tuple[set[str], set[str]]:
-    """The nodes that read something of a row a hypothesis, and the values that stay so, as they cannot be unfolded."""
-    made = {node.name: node for node in graph.nodes}
+    """The nodes that see each hypothesis as a row, and the values that stay so, as they cannot be unfolded.
+
+    They read something that is carried, or make of new positions what has none.
+    """
+    made, types = {node.name: node for node in graph.nodes}, graph.types
     apart, rows = set[str](), set(graph.carried)
     while True:
         known = len(apart)
         for node in graph.nodes:
-            if node.name in apart or rows.intersection(node.inputs):
+            shape = node.type.shape
+            ends = NEW not in shape and any(NEW in types[i].shape for i in node.inputs)
+            if node.name in apart or ends or rows.intersection(node.inputs):
                 apart.add(node.name)
                 apart.update(i for i in node.inputs if i in made and isinstance(made[i].operation, SplitHeads))
-                if node.type.kind is not Kind.FLOAT or len(node.type.shape) != 3:
+                if node.type.kind is not Kind.FLOAT or len(shape) != 3 or shape[1] != NEW:
                     rows.add(node.name)
         if len(apart) == known:
             return apart, rows
