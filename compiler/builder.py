@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compiler.graph import Carried, Graph, Node, Purpose, prune, verify
-from compiler.operations import Add, Kind, Operation, Type
+from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.residual import Add
 from compiler.size import Size
 from compiler.weights import Initial, Parameter, Stored
 

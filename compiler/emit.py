@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from compiler.graph import Graph, Node, Purpose
-from compiler.operations import GraphError, Kind, Line, Slice
+from compiler.operations.operation import GraphError, Kind, Line
+from compiler.operations.slice import Slice
 from compiler.size import Size
 
 WIDTH = 110

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from compiler.graph import Graph, Graphs, Purpose, stored
 from compiler.likeliest import Likeliest, likeliest
-from compiler.operations import Type
+from compiler.operations.operation import Type
 from compiler.size import BEAMS, ROOM, SOURCE
 from compiler.switches import fast_float32
 from compiler.weights import Origin, check

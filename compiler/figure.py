@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from compiler.graph import Graph, Node, Purpose
-from compiler.operations import Kind, Type
+from compiler.operations.operation import Kind, Type
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from compiler.operations import GraphError, Operation, Type
+from compiler.operations.operation import GraphError, Operation, Type
 from compiler.size import Size
 from compiler.weights import Parameter, Stored
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Code, Inexpressible, Instruction, Place
-from compiler.operations import Attention, Kind, Operation, PaddingMask, Type, UnwrittenMask
+from compiler.operations.attention import Attention
+from compiler.operations.mask import PaddingMask, UnwrittenMask
+from compiler.operations.operation import Kind, Operation, Type
 from compiler.size import BEAMS
 
 

@@ -15,12 +15,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from compiler import operations as op
 from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order, digest
 from compiler.graph import Graphs, Purpose, stored
 from compiler.host import cores
 from compiler.lower import lower
+from compiler.operations.attention import Attention, MergeHeads, SplitHeads
+from compiler.operations.embedding import Embed, Position
+from compiler.operations.mask import CausalMask, PaddingMask
+from compiler.operations.pieces import LogSoftmax, Pick
+from compiler.operations.projection import Linear, Logits
+from compiler.operations.residual import Activation, Add, Dropout, Norm
+from compiler.operations.slice import Slice
 from compiler.program import Found
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
@@ -29,8 +35,8 @@ POSITIONS = 4096
 """Rows of the table that sinusoids become there: it has others of its own, so ours are written out."""
 
 KNOWN = {
-    *(op.Activation, op.Add, op.Attention, op.CausalMask, op.Dropout, op.Embed, op.Linear, op.LogSoftmax, op.Logits),
-    *(op.MergeHeads, op.Norm, op.PaddingMask, op.Pick, op.Position, op.Slice, op.SplitHeads),
+    *(Activation, Add, Attention, CausalMask, Dropout, Embed, Linear, LogSoftmax, Logits),
+    *(MergeHeads, Norm, PaddingMask, Pick, Position, Slice, SplitHeads),
 }
 """What the Transformer that it knows is made of."""
 

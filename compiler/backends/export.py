@@ -15,7 +15,8 @@ from compiler.backends.eager import functions, program
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
-from compiler.operations import Kind, Position
+from compiler.operations.embedding import Position
+from compiler.operations.operation import Kind
 from compiler.size import Size
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from compiler.backends.export import refuses as none_does
 from compiler.emit import emit
 from compiler.emitted import ROOMS, EmittedProgram
 from compiler.graph import Graph
-from compiler.operations import Kind
+from compiler.operations.operation import Kind
 from specs import Spec, ZooError
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from compiler.builder import Value
 from compiler.lower.surroundings import Surroundings
-from compiler.operations import Activation, Linear
+from compiler.operations.projection import Linear
+from compiler.operations.residual import Activation
 from compiler.weights import Initial
 from specs import FeedForward
 

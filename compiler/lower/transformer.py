@@ -21,7 +21,13 @@ from compiler.graph import Graph, Purpose
 from compiler.lower.attention import memory_attention, self_attention
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.surroundings import Surroundings
-from compiler.operations import Dropout, Embed, Kind, Logits, LogSoftmax, Loss, Norm, Pick, Position, Slice
+from compiler.operations.embedding import Embed, Position
+from compiler.operations.loss import Loss
+from compiler.operations.operation import Kind
+from compiler.operations.pieces import LogSoftmax, Pick
+from compiler.operations.projection import Logits
+from compiler.operations.residual import Dropout, Norm
+from compiler.operations.slice import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initial
 from specs import DecoderSubLayer, EncoderSubLayer, Spec

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, inferred
-from compiler.operations import FoldBeams, Kind, SplitHeads, Type, UnfoldBeams
+from compiler.operations.attention import SplitHeads
+from compiler.operations.beams import FoldBeams, UnfoldBeams
+from compiler.operations.operation import Kind, Type
 from compiler.size import BATCH, BEAMS, NEW
 from compiler.terms import Terms
 from specs import Spec

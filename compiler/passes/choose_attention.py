@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graphs, Node
-from compiler.operations import Attention, Kernel
+from compiler.operations.attention import Attention, Kernel
 from compiler.terms import Terms
 from specs import Spec
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.operations import Attention, Dropout
+from compiler.operations.attention import Attention
+from compiler.operations.residual import Dropout
 from compiler.terms import Terms
 from specs import Spec
 

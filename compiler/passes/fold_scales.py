@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.operations import Attention, Embed, Linear, Logits
+from compiler.operations.attention import Attention
+from compiler.operations.embedding import Embed
+from compiler.operations.projection import Linear, Logits
 from compiler.terms import Terms
 from compiler.weights import Parameter, Scaled
 from specs import Spec

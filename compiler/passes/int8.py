@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, prune
-from compiler.operations import Linear, Logits, Operation, QuantisedLinear, QuantisedLogits
+from compiler.operations.operation import Operation
+from compiler.operations.projection import Linear, Logits, QuantisedLinear, QuantisedLogits
 from compiler.terms import Terms
 from compiler.weights import Parameter, Quantised, Scales
 from specs import Spec

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node
-from compiler.operations import Logits, Slice, Type
+from compiler.operations.operation import Type
+from compiler.operations.projection import Logits
+from compiler.operations.slice import Slice
 from compiler.size import Size
 from compiler.terms import Terms
 from compiler.weights import Padded, Parameter

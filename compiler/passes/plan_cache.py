@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, inferred
-from compiler.operations import Append, Attention, UnwrittenMask, Write
+from compiler.operations.attention import Attention
+from compiler.operations.cache import Append, Write
+from compiler.operations.mask import UnwrittenMask
 from compiler.size import ROOM
 from compiler.terms import Terms
 from specs import Spec
@@ -34,7 +36,7 @@ def _planned(graph: Graph) -> Graph:
         if isinstance(node.operation, Append) and node.name in positions:
             return replace(node, operation=Write(), inputs=(*node.inputs, positions[node.name]))
         if isinstance(node.operation, UnwrittenMask):
-            return replace(node, operation=UnwrittenMask(planned=True))
+            return replace(node, operation=replace(node.operation, planned=True))
         return node
 
     inputs = dict(graph.inputs)

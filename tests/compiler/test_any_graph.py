@@ -12,13 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import compiler.operations as op
 import specs
 from compiler import Purpose, emit, interpret
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
 from compiler.graph import Carried, Graph, GraphError, Node, prune, stored, verify
-from compiler.operations import Kind, Operation, Type
+from compiler.operations.attention import Attention, MergeHeads, SplitHeads
+from compiler.operations.cache import Append, Write
+from compiler.operations.embedding import Embed, Position
+from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
+from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.pieces import LogSoftmax
+from compiler.operations.projection import Linear
+from compiler.operations.residual import Activation, Add, Dropout, Norm
+from compiler.operations.slice import Slice
 from compiler.size import BATCH, NEW, READ, ROOM, SOURCE, Size
 from compiler.weights import Initial, Parameter, Stored
 
@@ -89,35 +96,35 @@ class Maker:
 
     def product(self) -> None:
         x, bias = self.any(_wide), self.draw.random() < 0.5
-        self.add(op.Linear(), [x], (WIDTH, WIDTH), *([(WIDTH,)] if bias else []))
+        self.add(Linear(), [x], (WIDTH, WIDTH), *([(WIDTH,)] if bias else []))
 
     def row(self) -> None:
         x = self.any(_wide)
-        kind = self.draw.choice([op.Norm(1e-5), op.Activation(), op.Dropout(0.3), op.LogSoftmax(), op.Position()])
-        self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, op.Norm) else []))
+        kind = self.draw.choice([Norm(1e-5), Activation(), Dropout(0.3), LogSoftmax(), Position()])
+        self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, Norm) else []))
 
     def sum(self) -> None:
         x = self.any(_wide)
-        self.add(op.Add(), [x, self.any(lambda type_: type_ == self.type(x))])
+        self.add(Add(), [x, self.any(lambda type_: type_ == self.type(x))])
 
     def embedding(self) -> None:
         tokens = self.any(lambda type_: type_.kind is Kind.INTEGER)
-        embedded = self.add(op.Embed(1.5), [tokens], (PIECES, WIDTH))
+        embedded = self.add(Embed(1.5), [tokens], (PIECES, WIDTH))
         if self.draw.random() < 0.5:
-            self.add(op.Position(), [embedded, tokens])
+            self.add(Position(), [embedded, tokens])
 
     def parts(self) -> None:
         """Slices that are the whole, together or with something between them."""
         x, cut = self.any(_wide), self.draw.choice([2, 4])
-        first = self.add(op.Slice(-1, 0, cut), [x])
+        first = self.add(Slice(-1, 0, cut), [x])
         if self.draw.random() < 0.3:
             self.row()
-        second = self.add(op.Slice(2, cut, self.draw.choice([WIDTH, None, -1])), [x])
+        second = self.add(Slice(2, cut, self.draw.choice([WIDTH, None, -1])), [x])
         for part in (first, second):
-            self.add(op.Linear(), [part], (self.type(part).shape[-1].constant, WIDTH))
+            self.add(Linear(), [part], (self.type(part).shape[-1].constant, WIDTH))
 
     def heads(self, length: Size) -> str:
-        return self.add(op.SplitHeads(HEADS), [self.any(lambda type_: _wide(type_) and type_.shape[1] == length)])
+        return self.add(SplitHeads(HEADS), [self.any(lambda type_: _wide(type_) and type_.shape[1] == length)])
 
     def attention(self) -> None:
         """With queries, keys and masks from anywhere."""
@@ -126,31 +133,31 @@ class Maker:
         layer, self.layer = self.layer, self.draw.choice(["", self.layer])
         masks = []
         if of == SOURCE and self.draw.random() < 0.5:
-            masks.append(self.add(op.PaddingMask(), [self.source]))
+            masks.append(self.add(PaddingMask(), [self.source]))
         if self.type(query).shape[2] == of and self.draw.random() < 0.5:
             tokens = self.source if of == SOURCE else self.position
-            masks.append(self.add(op.CausalMask(), [tokens]))
+            masks.append(self.add(CausalMask(), [tokens]))
         self.layer = layer
-        self.add(op.MergeHeads(), [self.add(op.Attention(0.5), [query, key, value, *masks])])
+        self.add(MergeHeads(), [self.add(Attention(0.5), [query, key, value, *masks])])
 
     def cache(self) -> None:
         """One that grows or has room: no two need be of one length."""
         planned = self.draw.random() < 0.5
         new, query, state = self.heads(NEW), self.heads(NEW), self.name()
         self.inputs[state] = Type((BATCH, Size.of(HEADS), ROOM if planned else READ, Size.of(WIDTH // HEADS)))
-        mask = self.add(op.UnwrittenMask(planned), [self.position, state])
-        operation, more = (op.Write(), [self.position]) if planned else (op.Append(), [])
+        mask = self.add(UnwrittenMask(planned), [self.position, state])
+        operation, more = (Write(), [self.position]) if planned else (Append(), [])
         grown = self.add(operation, [state, new, *more])
         self.carried[state] = Carried(grown, grows=2)
         if planned:
             self.gone.add(state)
-        self.add(op.MergeHeads(), [self.add(op.Attention(0.5), [query, grown, grown, mask])])
+        self.add(MergeHeads(), [self.add(Attention(0.5), [query, grown, grown, mask])])
 
     def state(self) -> None:
         """One that does not grow."""
         x, state = self.any(lambda type_: _wide(type_) and type_.shape[1] == NEW), self.name()
         self.inputs[state] = self.type(x)
-        self.carried[state] = Carried(self.add(op.Add(), [state, x]))
+        self.carried[state] = Carried(self.add(Add(), [state, x]))
 
     def graph(self, steps: int) -> Graph:
         for _ in range(steps):
@@ -201,13 +208,13 @@ def test_what_is_emitted_computes_what_the_graph_says(seed: int, steps: int) -> 
 def test_a_layer_may_read_any_number_of_values() -> None:
     maker = Maker(random.Random(0))
     maker.layer = "decoder.0"
-    x = maker.add(op.Add(), [name for name, type_ in maker.inputs.items() if _wide(type_)][1:])
+    x = maker.add(Add(), [name for name, type_ in maker.inputs.items() if _wide(type_)][1:])
     maker.layer = "decoder.1"
     for _ in range(4):
         maker.layer = ""
-        other = maker.add(op.Linear(), [x], (WIDTH, WIDTH))
+        other = maker.add(Linear(), [x], (WIDTH, WIDTH))
         maker.layer = "decoder.1"
-        x = maker.add(op.Add(), [x, other])
+        x = maker.add(Add(), [x, other])
     graph = Graph(Purpose.SCORE, maker.inputs, tuple(maker.nodes), {"x": x}, maker.parameters)
     verify(graph)
     compile(str(emit([prune(graph)])), "any.py", "exec")
@@ -223,7 +230,7 @@ class TestVerify:
             "new": Type((BATCH, Size.of(2), NEW, Size.of(4))),
             "at": Type((BATCH, NEW), Kind.INTEGER),
         }
-        operation: Operation = op.Write() if overwrite else op.Append()
+        operation: Operation = Write() if overwrite else Append()
         given = ("state", "new", "at") if overwrite else ("state", "new")
         grown = Node("grown", operation, given, (), operation.infer([inputs[i] for i in given], []))
         return Graph(Purpose.DECODE_STEP, inputs, (grown,), {"out": "grown"}, {}, {"state": carried} if carried else {})
@@ -239,6 +246,6 @@ class TestVerify:
         verify(graph)
         with pytest.raises(GraphError, match="nothing carries on"):
             verify(self.graph(None, overwrite=True))
-        late = Node("late", op.Activation(), ("state",), (), graph.inputs["state"])
+        late = Node("late", Activation(), ("state",), (), graph.inputs["state"])
         with pytest.raises(GraphError, match="after it was overwritten"):
             verify(Graph(graph.purpose, graph.inputs, (*graph.nodes, late), {"o": "late"}, {}, graph.carried))

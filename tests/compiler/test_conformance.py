@@ -17,7 +17,10 @@ from compiler.backends import BACKENDS, Order
 from compiler.backends.eager import eager, functions
 from compiler.graph import Carried, Graph, Node, stored
 from compiler.initial import initial_weights
-from compiler.operations import Add, Line, Logits, Operation, Slice, Type
+from compiler.operations.operation import Line, Operation, Type
+from compiler.operations.projection import Logits
+from compiler.operations.residual import Add
+from compiler.operations.slice import Slice
 from compiler.size import Size
 from compiler.terms import Terms
 from specs import Spec

@@ -14,7 +14,10 @@ from compiler.agree import disagreement
 from compiler.backends import Order
 from compiler.backends.eager import eager
 from compiler.initial import initial_weights
-from compiler.operations import Attention, Dropout, Embed, Kernel, Linear, Logits
+from compiler.operations.attention import Attention, Kernel
+from compiler.operations.embedding import Embed
+from compiler.operations.projection import Linear, Logits
+from compiler.operations.residual import Dropout
 from specs import Spec, ZooError
 
 architectures = st.fixed_dictionaries(

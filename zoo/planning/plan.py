@@ -10,7 +10,8 @@ from pathlib import Path
 from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower
 from compiler.drawing import draw
 from compiler.graph import Node
-from compiler.operations import Embed, Logits
+from compiler.operations.embedding import Embed
+from compiler.operations.projection import Logits
 from compiler.size import Size, product
 from specs import Spec, ZooError
 from zoo.planning.footprint import footprint
