@@ -104,7 +104,7 @@ class EmittedProgram(nn.Module):
 
     def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
         """The loss of a batch: source rows end with EOS, target rows run from BOS to EOS, padded with PAD."""
-        smoothed, plain = self._run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
+        smoothed, plain = self.run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
         # Hooks around the program want no view.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
@@ -112,11 +112,11 @@ class EmittedProgram(nn.Module):
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
     ) -> Float[Tensor, "batch target"]:
         """The log-probability of each target token given those before it, in nats, and 0 at padding."""
-        return self._run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
+        return self.run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> State:
         """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
-        memory = self._run(Purpose.ENCODE, source=source)
+        memory = self.run(Purpose.ENCODE, source=source)
         step, sentences = self.graphs[Purpose.DECODE_STEP], source.shape[0]
         some = next(iter(memory.values()))
         sizes = {"batch": sentences, "beams": 1, "read": 0, "room": ROOMS}
@@ -135,7 +135,7 @@ class EmittedProgram(nn.Module):
             memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
         shape = position.shape if self._by_sentence else (token.shape[0], 1)
         given = {"token": token.view(shape), "position": position.reshape(shape), **memory, **carried}
-        results = self._run(Purpose.DECODE_STEP, **given)
+        results = self.run(Purpose.DECODE_STEP, **given)
         log_probabilities = results["log_probabilities"].flatten(0, 1)
         read = tuple(count + 1 for count in state.read)
         carried = {name: results[name] for name in carried}
@@ -205,7 +205,8 @@ class EmittedProgram(nn.Module):
             return value.narrow(grows, value.shape[grows] - read, read)
         return value.narrow(grows, 0, min(value.shape[grows], max(ROOMS, -(-read // ROOMS) * ROOMS)))
 
-    def _run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
+    def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
+        """What leaves the graph of a purpose, by name."""
         if purpose not in self._functions:
             raise ValueError(f"this program was not built to {purpose}")
         with fast_float32():
