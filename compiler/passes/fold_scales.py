@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.operations.attention import Attention
 from compiler.operations.embedding import Embed
-from compiler.operations.projection import Linear, Logits
+from compiler.operations.projection import Linear
 from compiler.terms import Terms
 from compiler.weights import Parameter, Scaled
 from specs import Spec
@@ -16,39 +18,45 @@ from specs import Spec
 def fold_scales(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Multiplies 1/sqrt(d_k) into the query's weights and sqrt(d_model) into embeddings, where nothing is trained.
 
-    A table that is the pre-softmax projection as well keeps its scale, and so does training: Adam would take other
-    steps for scaled weights.
+    A table that is the pre-softmax projection as well keeps its scale, as does whatever something else reads; and so
+    does training: Adam would take other steps for scaled weights.
     """
     if Purpose.TRAIN in graphs:
         return graphs
-    factors: dict[str, float] = {}
-    tables = {n.parameters[0] for g in graphs.values() for n in g.nodes if isinstance(n.operation, Logits)}
+    users = Counter(name for graph in graphs.values() for node in graph.nodes for name in node.parameters)
+    wanted: dict[str, list[float]] = {}
     for graph in graphs.values():
-        made = {node.name: node for node in graph.nodes}
-        for node in graph.nodes:
-            if isinstance(node.operation, Embed) and node.parameters[0] not in tables:
-                factors[node.parameters[0]] = node.operation.scale
-            if isinstance(node.operation, Attention) and (query := _query(node, made)):
-                factors.update(dict.fromkeys(query.parameters, node.operation.scale))
+        for _, scale, names in _scales(graph):
+            for name in names:
+                wanted.setdefault(name, []).append(scale)
+    # All who use a parameter must want the same of it.
+    factors = {n: each[0] for n, each in wanted.items() if len(each) == users[n] and len(set(each)) == 1}
+    together = [set(names) for graph in graphs.values() for _, _, names in _scales(graph)]
+    while halved := set().union(*(names for names in together if not names <= factors.keys())) & factors.keys():
+        factors = {name: factor for name, factor in factors.items() if name not in halved}
     return {purpose: _folded(graph, factors) for purpose, graph in graphs.items()}
 
 
-def _query(attention: Node, made: dict[str, Node]) -> Node | None:
-    """The projection that gives an attention its query, through the splitting of heads."""
-    heads = made.get(attention.inputs[0])
-    query = made.get(heads.inputs[0]) if heads else None
-    return query if query and isinstance(query.operation, Linear) else None
+def _scales(graph: Graph) -> Iterator[tuple[str, float, tuple[str, ...]]]:
+    """Each node with a scale, and the parameters that may have it instead: those of an attention's query."""
+    made = {node.name: node for node in graph.nodes}
+    uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
+    for node in graph.nodes:
+        if isinstance(node.operation, Embed):
+            yield node.name, node.operation.scale, node.parameters
+        if isinstance(node.operation, Attention) and (heads := made.get(node.inputs[0])):
+            query = made.get(heads.inputs[0])
+            alone = uses[heads.name] == 1 and query is not None and uses[query.name] == 1
+            if alone and query and isinstance(query.operation, Linear):
+                yield node.name, node.operation.scale, query.parameters
 
 
 def _folded(graph: Graph, factors: dict[str, float]) -> Graph:
-    made = {node.name: node for node in graph.nodes}
+    done = {node for node, _, names in _scales(graph) if factors.keys() >= set(names)}
 
     def without_scale(node: Node) -> Node:
-        operation = node.operation
-        if isinstance(operation, Embed) and node.parameters[0] in factors:
-            return replace(node, operation=replace(operation, scale=1.0))
-        if isinstance(operation, Attention) and _query(node, made):
-            return replace(node, operation=replace(operation, scale=1.0))
+        if node.name in done and isinstance(node.operation, Embed | Attention):
+            return replace(node, operation=replace(node.operation, scale=1.0))
         return node
 
     parameters = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import specs
-from compiler import Purpose, emit, interpret
+from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
 from compiler.graph import Carried, Graph, GraphError, Node, prune, stored, verify
@@ -27,6 +27,7 @@ from compiler.operations.projection import Linear
 from compiler.operations.residual import Activation, Add, Dropout, Norm
 from compiler.operations.slice import Slice
 from compiler.size import BATCH, NEW, READ, ROOM, SOURCE, Size
+from compiler.terms import Terms
 from compiler.weights import Initial, Parameter, Stored
 
 SIZES = {"batch": 3, "source": 5, "new": 2, "read": 4, "room": 9}
@@ -124,6 +125,9 @@ class Maker:
             self.add(Linear(), [part], (self.type(part).shape[-1].constant, WIDTH))
 
     def heads(self, length: Size) -> str:
+        if self.draw.random() < 0.3:
+            x = self.any(lambda type_: _wide(type_) and type_.shape[1] == length)
+            return self.add(SplitHeads(HEADS), [self.add(Linear(), [x], (WIDTH, WIDTH))])
         return self.add(SplitHeads(HEADS), [self.any(lambda type_: _wide(type_) and type_.shape[1] == length)])
 
     def attention(self) -> None:
@@ -203,6 +207,24 @@ def test_what_is_emitted_computes_what_the_graph_says(seed: int, steps: int) -> 
     for name, tensor in found.items():
         assert list(tensor.shape) == [size(**SIZES) for size in graph.types[graph.results[name]].shape]
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4, msg=lambda text: f"{text}\n{code}")
+
+
+@settings(max_examples=200, deadline=None)
+@given(FLOATS, st.integers(1, 30))
+def test_passes_change_nothing_of_what_it_says(seed: int, steps: int) -> None:
+    """Those that leave a graph its inputs; a value may be read by anybody, and a parameter used by anybody else."""
+    maker = Maker(random.Random(seed))
+    graph = maker.graph(steps)
+    torch.manual_seed(seed)
+    inputs = dict(maker.tensors(graph))
+    weights = {name: torch.randn(each.shape) / 3 for name, each in stored([graph]).items()}
+    expected = interpret(graph, weights, inputs)
+    spec = specs.load("tiny")
+    other = ["hoist_memory", "beams_as_queries", "plan_cache"]
+    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": other})})
+    after = optimise({graph.purpose: graph}, asked, Terms())[graph.purpose]
+    for name, tensor in interpret(after, weights, inputs).items():
+        torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)
 
 
 def test_a_layer_may_read_any_number_of_values() -> None:
