@@ -18,8 +18,8 @@ from specs import Spec, ZooError, catalogue, history, loader
 from specs.notation import dump
 from specs.written import Written
 from specs.written import given as given_value
-from zoo import home
 from zoo.shelf.publish import verify
+from zoo.storage import places
 
 FROZEN = sorted(Path(__file__).with_name("frozen").glob("format-*"))
 OTHER_BATCHES = {"format-1-a"}
@@ -76,7 +76,7 @@ def test_frozen_models_translate_to_the_same_text(frozen: Path, kind: str) -> No
 
 
 def test_frozen_bundles_are_what_was_published(frozen: Path) -> None:
-    shutil.copytree(frozen / "bundle", home.shelf() / "frozen")
+    shutil.copytree(frozen / "bundle", places.shelf() / "frozen")
     verified = verify("frozen")
     assert (verified.files, verified.sentences) == (6, 4)
     sources, texts = expected(frozen)
