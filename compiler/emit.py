@@ -15,7 +15,7 @@ from itertools import groupby
 
 from compiler.graph import Graph, Node, Purpose
 from compiler.operations.operation import GraphError, Kind, Line
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.size import Size
 
 WIDTH = 110

@@ -74,18 +74,28 @@ class Concatenated:
 
 
 @dataclass(frozen=True)
-class Padded:
-    """More rows, all zero, below those of the part."""
+class _OfOne:
+    """What is made of one part."""
 
     part: Origin
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.part.shape
+
+    def stored(self) -> Iterator[Stored]:
+        return self.part.stored()
+
+
+@dataclass(frozen=True)
+class Padded(_OfOne):
+    """More rows, all zero, below those of the part."""
+
     rows: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.rows, *self.part.shape[1:])
-
-    def stored(self) -> Iterator[Stored]:
-        return self.part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         part = self.part.make(file)
@@ -98,18 +108,10 @@ class Padded:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(_OfOne):
     """The part, times a factor."""
 
-    part: Origin
     factor: float
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.part.shape
-
-    def stored(self) -> Iterator[Stored]:
-        return self.part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         return self.part.make(file) * self.factor
@@ -119,17 +121,8 @@ class Scaled:
 
 
 @dataclass(frozen=True)
-class Rounded:
+class Rounded(_OfOne):
     """The part in bfloat16."""
-
-    part: Origin
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.part.shape
-
-    def stored(self) -> Iterator[Stored]:
-        return self.part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         return self.part.make(file).bfloat16()
@@ -139,18 +132,14 @@ class Rounded:
 
 
 @dataclass(frozen=True)
-class Scales:
+class Scales(_OfOne):
     """Of a matrix: for each place of `dimension` (0 or 1) what one of its 8-bit numbers is worth."""
 
-    part: Origin
     dimension: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.part.shape[self.dimension],)
-
-    def stored(self) -> Iterator[Stored]:
-        return self.part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         return self.largest(self.part.make(file).float()).flatten() / 127

@@ -20,13 +20,13 @@ from compiler.backends.backend import Backend, Order, digest
 from compiler.graph import Graphs, Purpose, stored
 from compiler.host import cores
 from compiler.lower import lower
-from compiler.operations.attention import Attention, MergeHeads, SplitHeads
+from compiler.operations.attention import Attention
 from compiler.operations.embedding import Embed, Position
 from compiler.operations.mask import CausalMask, PaddingMask
-from compiler.operations.pieces import LogSoftmax, Pick
+from compiler.operations.probability import LogSoftmax, Pick
 from compiler.operations.projection import Linear, Logits
 from compiler.operations.residual import Activation, Add, Dropout, Norm
-from compiler.operations.slice import Slice
+from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.program import Found
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError

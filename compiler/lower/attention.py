@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from compiler.builder import Builder, Value
 from compiler.lower.surroundings import Surroundings
-from compiler.operations.attention import Attention, MergeHeads, SplitHeads
+from compiler.operations.attention import Attention
 from compiler.operations.cache import Append
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
 from compiler.operations.projection import Linear
+from compiler.operations.views import MergeHeads, SplitHeads
 from compiler.size import READ, Size
 from compiler.weights import Initial
 from specs import Architecture, MemoryAttention, SelfAttention

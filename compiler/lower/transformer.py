@@ -22,12 +22,11 @@ from compiler.lower.attention import memory_attention, self_attention
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.surroundings import Surroundings
 from compiler.operations.embedding import Embed, Position
-from compiler.operations.loss import Loss
 from compiler.operations.operation import Kind
-from compiler.operations.pieces import LogSoftmax, Pick
+from compiler.operations.probability import LogSoftmax, Loss, Pick
 from compiler.operations.projection import Logits
 from compiler.operations.residual import Dropout, Norm
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initial
 from specs import DecoderSubLayer, EncoderSubLayer, Spec

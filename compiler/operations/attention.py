@@ -19,54 +19,6 @@ if TYPE_CHECKING:
     from compiler.listing import Lister
 
 
-@dataclass(frozen=True)
-class SplitHeads(Operation):
-    """[batch, n, h·d] -> [batch, h, n, d]"""
-
-    heads: int
-
-    view = True
-    alias = True
-
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
-        (x,) = inputs
-        require(len(x.shape) == 3, self, x)
-        batch, length, width = x.shape
-        require(width.constant % self.heads == 0, self, x)
-        return Type((batch, Size.of(self.heads), length, Size.of(width.constant // self.heads)))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        batch, length, width = inputs[0].shape
-        return inputs[0].reshape(batch, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"{inputs[0]}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
-
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.same(node)
-
-
-@dataclass(frozen=True)
-class MergeHeads(Operation):
-    """[batch, h, n, d] -> [batch, n, h·d]"""
-
-    alias = True
-
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
-        batch, heads, length, width = inputs[0].shape
-        return Type((batch, length, heads * width))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        batch, heads, length, width = inputs[0].shape
-        return inputs[0].permute(0, 2, 1, 3).reshape(batch, length, heads * width)
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"{inputs[0]}.transpose(1, 2).flatten(2)"
-
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.same(node)
-
-
 class Kernel(StrEnum):
     """How an attention is computed."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Append(Operation):
     """The cache write: positions more. cache [rows, h, n, d], new [rows, h, new, d] -> [rows, h, n + new, d]"""
 
+    code = "torch.cat([{0}, {1}], dim=2)"
     caption = ("cache", "Cache, longer by one")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -34,9 +35,6 @@ class Append(Operation):
         grown[:, :, : cache.shape[2]], grown[:, :, cache.shape[2] :] = cache, new
         return grown
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"torch.cat([{', '.join(inputs)}], dim=2)"
-
     def native(self, lister: Lister, node: Node) -> None:
         lister.cached(node)
 
@@ -46,6 +44,7 @@ class Write(Operation):
     """The cache write where there is room. cache [rows, h, room, d], new [rows, h, new, d], position [rows, new]"""
 
     overwrites = 0
+    code = "written({0}, {1}, {2})"
     calls = ("compiler.runtime.written",)
     caption = ("cache", "Cache write")
 
@@ -62,9 +61,6 @@ class Write(Operation):
             for number, place in enumerate(places):
                 cache[row, :, place] = new[row, :, number]
         return cache
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"written({', '.join(inputs)})"
 
     def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
         """In place: the new positions alone."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size
 from specs import PAD
 
@@ -39,6 +39,7 @@ class Mask(Operation):
 class PaddingMask(Mask):
     """Hides keys that stand for padding. tokens [batch, keys]"""
 
+    code = "padding_mask({0})"
     calls = ("compiler.runtime.padding_mask",)
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -49,9 +50,6 @@ class PaddingMask(Mask):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return (inputs[0] == PAD)[:, None, None, :]
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"padding_mask({inputs[0]})"
-
     def detail(self, inputs: Sequence[str]) -> str:
         return f"padding of the {inputs[0]}"
 
@@ -60,6 +58,7 @@ class PaddingMask(Mask):
 class CausalMask(Mask):
     """Hides keys after the query (3.2.3), where both are the same positions. tokens [batch, length]"""
 
+    code = "causal_mask({0})"
     calls = ("compiler.runtime.causal_mask",)
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -69,9 +68,6 @@ class CausalMask(Mask):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         length = inputs[0].shape[1]
         return (inputs[0].new_ones(1, 1, length, length)).triu(1).bool()
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"causal_mask({inputs[0]})"
 
     def detail(self, inputs: Sequence[str]) -> str:
         return "later positions"
@@ -87,6 +83,7 @@ class UnwrittenMask(Mask):
 
     planned: bool = False
 
+    code = "unwritten_mask({0}, {1}, planned={self.planned})"
     calls = ("compiler.runtime.unwritten_mask",)
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -103,10 +100,3 @@ class UnwrittenMask(Mask):
             keys = keys[None] - (cache.shape[2] + new - 1) + position[:, -1:]
         at = keys.expand(len(position), -1)[:, None, None, :]
         return (at < 0) | (at > position[:, None, :, None])
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        position, cache = inputs
-        return f"unwritten_mask({position}, {cache}, planned={self.planned})"
-
-    def detail(self, inputs: Sequence[str]) -> str:
-        return ""

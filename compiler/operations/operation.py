@@ -80,24 +80,26 @@ class Operation(ABC):
     """Whether, in the native machine, its result takes no place of its own: as a view's, or made with another's."""
     overwrites: ClassVar[int | None] = None
     """The input that its result takes the place of, in memory."""
+    code: ClassVar[str] = ""
+    """The expression of its result, with its inputs and parameters as {0}, {1} ... and its attributes as {self.x}."""
     calls: ClassVar[tuple[str, ...]] = ()
-    """What its code calls, each as `module.function`."""
+    """What that calls, each as `module.function`."""
     caption: ClassVar[tuple[str, str] | None] = None
     """In a drawing, its kind (which is its colour) and its name; None where it is not drawn."""
     dresses: ClassVar[tuple[str, ...] | None] = ()
     """The kinds of boxes that, in a drawing, it is a part of when it alone reads their result; None: of any kind."""
 
-    @abstractmethod
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
-        """The type of its result. Raises GraphError where it cannot take these."""
+        """The type of its result: its input's, unless it says otherwise. Raises GraphError for what it cannot take."""
+        return inputs[0]
 
     @abstractmethod
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         """Its result, slow and obviously right: what every program is tested against. Dropout does nothing here."""
 
-    @abstractmethod
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        """The expression of its result in PyTorch."""
+        """The expression of its result in PyTorch: `code`, unless there is more to it."""
+        return self.code.format(*inputs, *parameters, self=self)
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         """FLOPs of its matrix products, a multiply-add counted as two; everything else counts nothing."""
@@ -119,4 +121,6 @@ class Operation(ABC):
 
     def native(self, lister: Lister, node: Node) -> None:
         """Adds the native machine's instructions for it. Raises Inexpressible where it has none."""
-        raise Inexpressible(f"it has no instruction for {type(self).__name__}")
+        if not self.alias:
+            raise Inexpressible(f"it has no instruction for {type(self).__name__}")
+        lister.same(node)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compiler.instruction import MOST_INT8_ROWS, Code, Inexpressible
 from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.operations.residual import Activation
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Linear(Operation):
 class Logits(Operation):
     """x against every row of a table (3.4), the same one as the embedding where they are tied. [..., d] -> [..., V]"""
 
+    code = "{0} @ {1}.T"
     caption = ("logits", "Linear")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -61,9 +62,6 @@ class Logits(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] @ parameters[0].T
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"{inputs[0]} @ {parameters[0]}.T"
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]
@@ -99,16 +97,13 @@ class QuantisedLinear(Linear):
 class QuantisedLogits(Logits):
     """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] -> [..., V]"""
 
+    code = "quantised_linear({0}, {1}.T, {2})"
     calls = ("compiler.runtime.quantised_linear",)
     caption = ("logits", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (table, scales) = inputs, parameters
         return _quantised(x, table.T, scales)
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        (x,), (table, scales) = inputs, parameters
-        return f"quantised_linear({x}, {table}.T, {scales})"
 
     def native(self, lister: Lister, node: Node) -> None:
         _check_rows(lister.shape(node.parameters[0])[1])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class Add(Operation):
     """The residual connection (3.1)."""
 
+    code = "{0} + {1}"
     caption = ("add", "Add")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -30,9 +31,6 @@ class Add(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] + inputs[1]
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"{inputs[0]} + {inputs[1]}"
 
     def native(self, lister: Lister, node: Node) -> None:
         """Left to the norm, where that alone reads it."""
@@ -77,18 +75,13 @@ class Activation(Operation):
     """max(0, x) (3.3)."""
 
     alias = True
+    code = "relu({0})"
     calls = ("torch.nn.functional.relu",)
     caption = ("linear", "ReLU")
     dresses = ("linear", "int8")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
-        return inputs[0]
-
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].clamp(min=0)
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"relu({inputs[0]})"
 
     def native(self, lister: Lister, node: Node) -> None:
         lister.same(node, made_by="relu")
@@ -100,18 +93,13 @@ class Dropout(Operation):
 
     probability: float
 
+    code = "dropout({0}, {self.probability!r}, w.training)"
     calls = ("compiler.runtime.dropout",)
     caption = ("add", "Dropout")
     dresses = None
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
-        return inputs[0]
-
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0]
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"dropout({inputs[0]}, {self.probability!r}, w.training)"
 
     def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return product(inputs[0].shape)  # its mask

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, inferred
-from compiler.operations.attention import SplitHeads
-from compiler.operations.beams import FoldBeams, UnfoldBeams
 from compiler.operations.operation import Kind, Type
+from compiler.operations.views import FoldBeams, SplitHeads, UnfoldBeams
 from compiler.size import BATCH, BEAMS, NEW
 from compiler.terms import Terms
 from specs import Spec

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
-from compiler.operations.loss import ChunkedLoss, Loss
+from compiler.operations.probability import ChunkedLoss, Loss
 from compiler.operations.projection import Logits
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.terms import Terms
 from specs import Spec
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from compiler.graph import Graph, Graphs, Node, prune
 from compiler.operations.operation import Type
 from compiler.operations.projection import Linear
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.size import Size
 from compiler.terms import Terms
 from compiler.weights import Concatenated, Parameter

@@ -7,7 +7,7 @@ from dataclasses import replace
 from compiler.graph import Graph, Graphs, Node
 from compiler.operations.operation import Type
 from compiler.operations.projection import Logits
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.size import Size
 from compiler.terms import Terms
 from compiler.weights import Padded, Parameter

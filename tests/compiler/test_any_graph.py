@@ -17,15 +17,15 @@ from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
 from compiler.graph import Carried, Graph, GraphError, Node, prune, stored, verify
-from compiler.operations.attention import Attention, MergeHeads, SplitHeads
+from compiler.operations.attention import Attention
 from compiler.operations.cache import Append, Write
 from compiler.operations.embedding import Embed, Position
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
 from compiler.operations.operation import Kind, Operation, Type
-from compiler.operations.pieces import LogSoftmax
+from compiler.operations.probability import LogSoftmax
 from compiler.operations.projection import Linear
 from compiler.operations.residual import Activation, Add, Dropout, Norm
-from compiler.operations.slice import Slice
+from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.size import BATCH, NEW, READ, ROOM, SOURCE, Size
 from compiler.terms import Terms
 from compiler.weights import Initial, Parameter, Stored

@@ -20,7 +20,7 @@ from compiler.initial import initial_weights
 from compiler.operations.operation import Line, Operation, Type
 from compiler.operations.projection import Logits
 from compiler.operations.residual import Add
-from compiler.operations.slice import Slice
+from compiler.operations.views import Slice
 from compiler.size import Size
 from compiler.terms import Terms
 from specs import Spec

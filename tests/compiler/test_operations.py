@@ -28,7 +28,7 @@ def test_they_are_found() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_its_code_calls_is_there_and_is_called(operation: type[Operation]) -> None:
-    source = operation.emit.__code__.co_consts
+    source = [operation.code, *operation.emit.__code__.co_consts]
     for call in operation.calls:
         module, _, name = call.rpartition(".")
         assert callable(getattr(import_module(module), name))
@@ -38,5 +38,6 @@ def test_what_its_code_calls_is_there_and_is_called(operation: type[Operation]) 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_it_says_what_it_is_and_a_drawing_has_its_colour(operation: type[Operation]) -> None:
     assert operation.__doc__
+    assert operation.code or operation.emit is not Operation.emit
     assert operation.caption is None or operation.caption[0] in drawing._COLOURS
     assert not operation.view or operation.alias  # what is a view elsewhere takes no place in the native machine

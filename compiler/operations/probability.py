@@ -1,4 +1,4 @@
-"""What training lowers (5.4)."""
+"""The probabilities of pieces, and what training lowers (5.4)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,47 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 from specs import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+
+@dataclass(frozen=True)
+class LogSoftmax(Operation):
+    """Log-probabilities over the last dimension, in float32 whatever comes in."""
+
+    code = "{0}.float().log_softmax(dim=-1)"
+    caption = ("softmax", "Log-softmax")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0].float().log_softmax(-1)
+
+    def native(self, lister: Lister, node: Node) -> None:
+        """Part of LOGITS."""
+
+
+@dataclass(frozen=True)
+class Pick(Operation):
+    """Of each position the log-probability of its label, and 0 at padding. [..., V], labels [...] -> [...]"""
+
+    code = "pick({0}, {1})"
+    calls = ("compiler.runtime.pick",)
+    caption = ("softmax", "Pick the target's")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        x, labels = inputs
+        require(x.shape[:-1] == labels.shape and labels.kind is Kind.INTEGER, self, x, labels)
+        return Type(labels.shape)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        x, labels = inputs
+        return x.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
 
 @dataclass(frozen=True)
@@ -25,6 +60,7 @@ class Loss(Operation):
     smoothing: float
     wrong_classes: bool
 
+    code = "smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     calls = ("compiler.runtime.smoothed_loss",)
     caption = ("softmax", "Cross entropy")
 
@@ -45,9 +81,6 @@ class Loss(Operation):
         sums[0], sums[1] = -(target * log_p).sum(), -log_p.gather(-1, label[:, None]).sum()
         return sums
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        return f"smoothed_loss({inputs[0]}, {inputs[1]}, {self.smoothing!r}, {self.wrong_classes})"
-
     def detail(self, inputs: Sequence[str]) -> str:
         return f"smoothed by {self.smoothing:g}"
 
@@ -61,6 +94,7 @@ class ChunkedLoss(Loss):
 
     classes: int
 
+    code = "chunked_loss({0}, {2}, {1}, {self.smoothing!r}, {self.wrong_classes}, {self.classes})"
     calls = ("compiler.runtime.chunked_loss",)
     caption = ("softmax", "Cross entropy in chunks,")
 
@@ -72,10 +106,6 @@ class ChunkedLoss(Loss):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x, labels), (table,) = inputs, parameters
         return super().interpret([(x @ table.T)[..., : self.classes], labels], [])
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        (x, labels), (table,) = inputs, parameters
-        return f"chunked_loss({x}, {table}, {labels}, {self.smoothing!r}, {self.wrong_classes}, {self.classes})"
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]

@@ -1,0 +1,126 @@
+"""Other looks at numbers that are there: parts of them, their heads, and the hypotheses of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from compiler.instruction import Inexpressible
+from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.size import Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
+
+
+@dataclass(frozen=True)
+class Slice(Operation):
+    """`start:stop` of one dimension. Each of the three may count from the end: -1 is the last."""
+
+    dimension: int
+    start: int = 0
+    stop: int | None = None
+
+    view = True
+    alias = True
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (x,) = inputs
+        require(-len(x.shape) <= self.dimension < len(x.shape), self, x)
+        shape = list(x.shape)
+        whole = shape[self.dimension]
+        start, stop = (whole + place if place < 0 else Size.of(place) for place in (self.start, self.stop or 0))
+        shape[self.dimension] = (whole if self.stop is None else stop) - start
+        return Type(tuple(shape), x.kind)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,) = inputs
+        places = range(x.shape[self.dimension])[self.start : self.stop]
+        return x.narrow(self.dimension, places.start, len(places))
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        part = f"{self.start or ''}:{'' if self.stop is None else self.stop}"
+        dots = "..., " if self.dimension == -1 else ":, " * (self.dimension % len(line.type.shape))
+        return f"{inputs[0]}[{dots}{part}]"
+
+    def native(self, lister: Lister, node: Node) -> None:
+        place = lister.places.get(node.inputs[0])
+        if place is None:  # of log-probabilities alone
+            return
+        if self.dimension != -1:
+            raise Inexpressible("it has no instruction for a slice of positions")
+        lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))
+
+
+@dataclass(frozen=True)
+class SplitHeads(Operation):
+    """[batch, n, h·d] -> [batch, h, n, d]"""
+
+    heads: int
+
+    view = True
+    alias = True
+    code = "{0}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        (x,) = inputs
+        require(len(x.shape) == 3 and x.shape[2].constant % self.heads == 0, self, x)
+        batch, length, width = x.shape
+        return Type((batch, Size.of(self.heads), length, Size.of(width.constant // self.heads)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        batch, length, width = inputs[0].shape
+        return inputs[0].reshape(batch, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
+
+
+@dataclass(frozen=True)
+class MergeHeads(Operation):
+    """[batch, h, n, d] -> [batch, n, h·d]"""
+
+    alias = True
+    code = "{0}.transpose(1, 2).flatten(2)"
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        batch, heads, length, width = inputs[0].shape
+        return Type((batch, length, heads * width))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        batch, heads, length, width = inputs[0].shape
+        return inputs[0].permute(0, 2, 1, 3).reshape(batch, length, heads * width)
+
+
+@dataclass(frozen=True)
+class FoldBeams(Operation):
+    """Each hypothesis a row of its own. [batch, beams, ...] -> [batch·beams, 1, ...]"""
+
+    view = True
+    alias = True
+    code = "{0}.flatten(0, 1).unsqueeze(1)"
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        batch, beams, *rest = inputs[0].shape
+        return Type((batch * beams, Size.of(1), *rest), inputs[0].kind)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0].flatten(0, 1)[:, None]
+
+
+@dataclass(frozen=True)
+class UnfoldBeams(Operation):
+    """Those of a sentence side by side again. x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w]"""
+
+    view = True
+    alias = True
+    code = "{0}.view(*{1}.shape, -1)"
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        x, like = inputs
+        require(len(like.shape) == 2 and x.shape[0] == like.shape[0] * like.shape[1], self, *inputs)
+        return Type((*like.shape, x.shape[2]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0].view(*inputs[1].shape, -1)
