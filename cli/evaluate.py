@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
+
+if TYPE_CHECKING:
+    from zoo.evaluation.bleu import Bleu
+    from zoo.evaluation.evaluate import Scores
 
 EXAMPLES = (
     "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
@@ -56,8 +60,7 @@ def command(
     scores.json, and published with it. With --hypotheses and --references two files are compared, without a model.
     """
     from cli.console import report, show_json
-    from zoo.evaluation.bleu import Bleu
-    from zoo.evaluation.evaluate import Scores, evaluate_files
+    from zoo.evaluation.evaluate import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
     from zoo.model.find import chosen
     from zoo.translation.opening import How
@@ -73,14 +76,18 @@ def command(
         _refused("--lowercase", lowercase, "two files")
         how: How = {"device": device, "precision": precision, "backend": backend}
         found = evaluate_model(chosen(spec, model), set or "test", **how, tokens=tokens, report=words)
-    if json:
-        return show_json(asdict(found))
+    return show_json(asdict(found)) if json else _show(found)
+
+
+def _show(found: Bleu | Scores) -> None:
+    from zoo.evaluation.bleu import Bleu
+
     if isinstance(found, Bleu):
         print(f"BLEU        {found.score:.2f}")
     else:
         print(f"BLEU        {found.bleu:.2f}\nperplexity  {found.perplexity:.3f} a word piece")
         print(f"sentences   {found.sentences:,} in {found.seconds:.1f} s")
-    return print(f"signature   {found.signature}")
+    print(f"signature   {found.signature}")
 
 
 def _both(hypotheses: Path | None, references: Path | None, spec: str | None, model: str | None) -> tuple[Path, Path]:

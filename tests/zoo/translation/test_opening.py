@@ -1,0 +1,53 @@
+"""A model that somebody loads into a process of his own leaves the process as it was."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import zoo
+from compiler.backends import BACKENDS
+from zoo.training.run import Run
+
+
+def _state() -> dict[str, object]:
+    """What our backends, or what they stand on, would like to change."""
+    return {
+        "float32 products": torch.backends.mkldnn.matmul.fp32_precision,
+        "precision": torch.get_float32_matmul_precision(),
+        "threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "recompilations": torch._dynamo.config.recompile_limit,
+        "random numbers": torch.get_rng_state().tolist(),
+        "default type": torch.get_default_dtype(),
+        "gradients": torch.is_grad_enabled(),
+        "environment": dict(os.environ),
+        "logging": logging.root.manager.disable,
+        "warnings": list(warnings.filters),
+        "signals": (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)),
+        "folder": Path.cwd(),
+    }
+
+
+@pytest.mark.parametrize("backend", ["eager", "native", "inductor", "onnx", "ctranslate2"])
+def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) -> None:
+    if problem := BACKENDS[backend].absent():
+        pytest.skip(problem)
+    run = trained()
+    torch.set_num_threads(3)
+    torch.backends.mkldnn.matmul.fp32_precision = "ieee"
+    try:
+        before = _state()
+        translator = zoo.load(str(run.folder), backend=backend)
+        assert translator.translate(["the old dog", "she knows"])
+        assert translator.score(["the old dog"], ["der alte Hund"])[0] < 0
+        assert {name: value for name, value in _state().items() if value != before[name]} == {}
+    finally:
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.backends.mkldnn.matmul.fp32_precision = "none"
