@@ -27,7 +27,8 @@ def _state() -> dict[str, object]:
         "random numbers": torch.get_rng_state().tolist(),
         "default type": torch.get_default_dtype(),
         "gradients": torch.is_grad_enabled(),
-        "environment": dict(os.environ),
+        # Where torch.compile keeps its own cache it notes there itself.
+        "environment": {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")},
         "logging": logging.root.manager.disable,
         "warnings": list(warnings.filters),
         "signals": (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)),
