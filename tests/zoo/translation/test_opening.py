@@ -28,7 +28,7 @@ def _state() -> dict[str, object]:
         "default type": torch.get_default_dtype(),
         "gradients": torch.is_grad_enabled(),
         # Where torch.compile keeps its own cache it notes there itself.
-        "environment": {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")},
+        "environment": {n: value for n, value in os.environ.items() if "INDUCTOR" not in n},
         "logging": logging.root.manager.disable,
         "warnings": list(warnings.filters),
         "signals": (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)),
