@@ -11,6 +11,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 from compiler.graph import Graph, Node, Purpose
@@ -88,6 +89,10 @@ class _Names:
             name = f"{wish}_{number}"
         self._taken.add(name)
         return name
+
+    def beside(self, name: str, part: str) -> str:
+        """A new name of the same kind: memory_context -> memory_weights"""
+        return self.new("_".join(filter(None, (name.rpartition("_")[0], part))))
 
     def give(self, value: str, wish: str) -> str:
         """A new name for a value."""
@@ -192,15 +197,10 @@ def _body(
         for node in run:
             inputs, parameters = [names.of[i] for i in node.inputs], [path(p) for p in node.parameters]
             name = names.give(node.name, wish(node.name))
-            line = Line(node.type, lambda part, name=name: names.new(_beside(name, part)))  # type: ignore[misc]
+            line = Line(node.type, partial(names.beside, name))
             last = node.operation.emit(line, inputs, parameters)
             yield from line.before
             yield f"{name} = {last}"
-
-
-def _beside(name: str, part: str) -> str:
-    """memory_context -> memory_weights"""
-    return "_".join(filter(None, (name.rpartition("_")[0], part)))
 
 
 def _cut(node: Node) -> tuple[str, int] | str:

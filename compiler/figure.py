@@ -120,14 +120,14 @@ def _dresses(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
 def _repeats(graph: Graph) -> dict[str, str]:
     """Of each layer the first of those that are alike and follow one another."""
     first: dict[str, str] = {}
-    before = ("", None)
+    before: tuple[str, object] = ("", None)
     for layer, group in groupby((node for node in graph.nodes if node.layer), lambda node: node.layer):
         alike = (
             layer.partition(".")[0],
             [(n.name.removeprefix(layer), repr(n.operation), n.type, len(n.parameters)) for n in group],
         )
         first[layer] = first[before[0]] if alike == before[1] else layer
-        before = (layer, alike)  # type: ignore[assignment]
+        before = (layer, alike)
     return first
 
 

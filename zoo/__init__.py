@@ -74,12 +74,11 @@ def load(
     """
     bundle, find = import_module("zoo.translation.opening"), import_module("zoo.model.find")
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
-    opened = [bundle.open_model(find.model(each), **how) for each in ([name] if isinstance(name, str) else name)]
+    wanted = [name] if isinstance(name, str) else name
+    opened: list[Translator] = [bundle.open_model(find.model(each), **how) for each in wanted]
     if not opened:
         raise ZooError("there is no model to load: the list is empty", hint="`zoo.names()` are the published ones")
-    if len(opened) == 1:
-        return opened[0]  # type: ignore[no-any-return]
-    return import_module("zoo.translation.translator").Translator.ensemble(opened)  # type: ignore[no-any-return]
+    return opened[0] if len(opened) == 1 else type(opened[0]).ensemble(opened)
 
 
 # The room of this name is imported above, and so it is this function that stays `zoo.model`.
@@ -91,7 +90,8 @@ def model(spec: Spec, *, device: str = "cpu") -> EmittedProgram:
     """
     compiler = import_module("compiler")
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
-    return compiler.trainable(spec, purposes, device=device)  # type: ignore[no-any-return]
+    made: EmittedProgram = compiler.trainable(spec, purposes, device=device)
+    return made
 
 
 def __getattr__(name: str) -> Any:

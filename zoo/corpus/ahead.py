@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from queue import Full, Queue
 from threading import Event, Thread
-from typing import TypeVar
+from typing import TypeVar, cast
 
 Item = TypeVar("Item")
 
@@ -48,7 +48,7 @@ def ahead(items: Iterator[Item], most: int = 2) -> Generator[Item, None, None]:
                 return
             if error is not None:
                 raise error
-            yield item  # type: ignore[misc]
+            yield cast(Item, item)
     finally:
         over.set()
         thread.join()
