@@ -97,9 +97,12 @@ def test_a_folder_that_is_no_model_hides_no_name(trained: Callable[..., Run]) ->
 
 @pytest.mark.parametrize("name", ["../x", "..", "", "/no/such", "a b", "x\0y"])
 def test_a_name_that_leads_nowhere_leads_nowhere_else(home: Path, name: str) -> None:
-    (home / "x").mkdir(parents=True)
-    (home / "x" / "spec.yaml").write_text("")
-    with pytest.raises(ZooError):
+    for folder in (home / "shelf", home / "x", Path("runs"), Path("x")):
+        folder.mkdir(parents=True)
+    for folder in (home, home / "x", Path("x")):  # models, where `..` leads out of shelf and runs
+        for file in ("spec.yaml", "manifest.json", "weights.safetensors"):
+            (folder / file).write_text("")
+    with pytest.raises(ZooError, match="there is no model"):
         find.model(name)
 
 
