@@ -101,7 +101,9 @@ def test_plan_passes_lists_each_with_what_it_changed(zoo: Zoo) -> None:
 
 
 def test_plan_without_a_wish_shows_no_passes(zoo: Zoo) -> None:
-    assert "hoist_memory" not in zoo("plan", "tiny").out
+    done = zoo("plan", "tiny")
+    assert "encoder.0" in done.out
+    assert "hoist_memory" not in done.out
 
 
 def test_plan_graph_is_drawn_into_a_file(zoo: Zoo) -> None:
@@ -143,11 +145,15 @@ def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -
 
 def test_publish_refuses_a_name_that_leads_out(zoo: Zoo, trained: Callable[..., Run], home: Path) -> None:
     trained("runs/tiny")
-    assert zoo("publish", "tiny", "--name", "../x").status == 2
+    done = zoo("publish", "tiny", "--name", "../x")
+    assert done.status == 2
+    assert "`../x` cannot be the name of a model" in done.err
     assert not home.exists()
 
 
 @pytest.mark.parametrize("last", ["0", "-1"])
 def test_average_refuses_what_is_no_count(zoo: Zoo, trained: Callable[..., Run], last: str) -> None:
     trained("runs/tiny")
-    assert zoo("average", "tiny", f"--last={last}").status == 2
+    done = zoo("average", "tiny", f"--last={last}")
+    assert done.status == 2
+    assert done.err.startswith("error: `--last`: ")

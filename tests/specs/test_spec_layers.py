@@ -40,7 +40,7 @@ def test_depths_may_differ() -> None:
     assert load("base", {"architecture.N": Depths(encoder=12, decoder=2)}) == spec
     assert load("base", {"architecture": {"N": {"encoder": 12, "decoder": 2}}}) == spec
     assert str(spec.architecture.N) == "12 and 2"
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="frozen"):
         spec.architecture.depths.encoder = 3  # type: ignore[misc]
 
 

@@ -33,9 +33,9 @@ def test_a_spec_is_what_its_fields_are() -> None:
 
 def test_a_spec_is_frozen() -> None:
     spec = load("base")
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="frozen"):
         spec.architecture.N = 7  # type: ignore[misc]
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="frozen"):
         spec.name = "other"  # type: ignore[misc]
     assert isinstance(spec.corpus.train, tuple)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import zoo
+from compiler.backends import BACKENDS
 from specs import ZooError
 from specs.history import FORMAT
 from zoo.model import weights
@@ -74,7 +76,7 @@ def test_a_flipped_bit_is_seen_by_verify(bundle: Path, name: str, place: float) 
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.7, 1.0])
 def test_a_flipped_bit_is_seen_when_a_bundle_is_opened(bundle: Path, name: str, place: float) -> None:
     flip(bundle / name, place)
-    with pytest.raises(ZooError):
+    with pytest.raises(ZooError, match=name.partition(".")[0]):
         zoo.load(bundle.name, device="cpu")
 
 
@@ -83,7 +85,7 @@ def test_a_flipped_bit_is_seen_when_a_bundle_is_opened(bundle: Path, name: str, 
 def test_a_flipped_bit_is_seen_when_a_run_is_opened(trained: Callable[..., Run], name: str, place: float) -> None:
     run = trained()
     flip(run.folder / name, place)
-    with pytest.raises(ZooError):
+    with pytest.raises(ZooError, match=name.partition(".")[0]):
         open_model(run.folder, device="cpu")
 
 
@@ -97,7 +99,8 @@ def test_a_missing_or_truncated_file_is_named(bundle: Path, name: str, share: fl
         file.write_bytes(file.read_bytes()[: int(share * file.stat().st_size)])
     with pytest.raises(ZooError) as caught:
         publish.verify(bundle.name)
-    assert name in str(caught.value) or "no published model" in str(caught.value)
+    gone = share is None and name == "manifest.json"  # without it, nothing is published
+    assert ("no published model" if gone else name) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", OPENED)
@@ -174,11 +177,15 @@ def test_several_names_are_an_ensemble(trained: Callable[..., Run], tmp_path: Pa
         zoo.load([])
 
 
-def test_a_machine_that_lacks_a_backend_is_not_a_damaged_model(trained: Callable[..., Run]) -> None:
-    with pytest.raises(ZooError) as caught:
-        open_model(trained().folder, backend="tensorrt")
+def test_a_machine_that_lacks_a_backend_is_not_a_damaged_model(
+    trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = replace(BACKENDS["inductor"], absent=lambda: "install g++")
+    monkeypatch.setitem(BACKENDS, "inductor", lost)
+    with pytest.raises(ZooError, match="inductor") as caught:
+        open_model(trained().folder, device="cpu", backend="inductor")
     assert caught.value.where is None
-    assert caught.value.hint
+    assert "install g++" in f"{caught.value} {caught.value.hint}"
 
 
 def test_weights_are_mapped_and_hashed_once(
@@ -195,7 +202,7 @@ def test_weights_are_mapped_and_hashed_once(
 
 def test_a_bundle_of_the_first_format_has_what_was_not_a_field_yet(bundle: Path) -> None:
     """Sections that say nothing of what the model is may lack what later versions have."""
-    whole = Run(bundle).spec
+    whole, before = Run(bundle).spec, zoo.load(bundle.name, device="cpu").translate("we read")
     text = (bundle / "spec.yaml").read_text().replace(f"format: {FORMAT}\n", "")
     model, section, later = text.partition("decoding:\n")
     lines = later.splitlines(keepends=True)
@@ -207,7 +214,7 @@ def test_a_bundle_of_the_first_format_has_what_was_not_a_field_yet(bundle: Path)
     assert older.compilation == base.compilation.model_copy(update={"vocabulary_multiple": 8})
     assert older.decoding.extra_length == whole.decoding.extra_length == 3
     assert older.architecture == whole.architecture
-    assert zoo.load(bundle.name, device="cpu").translate("we read") is not None
+    assert zoo.load(bundle.name, device="cpu").translate("we read") == before
 
 
 @pytest.mark.parametrize("section", ["architecture", "vocabulary", "corpus", "training"])
@@ -263,7 +270,7 @@ def test_a_proof_of_other_weights_fails(bundle: Path, trained: Callable[..., Run
     shutil.copyfile(other.weights, bundle / "weights.safetensors")
     from_manifest = publish.manifest.write
     from_manifest(bundle)
-    with pytest.raises(ZooError, match="proof"):
+    with pytest.raises(ZooError, match="other log-probabilities than its proof"):
         publish.verify(bundle.name)
 
 
@@ -271,7 +278,7 @@ def test_an_empty_proof_is_refused(bundle: Path) -> None:
     empty = {"source": torch.zeros(0, 1).long(), "target": torch.zeros(0, 2).long()}
     save_file({**empty, "log_probabilities": torch.zeros(0, 1)}, bundle / "proof.safetensors")
     publish.manifest.write(bundle)
-    with pytest.raises(ZooError, match="empty"):
+    with pytest.raises(ZooError, match="proves nothing"):
         publish.verify(bundle.name)
 
 
@@ -279,7 +286,7 @@ def test_the_card_tells_what_one_needs(bundle: Path) -> None:
     card = (bundle / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# transformer-tiny-ende\n")
     assert 'zoo.load("transformer-tiny-ende")' in card
-    assert "12.35" in card or "12.34" in card
+    assert f"{12.345:.2f}" in card
     assert "3 checkpoints, of the steps 3 to 9" in card
     assert "| 2 | 16 | 24 | 2 | 6 | 4 | 0.1 | sinusoidal | post | 101 bpe |" in card
     assert "`pairs.en`" in card

@@ -75,8 +75,9 @@ def test_what_goes_wrong_leaves_the_older_bundle(
 
     with monkeypatch.context() as patch:
         patch.setattr(place, name, fail)
-        with pytest.raises(type(error)):
+        with pytest.raises(type(error)) as caught:
             publish.publish(second.folder)
+    assert caught.value is error
     assert contents(folder) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     publish.verify(folder.name)

@@ -149,7 +149,7 @@ def test_too_large_a_size_is_told_with_the_largest_possible(kind):
         learn(5000, kind=kind)
     most = int(told.value.hint.split("=")[1].split("`")[0])
     assert learn(most, kind=kind).size == most
-    with pytest.raises(ZooError):
+    with pytest.raises(ZooError, match=rf"gives {most} pieces at most"):
         learn(most + 1, kind=kind)
 
 
@@ -159,7 +159,7 @@ def test_too_small_a_size_is_told_with_the_smallest_possible(kind):
         learn(10, kind=kind)
     least = int(told.value.hint.split("=")[1].split("`")[0])
     assert learn(least, kind=kind).size == least
-    with pytest.raises(ZooError):
+    with pytest.raises(ZooError, match="different letters and signs"):
         learn(least - 1, kind=kind)
 
 
