@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import zoo
 from specs import ZooError
+from zoo.corpus.prepare import prepare
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.own_sets import evaluate_model, texts
 from zoo.report import Report
@@ -58,8 +60,13 @@ def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Ru
 
 def test_what_is_held_out_is_as_in_training(trained: Callable[..., Run]) -> None:
     spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
-    sources, _ = texts(spec, "dev", Report())
-    assert len(sources) == 1
+    (source,), (reference,) = texts(spec, "dev", Report())
+    prepared = prepare(spec, Report())
+    train, decode = prepared.store("train"), prepared.vocabulary.decode
+    trained_on = {decode(train.source(index).tolist(), "source") for index in range(len(train))}
+    sources, references = (Path(f"pairs.{language}").read_text("utf-8").splitlines() for language in ("en", "de"))
+    assert trained_on == {*sources} - {source}
+    assert reference == references[sources.index(source)]
 
 
 def test_no_such_set(trained: Callable[..., Run]) -> None:
