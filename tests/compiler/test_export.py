@@ -43,11 +43,8 @@ def test_nothing_is_written_in_place_and_no_attention_is_fused(exported) -> None
             for name in names
             if "scaled_dot_product" in name or name.removeprefix("aten.").partition(".")[0].endswith("_")
         ]
-        assert (
-            not exported[purpose].graph_signature.inputs_to_mutate
-            if hasattr(exported[purpose].graph_signature, "inputs_to_mutate")
-            else True
-        )
+        signature = exported[purpose].graph_signature
+        assert not {**signature.user_inputs_to_mutate, **signature.buffers_to_mutate}
     assert "aten.scatter.src" in _called(exported[Purpose.DECODE_STEP])
 
 

@@ -30,6 +30,7 @@ def test_no_more_are_made_than_allowed() -> None:
 
     waiting = ahead(items(), most=3)
     assert next(waiting) == 0
+    assert _threads() == 1
     for _ in range(100):
         if len(made) == 5:
             break

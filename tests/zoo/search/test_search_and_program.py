@@ -61,8 +61,10 @@ def test_alone_in_a_batch_and_shuffled_are_the_same(program, sources, search):
     together = best(sources)
     order = random.Random(5).sample(range(len(sources)), len(sources))
     shuffled = dict(zip(order, best([sources[index] for index in order], tokens=70, windows=5), strict=True))
-    workers = best(sources, tokens=50, workers=2) if getattr(program, "concurrent", False) else together
+    batched = [shuffled]
+    if program.concurrent:
+        batched.append(best(sources, tokens=50, workers=2))
     for index, hypothesis in enumerate(together):
-        for other in (best([sources[index]])[0], shuffled[index], workers[index]):
+        for other in (best([sources[index]])[0], *(each[index] for each in batched)):
             assert other.pieces == hypothesis.pieces
             assert other.score == pytest.approx(hypothesis.score, abs=1e-5)
