@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 import specs
-from cli.app import run
+from cli.app import GROUPS, run
+from specs import ZooError
 from zoo.corpus.builtin import sentences
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -26,12 +27,17 @@ def _block(mark: str) -> str:
 
 
 def _commands() -> list[list[str]]:
-    """Every `zoo ...` of the shell blocks, without its redirections."""
-    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
-    parts = [part for line in lines for part in re.split(r"&&|\||<|>|;", line)]
-    words = [shlex.split(part) for part in parts]
-    return [w[1:] for w in words if len(w) > 1 and w[0].rpartition("/")[2] == "zoo"]
+    """Every `zoo ...` of the shell blocks, of what is typed in the console's and of the text, without redirections."""
+    typed = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
+    typed += "\n".join(re.findall(r"^\$ (.*)$", README, re.MULTILINE))
+    parts = [part for line in typed.splitlines() for part in re.split(r"&&|\||<|>|;", line.split("  #")[0])]
+    named = [re.sub(r"[\[\]]", "", f"zoo {words}") for words in re.findall(r"`zoo ([a-z][^`]*)`", README)]
+    found = {}
+    for words in map(shlex.split, (*parts, *named)):
+        at = [number for number, word in enumerate(words) if word.rpartition("/")[2] == "zoo"]
+        if at and words[at[-1] + 1 :]:
+            found[tuple(words[at[-1] + 1 :])] = None
+    return [list(words) for words in found]
 
 
 def test_there_are_two_commands_that_set_everything_up_themselves() -> None:
@@ -44,17 +50,28 @@ def test_there_are_two_commands_that_set_everything_up_themselves() -> None:
 
 @pytest.mark.parametrize("arguments", _commands(), ids=" ".join)
 def test_every_command_is_one_with_these_options(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([arguments[0], "--help"]) == 0
+    assert run([*arguments[: 2 if arguments[0] in GROUPS else 1], "--help"]) == 0
     options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     text = capsys.readouterr().out
     assert not [option for option in options if option not in text]
 
 
 def test_every_spec_it_names_is_shipped_or_shown() -> None:
-    for arguments in _commands():
-        if arguments[0] in ("train", "show", "plan", "prepare") and arguments[1] != "own.yaml":
-            overrides = [word for word in arguments[2:] if "=" in word and not word.startswith("-")]
-            specs.load(arguments[1], overrides)
+    """With its overrides, but for one that the README shows the error of."""
+    takes = [words for words in _commands() if words[0] in ("train", "show", "plan", "prepare") and len(words) > 1]
+    named = [words[1:] for words in takes if words[1] not in ("SPEC", "own.yaml")]
+    assert {spec for spec, *_ in named} == {"tiny", "base", "big", "multi30k-ende", "specs/big.yaml"}
+    for spec, *more in named:
+        assert _error(spec, [word for word in more if "=" in word and not word.startswith("-")]) in README
+
+
+def _error(spec: str, overrides: list[str]) -> str:
+    """What is said of this spec; nothing where it is one."""
+    try:
+        specs.load(spec, overrides)
+    except ZooError as error:
+        return f"error: {error}\n\nhint: {error.hint}\n"
+    return ""
 
 
 def test_your_own_two_text_files(capsys: pytest.CaptureFixture[str]) -> None:
