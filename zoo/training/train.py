@@ -80,8 +80,7 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
             report = report if processes.first else Report()
             if processes.first:
                 held.enter_context(place.locked())
-            with for_training(processes.device):
-                ended = _trained(spec, place, processes, fresh=fresh, report=report)
+            ended = _trained(spec, place, processes, fresh=fresh, report=report)
         if ended and processes.first:
             average(place)
             report.say(f"averaged the last checkpoints into {place.weights}")
@@ -92,7 +91,7 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
     """The steps of `train` alone: nothing is averaged or scored at the end."""
     place = Run(Path(run))
-    with joined(device) as processes, place.locked(), for_training(processes.device):
+    with joined(device) as processes, place.locked():
         _trained(spec, place, processes, fresh=False, report=report or Report())
 
 
@@ -120,7 +119,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             prepared.vocabulary.save(run.folder)
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
     dev = DevSet(spec, prepared.vocabulary, device) if scored else None
-    with _threads(basis.threads, report), _stopping(report) as stopped:
+    with for_training(processes.device), _threads(basis.threads, report), _stopping(report) as stopped:
         trainer = Trainer(spec, data, run, processes, report, dev, program, sharded=basis.sharded)
         try:
             done = trainer.train(stopped)
