@@ -35,7 +35,9 @@ def command(
     from cli.console import report, show_json
     from cli.spreads import plain
     from zoo.benchmarks.train import measure
+    from zoo.machine.ram import keep_freed
 
+    keep_freed()  # this process is ours
     chosen = specs.load(spec, overrides or ())
     speed = measure(chosen, steps=steps, rounds=rounds, device=device, report=report())
     return show_json(plain(speed)) if json else _show(speed)

@@ -40,8 +40,10 @@ def command(
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
+    from zoo.machine.ram import keep_freed
     from zoo.training.train import trained
 
+    keep_freed()  # this process is ours
     words = report()
     chosen = specs.load(spec, overrides or ())
     if verify_resume:

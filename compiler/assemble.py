@@ -51,7 +51,7 @@ def trainable(
 ) -> EmittedProgram:
     """As `build`, a module with weights of its own, in float32. One of the purposes must be to train."""
     taken, order = ordered(spec, purposes, weights=weights, device=device)
-    if taken.trainable is None:
+    if Purpose.TRAIN not in order.graphs or taken.trainable is None:
         raise ValueError(f"nothing is to be trained among {', '.join(order.graphs)}")
     return taken.trainable(order)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compiler.graph import Carried, Graph, Node, Purpose, prune, verify
-from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.operation import GraphError, Kind, Operation, Type
 from compiler.operations.residual import Add
 from compiler.size import Size
 from compiler.weights import Initial, Parameter, Stored
@@ -63,6 +63,8 @@ class Builder:
         return ".".join(filter(None, names))
 
     def input(self, name: str, *shape: int | Size, kind: Kind = Kind.FLOAT) -> Value:
+        if name in self._inputs:
+            raise GraphError(f"the input `{name}` is drawn twice")
         self._inputs[name] = Type(tuple(map(Size.of, shape)), kind)
         return Value(self, name, self._inputs[name])
 
@@ -79,7 +81,9 @@ class Builder:
 
     def parameter(self, name: str, *shape: int, initial: Initial = Initial.MATRIX) -> str:
         path = self._path(self._layer, self._part, name)
-        self._parameters.setdefault(path, Parameter(path, Stored(path, shape, initial)))
+        drawn = Parameter(path, Stored(path, shape, initial))
+        if self._parameters.setdefault(path, drawn) != drawn:
+            raise GraphError(f"`{path}` is drawn as {self._parameters[path].origin} and as {drawn.origin}")
         return path
 
     def node(self, hint: str, operation: Operation, inputs: tuple[Value, ...], *parameters: str) -> Value:
@@ -93,7 +97,7 @@ class Builder:
 
     def shared(self, name: str, operation: Operation, inputs: tuple[Value, ...], same: Hashable) -> Value:
         """The value that is drawn once for all layers that ask for the `same`: outside of them, before the first."""
-        key = (operation, same)
+        key = (operation, inputs[0].name, same)
         if key not in self._shared:
             self._names[name] += 1
             name = name if self._names[name] == 1 else f"{name}_{self._names[name]}"

@@ -80,8 +80,8 @@ class _Names:
 
     def new(self, wish: str) -> str:
         """The name that is nearest to the wish."""
-        wish = re.sub(r"\W", "_", wish)
-        if not wish.isidentifier() or keyword.iskeyword(wish) or re.search(r"_layer(_|$)", wish):
+        wish = re.sub(r"\W", "_", wish, flags=re.ASCII)
+        if not _is_plain(wish) or re.search(r"_layer(_|$)", wish):
             wish = f"v_{wish}"
         name, number = wish, 1
         while name in self._taken:
@@ -107,7 +107,7 @@ class _Main:
         self.graph, self.code, self.names = graph, code, _Names(code)
 
     def text(self) -> str:
-        plain = [name for name in self.graph.inputs if name.isidentifier() and self.names.new(name) == name]
+        plain = [name for name in self.graph.inputs if _is_plain(name) and self.names.new(name) == name]
         of = self.names.of
         of.update({name: name if name in plain else f"inputs[{json.dumps(name)}]" for name in self.graph.inputs})
         lines = [f"def {self.graph.purpose}(w, inputs):"]
@@ -173,9 +173,18 @@ class _Layer:
         return name.removeprefix(self.own)
 
 
+def _is_plain(name: str) -> bool:
+    """Whether Python takes it for a name, and for no other one (of `ﬁ` it makes `fi`)."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+
+
 def _path(parameter: str) -> str:
     """a.0.b -> w.a[0].b"""
-    return "w" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parameter.split("."))
+    path = "w"
+    for part in parameter.split("."):
+        named = f"{path}.{part}" if _is_plain(part) else f"getattr({path}, {part!r})"
+        path = f"{path}[{part}]" if part.isdecimal() else named
+    return path
 
 
 def _wrapped(start: str, given: Sequence[str], width: int = WIDTH) -> str:

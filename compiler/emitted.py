@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from compiler.graph import Graph, Graphs, Purpose, stored
 from compiler.likeliest import Likeliest, likeliest
-from compiler.operations.operation import Type
+from compiler.operations.operation import Kind, Type
 from compiler.size import BEAMS, ROOM, SOURCE
 from compiler.switches import fast_float32
 from compiler.weights import Origin, check
@@ -116,11 +116,17 @@ class EmittedProgram(nn.Module):
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> State:
         """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
-        memory = self.run(Purpose.ENCODE, source=source)
-        step, sentences = self.graphs[Purpose.DECODE_STEP], source.shape[0]
-        some = next(iter(memory.values()))
-        sizes = {"batch": sentences, "beams": 1, "read": 0, "room": ROOMS}
-        carried = {name: some.new_zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.carried}
+        step, sentences = self._step, source.shape[0]
+        memory = {name: value for name, value in self.run(Purpose.ENCODE, source=source).items() if name in step.inputs}
+        sizes = {"batch": sentences, "source": source.shape[1], "beams": 1, "read": 0, "room": ROOMS}
+        number = next((value.dtype for value in memory.values() if value.is_floating_point()), torch.float32)
+        carried = {
+            name: source.new_zeros(
+                [size(**sizes) for size in type_.shape], dtype=torch.long if type_.kind is Kind.INTEGER else number
+            )
+            for name, type_ in step.inputs.items()
+            if name in step.carried
+        }
         position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
         return State(source, memory, carried, position, (0,) * sentences)
 
@@ -187,7 +193,8 @@ class EmittedProgram(nn.Module):
 
     def _is_planned(self, name: str) -> bool:
         """Whether what is carried has room for more than was read; else it grows in each step, or never."""
-        return any(size == ROOM for size in self._step.inputs[name].shape)
+        grows = self._step.carried[name].grows
+        return grows is not None and self._step.inputs[name].shape[grows] == ROOM
 
     def _with_room(self, name: str, value: Tensor, read: int) -> Tensor:
         """With room for another position."""

@@ -105,7 +105,7 @@ def _box(graph: Graph, node: Node, column: int, given: list[Box | str]) -> Box:
 def _name(node: Node) -> str:
     """What a weights file calls its matrix, else what the graph calls its result."""
     name = next(iter(node.parameters), node.name.rstrip("_0123456789")).removeprefix(f"{node.layer}.")
-    name = name.removesuffix("_int8").removesuffix(".norm_gain")
+    name = name.removesuffix("_rows").removesuffix("_int8").removesuffix(".norm_gain")
     return "" if name in _PLAIN else ": ".join(name.replace("_", " ").split(".")[-2:])
 
 

@@ -8,12 +8,13 @@ between all passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain, count
 
 from compiler.operations.operation import GraphError, Operation, Type
-from compiler.size import Size
+from compiler.size import READ, ROOM, Size
 from compiler.weights import Parameter, Stored
 
 
@@ -90,15 +91,15 @@ _LAYER = re.compile(r"([a-z_]+\.\d+)?")
 
 def verify(graph: Graph) -> None:
     """Raises GraphError where a value is used before it is made, made twice, or is not of the type it says it is."""
-    known, gone = dict(graph.inputs), set[str]()
+    known, gone, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
     for node in graph.nodes:
         if node.name in known:
             raise GraphError(f"`{node.name}` is made twice")
         absent = [i for i in node.inputs if i not in known] + [p for p in node.parameters if p not in graph.parameters]
         if absent:
             raise GraphError(f"`{node.name}` uses {absent} before it is made")
-        if lost := gone.intersection(node.inputs):
-            raise GraphError(f"`{node.name}` uses {sorted(lost)} after it was overwritten")
+        if lost := [i for i in node.inputs if base[i] in gone]:
+            raise GraphError(f"`{node.name}` uses {lost} after it was overwritten")
         if not _LAYER.fullmatch(node.layer):
             raise GraphError(f"`{node.layer}` is no layer: it is a stack and a number, such as `encoder.0`")
         inferred = node.operation.infer(tuple(known[i] for i in node.inputs), graph.shapes(node))
@@ -109,8 +110,9 @@ def verify(graph: Graph) -> None:
             if overwritten not in graph.carried:
                 raise GraphError(f"`{node.name}` overwrites `{overwritten}`, which nothing carries on")
             gone.add(overwritten)
+        base[node.name] = base[node.inputs[0]] if node.operation.view else node.name
         known[node.name] = node.type
-    if absent := [value for value in graph.results.values() if value not in known or value in gone]:
+    if absent := [value for value in graph.results.values() if value not in known or base[value] in gone]:
         raise GraphError(f"the outputs {absent} are never made")
     _verify_carried(graph, known)
     used = {p for node in graph.nodes for p in node.parameters}
@@ -119,15 +121,21 @@ def verify(graph: Graph) -> None:
 
 
 def _verify_carried(graph: Graph, types: Mapping[str, Type]) -> None:
-    """What comes out is what went in, but for its length where it grows."""
+    """What comes out is what went in, but for its length where it grows: from the positions that were read."""
     for name, carried in graph.carried.items():
         if name not in graph.inputs:
             raise GraphError(f"`{name}` is carried on and does not come in")
         before, after = (list(types[value].shape) for value in (name, carried.value))
-        if carried.grows is not None and len(before) == len(after):
+        if carried.grows is not None and len(before) == len(after) and before[carried.grows] in (READ, ROOM):
             before[carried.grows] = after[carried.grows]
         if before != after or types[name].kind is not types[carried.value].kind or carried.rows == carried.grows:
             raise GraphError(f"`{name}` is {types[name]}, and goes on as {types[carried.value]}")
+
+
+def fresh(wish: str, *taken: Container[str]) -> str:
+    """A name that is not taken: the wish, or that with a number."""
+    names = chain([wish], (f"{wish}_{number}" for number in count(2)))
+    return next(name for name in names if not any(name in each for each in taken))
 
 
 def inferred(graph: Graph) -> Graph:

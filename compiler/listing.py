@@ -89,12 +89,10 @@ class Lister:
 
     def add(self, node: Node, code: Code, *inputs: str, **fields: Any) -> None:
         """An instruction from the places of at most three values to a new one, of the node's result."""
+        if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
+            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of heads")
         fields = {**dict(zip("abc", map(self.place, inputs), strict=False)), "width": self.width(node.name), **fields}
         self.made.append(Instruction(code, self._new(node), **fields))
-
-    def add_only(self, code: Code, **fields: Any) -> None:
-        """An instruction whose result is in no buffer."""
-        self.made.append(Instruction(code, **fields))
 
     def same(self, node: Node, made_by: str | None = None) -> None:
         """The result lies where the first input does; with `made_by` the instruction that fills it did that, too."""
@@ -128,7 +126,7 @@ class Lister:
         """The node of this kind that alone reads its result."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         alone = self.uses[node.name] == 1 and len(readers) == 1
-        return readers[0] if alone and isinstance(readers[0].operation, kind) else None
+        return readers[0] if alone and type(readers[0].operation) is kind else None
 
     def cached(self, node: Node) -> None:
         """The result is the slot of the cache that it extends."""
@@ -149,6 +147,8 @@ class Lister:
         of_memory = keys in self.graph.inputs
         if of_memory:
             slots = {name: Place(slot) for slot, name in enumerate(self.memory)}
+            if keys == values or not {keys, values} <= slots.keys():
+                raise Inexpressible("it has no instruction for attention whose keys are its values")
             code, b, c = Code.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             cached = isinstance(hidden[0], UnwrittenMask)

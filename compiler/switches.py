@@ -9,7 +9,7 @@ import ctypes
 import os
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 
 import torch
@@ -57,52 +57,7 @@ def _to_onednn() -> Callable[[], object]:
     return lambda: setattr(of, "fp32_precision", before)
 
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
-_DEFAULTS = {_TRIM_THRESHOLD: 128 << 10, _TOP_PAD: 128 << 10, _MMAP_MAX: 65536}
-_KEPT = {_TRIM_THRESHOLD: -1, _TOP_PAD: 64 << 20, _MMAP_MAX: 0}
-
-
-def keeps_memory() -> bool:
-    """Whether this C library can be told to keep memory that is freed: glibc can."""
-    return platform.libc_ver()[0] == "glibc"
-
-
-def _keep_memory() -> Callable[[], object]:
-    """Has the C library keep memory that is freed.
-
-    Otherwise it gives large blocks back to the system, which hands them out again a page at a time, each filled with
-    zeros: a tenth of a training step on a CPU.
-    """
-    if not keeps_memory():
-        return lambda: None
-    library = ctypes.CDLL(None)
-
-    def back() -> None:
-        for option, value in _DEFAULTS.items():
-            library.mallopt(option, value)
-        library.malloc_trim(0)
-
-    for option, value in _KEPT.items():
-        library.mallopt(option, value)
-    return back
-
-
-_CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-
-
-def _forget_products() -> Callable[[], object]:
-    """Has oneDNN keep fewer of the products that it has prepared, unless the environment says how many.
-
-    It prepares them for one shape each and keeps 1,024, up to a megabyte apiece, while nearly every batch has a shape
-    of its own: 64 hold those of a step. Of no effect once oneDNN has computed something.
-    """
-    if _CAPACITY in os.environ:
-        return lambda: None
-    os.environ[_CAPACITY] = "64"
-    return lambda: os.environ.pop(_CAPACITY, None)
-
-
-_FAST_FLOAT32, _KEEP_MEMORY, _FORGET_PRODUCTS = map(_Switch, (_to_onednn, _keep_memory, _forget_products))
+_FAST_FLOAT32 = _Switch(_to_onednn)
 
 
 def fast_float32() -> AbstractContextManager[None]:
@@ -110,12 +65,24 @@ def fast_float32() -> AbstractContextManager[None]:
     return _FAST_FLOAT32.on()
 
 
-@contextmanager
-def for_training(device: torch.device) -> Iterator[None]:
-    """While it lasts, this process is at its best for training: what is used again in each step is kept."""
-    with ExitStack() as held:
-        held.enter_context(fast_float32())
-        if device.type == "cpu":
-            held.enter_context(_KEEP_MEMORY.on())
-            held.enter_context(_FORGET_PRODUCTS.on())
-        yield
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
+
+
+def keeps_memory() -> bool:
+    """Whether this C library can be told to keep memory that is freed: glibc can."""
+    return platform.libc_ver()[0] == "glibc"
+
+
+def own_process() -> None:
+    """Has this process keep what training uses again in each step: for good, so only for whoever owns the process.
+
+    The C library otherwise gives large blocks that are freed back to the system, which hands them out again a page at
+    a time, each filled with zeros: a tenth of a training step on a CPU. And oneDNN keeps 1,024 of the products that it
+    has prepared, for one shape each and up to a megabyte apiece, while nearly every batch has a shape of its own: 64
+    hold those of a step. That is of no effect once it has computed something, or where the environment says how many.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    if keeps_memory():
+        library = ctypes.CDLL(None)
+        for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
+            library.mallopt(option, value)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from specs.section import Positive, Probability, Section, Size, broken_rule
 from specs.sublayers import DecoderSubLayer, EncoderSubLayer
@@ -73,6 +73,11 @@ class Architecture(Section):
     initial_weights: Literal["glorot_uniform", "glorot_normal"] = Field(
         description="Distribution of the matrices at step 0 (the paper is silent); a choice."
     )
+
+    @field_validator("N")
+    @classmethod
+    def _one_number_where_both_are_alike(cls, N: int | Depths) -> int | Depths:
+        return N.encoder if isinstance(N, Depths) and N.encoder == N.decoder else N
 
     @property
     def depths(self) -> Depths:

@@ -65,7 +65,10 @@ def _chain(source: Source) -> list[tuple[Source, Written]]:
     chain: list[tuple[Source, Written]] = []
     while True:
         text = source.text()
-        written = upgraded(read(text, source.file), unsaid=FORMAT, by=writer(text))
+        written = read(text, source.file)
+        # A file with every section and no format is one that zoo wrote before it said so.
+        unsaid = FIRST if Spec.model_fields.keys() <= written.value.keys() else FORMAT
+        written = upgraded(written, unsaid=unsaid, by=writer(text))
         values = dict(written.value)
         extends = values.pop("extends", None)
         chain.append((source, Written(values, written.file, written.line)))

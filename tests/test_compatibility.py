@@ -242,3 +242,10 @@ def test_what_is_written_is_what_is_read(changed: dict[str, Any], version: str |
     again = specs.parse(spec.yaml(version), "spec.yaml")
     assert again == spec
     assert again.yaml(version) == spec.yaml(version)
+
+
+def test_a_whole_spec_is_loaded_by_its_path_too(frozen: Path) -> None:
+    """As `zoo plan runs/old/spec.yaml` does it."""
+    for kind in ("run", "bundle"):
+        file = frozen / kind / "spec.yaml"
+        assert specs.load(file) == specs.parse(file.read_text(encoding="utf-8"), str(file))

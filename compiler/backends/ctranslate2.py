@@ -39,6 +39,11 @@ KNOWN = {
     *(MergeHeads, Norm, PaddingMask, Pick, Position, Slice, SplitHeads),
 }
 """What the Transformer that it knows is made of."""
+LAYERS = {
+    "encoder": ["self_attention", "feed_forward"],
+    "decoder": ["self_attention", "memory_attention", "feed_forward"],
+}
+"""The sub-layers of each of its layers, in order."""
 
 Row = tuple[int, ...]
 
@@ -305,6 +310,12 @@ def _refuses(order: Order) -> str | None:
     if precision not in (able := ctranslate2.get_supported_compute_types(device)):
         can = ", ".join(sorted({"float32", "bfloat16", "int8"} & able))
         return f"CTranslate2 does not compute in {precision} on this {device}: take {can}"
+    sides = {"encoder": order.spec.architecture.encoder, "decoder": order.spec.architecture.decoder}
+    for side, sublayers in sides.items():
+        if (found := [each.kind for each in sublayers]) != LAYERS[side]:
+            return (
+                f"its {side} has layers of {', '.join(LAYERS[side])}, not of {', '.join(found)}: take another backend"
+            )
     used = {type(node.operation) for node in lower(order.spec, Purpose.SCORE).nodes}
     if strange := sorted(each.__name__ for each in used - KNOWN):
         return f"it has no word for {strange[0]}: take another backend"

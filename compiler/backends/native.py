@@ -74,7 +74,7 @@ class Native:
         self.library = library(order.folder)
         self.handle: int | None = None
         self.kept: dict[str, Tensor] = {}  # what the kernels read where it lies
-        self.matrices: dict[str, int] = {}
+        self.matrices: dict[tuple[bool, tuple[str, ...]], int] = {}
         self.vocabulary = order.spec.vocabulary.size
         listed = listing(order.graphs)
         self._pack([i for part in (listed.encode, listed.step) for i in part if i.matrix])
@@ -134,6 +134,8 @@ class Native:
 
     def join(self, first: _State, second: _State) -> _State:
         """The sentences of both, which have the same number of beams."""
+        if first is second:
+            raise ValueError("a state cannot join itself")
         if first.beams != second.beams:
             raise ValueError(f"{first.beams} and {second.beams} beams")
         _check(self.library.zoo_join(first.handle, second.handle))
@@ -189,16 +191,15 @@ class Native:
 
     def _pack(self, products: list[Instruction]) -> None:
         """All matrices, on all cores: the kernels pack without Python's lock."""
-        each = {i.matrix: i for i in products}
+        each = {(i.code is Code.LOGITS, i.matrix): i for i in products}
         with ThreadPoolExecutor(cores()) as threads:
             list(threads.map(self._matrix, each.values()))
 
     def _matrix(self, i: Instruction) -> int:
         """A matrix packed for the kernels with its bias: rows in, columns out; a table of logits lies across."""
-        key = "+".join(i.matrix)
-        if key not in self.matrices:
+        across = i.code is Code.LOGITS
+        if (across, i.matrix) not in self.matrices:
             matrix, *others = map(self._made, i.matrix)
-            across = i.code is Code.LOGITS
             matrix = matrix.contiguous()
             inner, outer = matrix.shape[::-1] if across else matrix.shape
             strides = (1, inner) if across else (outer, 1)
@@ -210,9 +211,9 @@ class Native:
                 matrix = matrix.float()
                 pack, given = self.library.zoo_matrix, [matrix.data_ptr()]
             packed, bias = ctypes.c_void_p(), others[0].data_ptr() if others else None
-            _check(pack(*given, inner, outer, *strides, bias, ctypes.byref(packed)), f"the weights `{key}`")
-            self.matrices[key] = packed.value or 0
-        return self.matrices[key]
+            _check(pack(*given, inner, outer, *strides, bias, ctypes.byref(packed)), f"the weights `{i.matrix[0]}`")
+            self.matrices[across, i.matrix] = packed.value or 0
+        return self.matrices[across, i.matrix]
 
 
 def _absent() -> str | None:

@@ -17,6 +17,7 @@ _C: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
     "pointer": ("const void*", ctypes.c_void_p),
 }
 _KINDS = {"Code": "int", "int": "int", "bool": "int", "float": "float"}
+_KINDS |= {"str | None": "pointer", "tuple[str, ...]": "pointer"}
 
 
 def layout() -> Iterator[tuple[str, str]]:
@@ -25,7 +26,7 @@ def layout() -> Iterator[tuple[str, str]]:
         if field.type == "Place":
             yield from ((field.name, "int"), (f"{field.name}_at", "int"))
         else:
-            yield field.name, _KINDS.get(str(field.type), "pointer")
+            yield field.name, _KINDS[str(field.type)]
 
 
 class Record(ctypes.Structure):

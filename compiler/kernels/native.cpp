@@ -308,11 +308,11 @@ int zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int6
         // Strides are odd numbers of cache lines: rows a power of two apart would share a few lines of the cache.
         for (int64_t i = 0; i < buffers; i++) program->strides.push_back((up(up(buffer_widths[i], PANEL), 16) / 16 | 1) * 16);
         program->memory.set(memories, memory_widths), program->cache.set(caches, cache_widths);
-        for (const Instruction& i : program->encode)
-            if (i.code == KEEP) program->memory.transposed[size_t(i.out)] = i.keys != 0;
         for (const auto* part : {&program->encode, &program->step})
             for (const Instruction& i : *part)
                 if (i.code < 0 || i.code >= CODES) throw Unknown();
+        for (const Instruction& i : program->encode)
+            if (i.code == KEEP) program->memory.transposed.at(size_t(i.out)) = i.keys != 0;
         program->memory.place(1), program->cache.place(LANES);
         *result = program.release();
     });

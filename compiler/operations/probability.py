@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compiler.instruction import Inexpressible
 from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 from specs import PAD
@@ -28,7 +29,9 @@ class LogSoftmax(Operation):
         return inputs[0].float().log_softmax(-1)
 
     def native(self, lister: Lister, node: Node) -> None:
-        """Part of LOGITS."""
+        """Part of LOGITS, whose result is in no buffer."""
+        if node.inputs[0] in lister.places:
+            raise Inexpressible("it has no instruction for LogSoftmax but of logits")
 
 
 @dataclass(frozen=True)

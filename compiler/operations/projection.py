@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import MOST_INT8_ROWS, Code, Inexpressible
+from compiler.instruction import MOST_INT8_ROWS, Code, Inexpressible, Instruction
 from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.operations.residual import Activation
 from compiler.operations.views import Slice
@@ -69,8 +69,11 @@ class Logits(Operation):
     def native(self, lister: Lister, node: Node) -> None:
         """What is left of them after padded places were sliced off are the vocabulary's."""
         pieces = lister.sole_reader(node, Slice) or node
-        a, width = lister.place(node.inputs[0]), lister.width(pieces.name)
-        lister.add_only(Code.LOGITS, a=a, width=width, matrix=node.parameters)
+        width = lister.width(pieces.name)
+        if pieces is not node and pieces.operation != Slice(-1, 0, width):
+            raise Inexpressible("it has no instruction for a part of the logits")
+        a = lister.place(node.inputs[0])
+        lister.made.append(Instruction(Code.LOGITS, a=a, width=width, matrix=node.parameters))
 
 
 class QuantisedLinear(Linear):

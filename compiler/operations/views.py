@@ -34,7 +34,9 @@ class Slice(Operation):
         shape = list(x.shape)
         whole = shape[self.dimension]
         start, stop = (whole + place if place < 0 else Size.of(place) for place in (self.start, self.stop or 0))
-        shape[self.dimension] = (whole if self.stop is None else stop) - start
+        stop = whole if self.stop is None else stop
+        require(bool(whole.symbols) or 0 <= start.constant <= stop.constant <= whole.constant, self, x)
+        shape[self.dimension] = stop - start
         return Type(tuple(shape), x.kind)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -51,8 +53,8 @@ class Slice(Operation):
         place = lister.places.get(node.inputs[0])
         if place is None:  # of log-probabilities alone
             return
-        if self.dimension != -1:
-            raise Inexpressible("it has no instruction for a slice of positions")
+        if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
+            raise Inexpressible("it has no instruction for a slice of positions or of heads")
         lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from compiler.graph import Graphs, Purpose, verify
 from compiler.lower import lower
+from compiler.operations.operation import GraphError
 from compiler.passes.beams_as_queries import beams_as_queries
 from compiler.passes.bfloat16 import bfloat16
 from compiler.passes.choose_attention import choose_attention
@@ -24,6 +25,7 @@ from compiler.passes.int8 import int8
 from compiler.passes.pad_vocabulary import pad_vocabulary
 from compiler.passes.plan_cache import plan_cache
 from compiler.terms import Terms, terms_of
+from compiler.weights import Parameter
 from specs import Spec, ZooError
 from specs.errors import nearest
 
@@ -84,6 +86,15 @@ def optimise(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     for step in PASSES:
         if step.name not in spec.compilation.without:
             graphs = step.apply(graphs, spec, terms)
-            for graph in graphs.values():
-                verify(graph)
+            _verify(graphs, step.name)
     return graphs
+
+
+def _verify(graphs: Graphs, step: str) -> None:
+    """Each graph, and that what they share is the same for all: parameters of one name are made alike."""
+    known: dict[str, Parameter] = {}
+    for graph in graphs.values():
+        verify(graph)
+        for name, parameter in graph.parameters.items():
+            if known.setdefault(name, parameter) != parameter:
+                raise GraphError(f"`{step}` makes two parameters of the name `{name}`")

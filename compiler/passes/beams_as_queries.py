@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, inferred
-from compiler.operations.operation import Kind, Type
+from compiler.graph import Graph, Graphs, Node, Purpose, fresh, inferred, verify
+from compiler.operations.operation import GraphError, Kind, Type
 from compiler.operations.views import FoldBeams, SplitHeads, UnfoldBeams
 from compiler.size import BATCH, BEAMS, NEW
 from compiler.terms import Terms
@@ -16,34 +16,44 @@ def beams_as_queries(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Gives the step a row a sentence with its beams side by side, so that their memory is read once for them all."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
-    return {**graphs, Purpose.DECODE_STEP: _by_sentence(graphs[Purpose.DECODE_STEP])}
+    try:
+        return {**graphs, Purpose.DECODE_STEP: _by_sentence(graphs[Purpose.DECODE_STEP])}
+    except GraphError:  # something of it has a row a hypothesis, and cannot have one a sentence
+        return graphs
 
 
 def _by_sentence(graph: Graph) -> Graph:
     """Each hypothesis reads one new piece. Only what is computed with what is carried sees it as a row of its own."""
     types, (apart, rows) = graph.types, _apart(graph)
-    like = next(n for n, type_ in graph.inputs.items() if type_ == Type((BATCH, NEW), Kind.INTEGER))
+    like = next((n for n, type_ in graph.inputs.items() if type_ == Type((BATCH, NEW), Kind.INTEGER)), None)
+    if like is None:
+        raise GraphError("nothing says how many hypotheses there are")
     nodes: dict[str, Node] = {}
+    folded: dict[str, str] = {}
 
     def fold(value: str, layer: str) -> str:
-        name = f"{value}_rows"
-        nodes.setdefault(name, Node(name, FoldBeams(), (value,), (), types[value], layer))
-        return name
+        if value not in folded:
+            folded[value] = fresh(f"{value}_rows", types, nodes)
+            nodes[folded[value]] = Node(folded[value], FoldBeams(), (value,), (), types[value], layer)
+        return folded[value]
 
     for node in graph.nodes:
         if node.name in apart:
             read = (i if i in rows or NEW not in types[i].shape else fold(i, node.layer) for i in node.inputs)
             node = replace(node, inputs=tuple(read))
             if node.name not in rows:
-                nodes[f"{node.name}_rows"] = replace(node, name=f"{node.name}_rows")
-                node = replace(node, operation=UnfoldBeams(), inputs=(f"{node.name}_rows", like), parameters=())
+                folded[node.name] = fresh(f"{node.name}_rows", types, nodes)
+                nodes[folded[node.name]] = replace(node, name=folded[node.name])
+                node = replace(node, operation=UnfoldBeams(), inputs=(folded[node.name], like), parameters=())
         nodes[node.name] = node
     carried = {
         name: each if each.value in rows else replace(each, value=fold(each.value, ""))
         for name, each in graph.carried.items()
     }
     inputs = {name: _input(name, type_, graph) for name, type_ in graph.inputs.items()}
-    return inferred(replace(graph, inputs=inputs, nodes=tuple(nodes.values()), carried=carried))
+    changed = inferred(replace(graph, inputs=inputs, nodes=tuple(nodes.values()), carried=carried))
+    verify(changed)
+    return changed
 
 
 def _apart(graph: Graph) -> tuple[set[str], set[str]]:

@@ -25,11 +25,10 @@ def _chunked(graph: Graph) -> Graph:
     def chunked(node: Node) -> Node:
         if not isinstance(node.operation, Loss):
             return node
-        logits = made[node.inputs[0]]
-        classes = logits.type.shape[-1].constant
-        if isinstance(logits.operation, Slice):  # the vocabulary was padded
-            logits = made[logits.inputs[0]]
-        if not isinstance(logits.operation, Logits):
+        logits, classes = made.get(node.inputs[0]), graph.types[node.inputs[0]].shape[-1].constant
+        if logits and logits.operation == Slice(-1, 0, classes):  # the vocabulary was padded
+            logits = made.get(logits.inputs[0])
+        if logits is None or not isinstance(logits.operation, Logits):
             return node
         operation = ChunkedLoss(node.operation.smoothing, node.operation.wrong_classes, classes)
         inputs = (logits.inputs[0], node.inputs[1])

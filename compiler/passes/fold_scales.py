@@ -10,6 +10,7 @@ from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.operations.attention import Attention
 from compiler.operations.embedding import Embed
 from compiler.operations.projection import Linear
+from compiler.operations.views import SplitHeads
 from compiler.terms import Terms
 from compiler.weights import Parameter, Scaled
 from specs import Spec
@@ -45,9 +46,8 @@ def _scales(graph: Graph) -> Iterator[tuple[str, float, tuple[str, ...]]]:
         if isinstance(node.operation, Embed):
             yield node.name, node.operation.scale, node.parameters
         if isinstance(node.operation, Attention) and (heads := made.get(node.inputs[0])):
-            query = made.get(heads.inputs[0])
-            alone = uses[heads.name] == 1 and query is not None and uses[query.name] == 1
-            if alone and query and isinstance(query.operation, Linear):
+            query = made.get(heads.inputs[0]) if isinstance(heads.operation, SplitHeads) else None
+            if query and isinstance(query.operation, Linear) and uses[heads.name] == uses[query.name] == 1:
                 yield node.name, node.operation.scale, query.parameters
 
 

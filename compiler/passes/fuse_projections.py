@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from compiler.graph import Graph, Graphs, Node, prune
+from compiler.graph import Graph, Graphs, Node, fresh, prune
 from compiler.operations.operation import Type
 from compiler.operations.projection import Linear
 from compiler.operations.views import Slice
@@ -30,34 +30,35 @@ def _fused(graph: Graph) -> Graph:
     for group in groups.values():
         if len(group) > 1 and len({len(node.parameters) for node in group}) == 1:
             first, *others = group
-            replaced[first.name] = _one_product(group, parameters)
+            name = fresh(_join([node.name for node in group]), graph.types)
+            names = [_join(list(each)) for each in zip(*(node.parameters for node in group), strict=True)]
+            replaced[first.name] = one_product(group, name, names, parameters, first.layer)
             replaced.update({node.name: [] for node in others})
     nodes = tuple(new for node in graph.nodes for new in replaced.get(node.name, [node]))
     return prune(replace(graph, nodes=nodes, parameters=parameters))
 
 
-def _one_product(group: list[Node], parameters: dict[str, Parameter]) -> list[Node]:
-    """The product, then a slice for each projection under its old name; adds the new parameters."""
-    first = group[0]
-    names = [_join([node.parameters[i] for node in group]) for i in range(len(first.parameters))]
-    for i, name in enumerate(names):
-        origins = tuple(parameters[node.parameters[i]].origin for node in group)
-        parameters[name] = Parameter(name, Concatenated(origins))
+def one_product(
+    group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
+) -> list[Node]:
+    """The product, then a slice for each projection under its old name; adds the new parameters under their names."""
+    for number, each in enumerate(names):
+        origins = tuple(parameters[node.parameters[number]].origin for node in group)
+        parameters[each] = Parameter(each, Concatenated(origins))
     widths = [node.type.shape[-1].constant for node in group]
-    joined = replace(
-        first,
-        name=_join([node.name for node in group]),
-        parameters=tuple(names),
-        type=Type((*first.type.shape[:-1], Size.of(sum(widths)))),
-    )
-    slices = [
-        replace(node, operation=Slice(-1, stop - width, stop), inputs=(joined.name,), parameters=())
-        for node, width, stop in zip(group, widths, accumulate(widths), strict=True)
+    type_ = Type((*group[0].type.shape[:-1], Size.of(sum(widths))))
+    joined = replace(group[0], name=name, parameters=tuple(names), type=type_, layer=layer)
+    return [
+        joined,
+        *(
+            replace(node, operation=Slice(-1, stop - width, stop), inputs=(name,), parameters=(), layer=layer)
+            for node, width, stop in zip(group, widths, accumulate(widths), strict=True)
+        ),
     ]
-    return [joined, *slices]
 
 
 def _join(names: list[str]) -> str:
-    """a.query, a.key -> a.query_key"""
+    """a.query, a.key -> a.query_key; what stands elsewhere is called in full."""
     stem = names[0].rpartition(".")[0]
-    return ".".join(filter(None, (stem, "_".join(name.rpartition(".")[2] for name in names))))
+    others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
+    return "_".join([names[0], *others])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
@@ -14,41 +15,40 @@ def hoist_memory(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
-    moved = _of_memory_alone(step)
-    names = {"memory"} | {node.name for node in moved}
-    frontier = {i for node in step.nodes if node.name not in names for i in node.inputs if i in names}
+    memory = {name: value for name, value in encode.outputs.items() if name in step.inputs}
+    moved = _of_memory_alone(step, memory)
+    names = {node.name for node in moved}
+    if names & encode.types.keys():  # of which some would have to be called otherwise
+        return graphs
+    read = {i for node in step.nodes if node.name not in names for i in node.inputs} | set(step.results.values())
+    frontier = [node for node in moved if node.name in read]
+    outputs = {output: value for output, value in encode.outputs.items() if output not in memory or output in read}
+    inputs = (replace(n, inputs=tuple(memory.get(i, i) for i in n.inputs)) for n in moved)
     return {
         **graphs,
-        Purpose.ENCODE: _extended(encode, moved, frontier, step),
+        Purpose.ENCODE: prune(
+            replace(
+                encode,
+                nodes=(*encode.nodes, *inputs),
+                outputs={**outputs, **{name: name for name in sorted(node.name for node in frontier)}},
+                parameters={**encode.parameters, **{p: step.parameters[p] for n in moved for p in n.parameters}},
+            )
+        ),
         Purpose.DECODE_STEP: prune(
             replace(
                 step,
-                inputs={**step.inputs, **{node.name: node.type for node in moved if node.name in frontier}},
+                inputs={**step.inputs, **{node.name: node.type for node in frontier}},
                 nodes=tuple(node for node in step.nodes if node.name not in names),
             )
         ),
     }
 
 
-def _of_memory_alone(step: Graph) -> list[Node]:
+def _of_memory_alone(step: Graph, memory: Iterable[str]) -> list[Node]:
     moved: list[Node] = []
-    known = {"memory"}
+    known = set(memory)
     for node in step.nodes:
         if known.issuperset(node.inputs):
             moved.append(node)
             known.add(node.name)
     return moved
-
-
-def _extended(encode: Graph, moved: list[Node], frontier: set[str], step: Graph) -> Graph:
-    memory = encode.outputs["memory"]
-    nodes = tuple(replace(n, inputs=tuple(memory if i == "memory" else i for i in n.inputs)) for n in moved)
-    kept = {output: value for output, value in encode.outputs.items() if output != "memory" or output in frontier}
-    return prune(
-        replace(
-            encode,
-            nodes=encode.nodes + nodes,
-            outputs={**kept, **{name: name for name in sorted(frontier - {"memory"})}},
-            parameters={**encode.parameters, **{p: step.parameters[p] for n in moved for p in n.parameters}},
-        )
-    )

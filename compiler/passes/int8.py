@@ -36,7 +36,9 @@ def _quantised(graph: Graph) -> Graph:
             return node
         operation, dimension = _RULES[type(node.operation)]
         matrix, *bias = node.parameters
-        origin, names = graph.parameters[matrix].origin, (f"{matrix}_int8", f"{matrix}_scales")
+        # One that is read both ways is rounded both ways.
+        origin, way = graph.parameters[matrix].origin, "" if dimension else "_rows"
+        names = (f"{matrix}_int8{way}", f"{matrix}_scales{way}")
         parameters[names[0]] = Parameter(names[0], Quantised(origin, dimension))
         parameters[names[1]] = Parameter(names[1], Scales(origin, dimension))
         return replace(node, operation=operation, parameters=(*names, *bias))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node
+from compiler.graph import Graph, Graphs, Node, fresh
 from compiler.operations.operation import Type
 from compiler.operations.projection import Logits
 from compiler.operations.views import Slice
-from compiler.size import Size
 from compiler.terms import Terms
 from compiler.weights import Padded, Parameter
 from specs import Spec
@@ -16,28 +16,26 @@ from specs import Spec
 
 def pad_vocabulary(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     """Gives the pre-softmax table rows of zeros up to a multiple of `compilation.vocabulary_multiple`."""
-    multiple, size = spec.compilation.vocabulary_multiple, spec.vocabulary.size
-    rows = -(-size // multiple) * multiple
-    tables = {n.parameters[0] for g in graphs.values() for n in g.nodes if isinstance(n.operation, Logits)}
-    if rows == size:
-        return graphs
-    return {purpose: _padded(graph, tables, rows, size) for purpose, graph in graphs.items()}
+    multiple, padded = spec.compilation.vocabulary_multiple, dict[str, Parameter]()
+    for graph in graphs.values():
+        for node in graph.nodes:
+            if isinstance(node.operation, Logits):
+                (name,) = node.parameters
+                size = graph.parameters[name].origin.shape[0]
+                if more := -size % multiple:
+                    padded[name] = Parameter(name, Padded(graph.parameters[name].origin, size + more))
+    return {purpose: _padded(graph, padded) for purpose, graph in graphs.items()}
 
 
-def _padded(graph: Graph, tables: set[str], rows: int, size: int) -> Graph:
+def _padded(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
     """A tied table is padded in every graph, so that the graphs go on sharing it; its new rows are never looked up."""
-    parameters = {
-        name: Parameter(name, Padded(parameter.origin, rows)) if name in tables else parameter
-        for name, parameter in graph.parameters.items()
-    }
     nodes: list[Node] = []
     for node in graph.nodes:
-        if isinstance(node.operation, Logits):
-            padded = replace(node, name=f"padded_{node.name}", type=Type((*node.type.shape[:-1], Size.of(rows))))
-            nodes += [
-                padded,
-                replace(node, operation=Slice(-1, 0, size), inputs=(padded.name,), parameters=()),
-            ]
-        else:
-            nodes.append(node)
+        if isinstance(node.operation, Logits) and node.parameters[0] in padded:
+            rows, size = padded[node.parameters[0]].shape[0], node.type.shape[-1].constant
+            name = fresh(f"padded_{node.name}", graph.types)
+            nodes.append(replace(node, name=name, type=Type((*node.type.shape[:-1], rows))))
+            node = replace(node, operation=Slice(-1, 0, size), inputs=(name,), parameters=())
+        nodes.append(node)
+    parameters = {name: padded.get(name, parameter) for name, parameter in graph.parameters.items()}
     return replace(graph, nodes=tuple(nodes), parameters=parameters)

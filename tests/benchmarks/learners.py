@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from compiler import trainable
 from compiler.runtime import sinusoids
-from compiler.switches import for_training
+from compiler.switches import fast_float32, own_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.corpus.batches import Batch
 from zoo.machine import ram
@@ -35,7 +35,8 @@ class Zoo:
     def __init__(self, spec: Spec, precision: str) -> None:
         training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
         spec = spec.model_copy(update={"training": training})
-        self.switched = for_training(torch.device("cpu"))
+        own_process()
+        self.switched = fast_float32()
         self.switched.__enter__()  # for the life of this process, which trains nothing else
         self.update = Update(spec, trainable(spec), Processes("cpu"), Report())
         self.done = 0

@@ -199,6 +199,20 @@ def _interpreted(graph: Graph, weights: Any, program: object, inputs: Any) -> di
     return interpret(graph, weights, inputs)
 
 
+@pytest.mark.parametrize("name", [name for name in STEPPING if name not in COMPILED] + ["ctranslate2"])
+def test_the_order_of_sub_layers_is_that_of_the_spec(
+    small: Callable[..., Spec], built: Callable[..., Any], name: str
+) -> None:
+    kinds = [{"kind": kind} for kind in ("feed_forward", "memory_attention", "self_attention")]
+    spec = small(encoder=[kinds[0], kinds[2]], decoder=kinds)
+    weights = initial_weights(spec, graphs(spec))
+    if name == "ctranslate2":
+        assert "not of feed_forward, self_attention" in str(BACKENDS[name].refuses(Order(spec, graphs(spec), weights)))
+        return
+    found = disagreement(built(name, spec))
+    assert all(error < 1e-5 for error in found.values()), found
+
+
 def _walk(program: Any) -> Iterator[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
 

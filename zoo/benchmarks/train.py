@@ -9,10 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
 from compiler import find_device
-from compiler.switches import for_training
+from compiler.switches import fast_float32
 from specs import EOS, Spec, ZooError
 from zoo.corpus.store import Store, StoreWriter
 from zoo.corpus.training_set import TrainingSet
@@ -68,7 +67,7 @@ def measure(
     if steps < 1 or rounds < 1:
         raise ZooError(f"there is nothing to measure in {rounds} rounds of {steps} steps")
     report, device = report or Report(), find_device(device)
-    with TemporaryDirectory() as folder, for_training(torch.device(device)):
+    with TemporaryDirectory() as folder, fast_float32():
         store = made_up(spec, steps, Path(folder))
         trainer = Trainer(spec, TrainingSet(spec, store), Run(Path(folder, "run")), Processes(device), report)
         works = list(islice(trainer.works(), steps))

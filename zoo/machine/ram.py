@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from compiler.switches import own_process
+
 FAILURES = (MemoryError, RuntimeError)
 """What may be raised; not every RuntimeError is one of memory (`is_short`)."""
 
@@ -48,3 +50,8 @@ def most_used(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
+
+
+def keep_freed() -> None:
+    """Has this process keep what it frees, for its whole life: for one that trains and does nothing else."""
+    own_process()

@@ -15,6 +15,7 @@ from threading import Thread
 
 import specs
 from specs import Spec, ZooError
+from zoo.machine import ram
 from zoo.report import Progress, Report
 from zoo.storage.files import sha256
 from zoo.training.checkpoint import OPTIMISER, WEIGHTS, Checkpoint, checkpoints
@@ -83,6 +84,7 @@ def _run(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
 
 def _train(file: str, run: str, device: str, kill_after: str) -> None:
     """What that process does."""
+    ram.keep_freed()
     train_steps(specs.load(file), run, device, _Killer(int(kill_after)))
 
 
