@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def choose_attention(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Takes the fused attention on a GPU, where its mask and dropout allow, and explicit products elsewhere."""
+    """Takes the fused attention on a GPU, where there is no dropout in it, and explicit products elsewhere."""
     if terms.device != "cuda":
         return graphs
 
