@@ -39,15 +39,15 @@ def translate_lines(
     windows = _windows(with_prefixes(lines, prefixes), window)
     runs: Iterable[Iterable[Sequence[Pair]]] = [windows] if window > 1 else ([each] for each in windows)
     done: dict[int, list[Translation]] = {}
-    told = 0
+    answered = 0
     with (report or Report()).progress("translate", None, "sentences") as progress:
         for run in runs:
-            for index, translations in translator.found(run, request, first=told, most=None if window > 1 else 1):
+            for index, translations in translator.found(run, request, first=answered, most=None if window > 1 else 1):
                 done[index] = translations
                 progress.advance()
-                while told in done:
-                    yield done.pop(told)
-                    told += 1
+                while answered in done:
+                    yield done.pop(answered)
+                    answered += 1
 
 
 def _windows(pairs: Iterator[Pair], window: int) -> Iterator[list[Pair]]:
