@@ -73,19 +73,19 @@ def test_an_ensemble_of_real_programs_translates_and_scores_alike(small, pieces)
     assert both.translate(texts, search="sample", n_best=2) != both.translate(texts, search="sample", n_best=2, seed=7)
 
 
-def test_only_models_of_one_vocabulary_are_together(pieces, home):
+def test_only_models_of_one_vocabulary_are_together(pieces, home, toy):
     spec = specs.load("tiny")
     pieces.save(home.parent)
     loaded = Vocabulary.load(home.parent)
-    mine = Translator(None, pieces, spec)
-    assert Translator.ensemble([mine, Translator(None, loaded, spec)]).vocabulary is pieces
+    mine = Translator(toy(), pieces, spec)
+    assert Translator.ensemble([mine, Translator(toy(), loaded, spec)]).vocabulary is pieces
     other = Vocabulary.learn(
         lambda: [("abc abc", "abd dab")] * 5, specs.load("tiny", ["vocabulary.size=12"]).vocabulary
     )
     with pytest.raises(ZooError, match="have different vocabularies"):
-        Translator.ensemble([mine, Translator(None, other, spec)])
+        Translator.ensemble([mine, Translator(toy(), other, spec)])
     with pytest.raises(ZooError, match="on one device, not on cpu and cuda"):
-        Translator.ensemble([mine, Translator(None, loaded, spec, device="cuda")])
+        Translator.ensemble([mine, Translator(toy(), loaded, spec, device="cuda")])
     with pytest.raises(ZooError, match="no model"):
         Translator.ensemble([])
 

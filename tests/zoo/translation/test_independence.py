@@ -49,7 +49,7 @@ def test_a_translation_does_not_depend_on_its_neighbours(small: Callable[..., Sp
     """With random weights, which leave the search the hardest choices."""
     sizes = {"architecture": small().architecture.model_dump(), "vocabulary": {"size": 300}}
     spec = zoo.spec("tiny", {**sizes, "corpus": {"train": [{"grammar": 300}]}})
-    translator = Translator(build(spec).eval(), prepare(spec, Report()).vocabulary, spec)
+    translator = Translator(build(spec), prepare(spec, Report()).vocabulary, spec)
     assert check(translator, [pair.source for pair in sentences("test", 70)]) == 0
 
 
