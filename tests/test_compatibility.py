@@ -164,13 +164,18 @@ def test_a_file_that_extends_another_lacks_only_what_it_does_not_change(tmp_path
     assert specs.load(tmp_path / "mine.yaml").training.patience == 3
 
 
-def test_an_old_file_of_ones_own_says_so(tmp_path: Path) -> None:
+def test_an_old_file_of_ones_own_is_whole_or_says_so(tmp_path: Path) -> None:
+    """With every section and no format it is old; one that leaves sections out is taken for one of today."""
     file, text = tmp_path / "mine.yaml", written_before(specs.load("tiny"))
-    file.write_text(text, encoding="utf-8")
+    for whole in (text, f"format: 1\n{text}"):
+        file.write_text(whole, encoding="utf-8")
+        assert specs.load(file) == specs.load("tiny")
+    file.write_text(f"format: 2\n{text}", encoding="utf-8")
     with pytest.raises(ZooError, match=r"`architecture\.encoder` is missing"):
         specs.load(file)
-    file.write_text(f"format: 1\n{text}", encoding="utf-8")
-    assert specs.load(file) == specs.load("tiny")
+    file.write_text(text.partition("compilation:")[0], encoding="utf-8")
+    with pytest.raises(ZooError, match=r"`compilation` is missing|`architecture\.encoder` is missing"):
+        specs.load(file)
 
 
 def test_what_zoo_writes_says_its_format() -> None:
