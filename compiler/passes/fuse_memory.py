@@ -29,7 +29,7 @@ def _fused(graph: Graph) -> Graph:
         first = max(first, 1 + max((i for i, n in enumerate(nodes) if n.name == group[0].inputs[0]), default=-1))
         name = fresh("memory_keys_values", {node.name for node in nodes}, graph.inputs)
         kinds = ("keys_values", "bias")[: len(group[0].parameters)]
-        made = [fresh(f"{_stack(group[0])}.memory.{kind}", parameters) for kind in kinds]
+        made = [f"{_stack(group[0])}.memory.{kind}" for kind in kinds]
         nodes[first:first] = one_product(group, name, made, parameters, layer="")
         nodes = [n for n in nodes if not (n.name in names and isinstance(n.operation, Linear))]
     return prune(replace(graph, nodes=tuple(nodes), parameters=parameters))

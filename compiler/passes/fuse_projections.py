@@ -42,14 +42,16 @@ def one_product(
     group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
 ) -> list[Node]:
     """The product, then a slice for each projection under its old name; adds the new parameters under their names."""
-    for number, each in enumerate(names):
-        origins = tuple(parameters[node.parameters[number]].origin for node in group)
-        parameters[each] = Parameter(each, Concatenated(origins))
+    for number, wish in enumerate(names):
+        joined = Parameter(wish, Concatenated(tuple(parameters[node.parameters[number]].origin for node in group)))
+        if parameters.get(wish, joined) != joined:
+            joined = replace(joined, name=fresh(wish, parameters))
+        names[number] = joined.name
+        parameters[joined.name] = joined
     widths = [node.type.shape[-1].constant for node in group]
     type_ = Type((*group[0].type.shape[:-1], Size.of(sum(widths))))
-    joined = replace(group[0], name=name, parameters=tuple(names), type=type_, layer=layer)
     return [
-        joined,
+        replace(group[0], name=name, parameters=tuple(names), type=type_, layer=layer),
         *(
             replace(node, operation=Slice(-1, stop - width, stop), inputs=(name,), parameters=(), layer=layer)
             for node, width, stop in zip(group, widths, accumulate(widths), strict=True)
