@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cli import options
 
 if TYPE_CHECKING:
+    from zoo.machine.calibration import Calibration
     from zoo.machine.doctor import Diagnosis
 
 EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
@@ -47,9 +48,22 @@ def _machine(found: Diagnosis) -> list[tuple[str, str]]:
         ("not installed", ", ".join(name for name, version in found.versions.items() if not version) or "-"),
         ("processor", f"{processor.model}, {cores}; {', '.join(processor.instructions) or 'nobody says what it can'}"),
         ("float32 products", f"{processor.matrix_library}; torch's own kernels use {processor.torch}"),
+        ("bfloat16 products", _bfloat16(processor.bfloat16)),
+        *(("calibrated", _calibrated(each)) for each in found.calibrations),
         ("C++ compiler", processor.compiler or "none: install g++ or clang++"),
         *(gpus or [("GPU", "none that torch can use")]),
     ]
+
+
+def _bfloat16(ratio: float) -> str:
+    said = f"{ratio:.2g} times as fast as in float32, measured"
+    return said if ratio > 1 else f"{said}: emulated; say `training.precision=float32`"
+
+
+def _calibrated(found: Calibration) -> str:
+    measured = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in found.float32.items())
+    emulated = f"; bfloat16 {found.slowdown:.2g} times as long" if found.slowdown else ""
+    return f"{found.name}: trains in float32 by {found.matrix_library} ({measured} a sample){emulated}"
 
 
 def _places(found: Diagnosis) -> list[tuple[str, str]]:

@@ -71,13 +71,15 @@ def command(
 
 
 def _outlook(spec: Spec, length: int, device: str) -> Outlook:
+    from cli.console import report
     from zoo.planning.outlook import outlook
 
-    return outlook(spec, length, device)
+    return outlook(spec, length, device, report())
 
 
 def _show_outlook(outlook: Outlook) -> None:
     from cli.console import show_table
+    from zoo.machine.calibration import emulated
     from zoo.report import duration, size
 
     rows = [
@@ -91,11 +93,18 @@ def _show_outlook(outlook: Outlook) -> None:
     if not outlook.fits:
         rows.append(("", "too much", "under torchrun processes share batches and, if need be, weights and moments"))
     if outlook.matrix_library is not None:
-        rows.insert(2, ("float32 products", outlook.matrix_library, "the library that computes them"))
+        rows.insert(2, ("float32 products", outlook.matrix_library, _libraries(outlook)))
         kept = "kept by the process" if outlook.keeps_memory else "given back to the system"
         rows.append(("freed memory", kept, "fresh pages cost time"))
+    if outlook.slowdown is not None:
+        rows.insert(1, ("bfloat16", "emulated", emulated(outlook.slowdown)))
     print()
     show_table(("", ">", "…"), rows, title=f"training on {outlook.device}")
+
+
+def _libraries(outlook: Outlook) -> str:
+    measured = [f"{name} {seconds:.3g} s" for name, seconds in outlook.float32_seconds.items()]
+    return f"measured with this spec: {', '.join(measured)}" if len(measured) > 1 else "the library that computes them"
 
 
 def _show_passes(plan: Plan) -> None:

@@ -18,15 +18,15 @@ import torch
 class _Switch:
     """Set by the first who comes in, put back by the last who goes out: several threads may be inside."""
 
-    def __init__(self, set_: Callable[[], Callable[[], object]]) -> None:
-        """`set_` sets it and gives what puts it back."""
+    def __init__(self, set_: Callable[[str], Callable[[], object]]) -> None:
+        """`set_` sets it to a value and gives what puts it back."""
         self._set, self._lock, self._inside = set_, Lock(), 0
 
     @contextmanager
-    def on(self) -> Iterator[None]:
+    def on(self, value: str) -> Iterator[None]:
         with self._lock:
             if not self._inside:
-                self._back = self._set()
+                self._back = self._set(value)
             self._inside += 1
         try:
             yield
@@ -37,32 +37,49 @@ class _Switch:
                     self._back()
 
 
-def matrix_library() -> str:
-    """The library of float32 products on this processor: oneDNN, or torch's default where that would round."""
+ONEDNN, DEFAULT = "oneDNN", "torch's default"
+
+
+def matrix_libraries() -> tuple[str, ...]:
+    """Those that compute float32 products exactly on this processor, the one that is usual there first.
+
+    oneDNN is where it has AVX-512 and, with AMX, would not round. Which one is faster is a matter of processor and
+    shapes: `zoo.planning.sample` measures it for a spec.
+    """
     capability = torch.backends.cpu.get_cpu_capability()
     exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
-    return "oneDNN" if exact else "torch's default"
+    return (ONEDNN, DEFAULT) if exact else (DEFAULT,)
 
 
-def _to_onednn() -> Callable[[], object]:
-    """Sends float32 products to oneDNN, where it computes them exactly in float32 and torch's default is slower.
+def matrix_library() -> str:
+    """The library of float32 products where nobody measured."""
+    return matrix_libraries()[0]
+
+
+def _to_library(library: str) -> Callable[[], object]:
+    """Sends float32 products to oneDNN where that is the library.
 
     torch's name for that route is "bf16": on a processor with AMX it does round to bfloat16, so there the default
     stays. Without AMX, oneDNN has nothing narrower that it could use for it and computes in float32.
     """
     of = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = of.fp32_precision
-    if matrix_library() == "oneDNN":
+    if library == ONEDNN:
         of.fp32_precision = "bf16"
     return lambda: setattr(of, "fp32_precision", before)
 
 
-_FAST_FLOAT32 = _Switch(_to_onednn)
+_FAST_FLOAT32 = _Switch(_to_library)
 
 
-def fast_float32() -> AbstractContextManager[None]:
-    """While it lasts, float32 products are computed by `matrix_library()`."""
-    return _FAST_FLOAT32.on()
+def fast_float32(library: str | None = None) -> AbstractContextManager[None]:
+    """While it lasts, float32 products are computed by this one of `matrix_libraries()`, or by the usual one.
+
+    Whoever is inside another one's keeps that one's. Raises ValueError for a library that this processor has not.
+    """
+    if library not in (None, *matrix_libraries()):
+        raise ValueError(f"float32 products cannot be computed by {library} here")
+    return _FAST_FLOAT32.on(library or matrix_library())
 
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler import find_device
+from compiler import find_device, trainable
 from compiler.switches import fast_float32
 from specs import EOS, Spec, ZooError
 from zoo.corpus.store import Store, StoreWriter
@@ -19,6 +19,7 @@ from zoo.machine import ram
 from zoo.machine.clock import Host, Spread, host, spread, timed
 from zoo.machine.peak import matrix_peak
 from zoo.report import Report
+from zoo.training.prediction import Outset
 from zoo.training.processes import Processes
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer, Work
@@ -67,9 +68,11 @@ def measure(
     if steps < 1 or rounds < 1:
         raise ZooError(f"there is nothing to measure in {rounds} rounds of {steps} steps")
     report, device = report or Report(), find_device(device)
-    with TemporaryDirectory() as folder, fast_float32():
-        store = made_up(spec, steps, Path(folder))
-        trainer = Trainer(spec, TrainingSet(spec, store), Run(Path(folder, "run")), Processes(device), report)
+    program = trainable(spec, device=device)
+    outset = Outset.of(spec, program, report)
+    with TemporaryDirectory() as folder, fast_float32(outset.matrix_library or None):
+        store, run = made_up(spec, steps, Path(folder)), Run(Path(folder, "run"))
+        trainer = Trainer(spec, TrainingSet(spec, store), run, Processes(device), report, program=program)
         works = list(islice(trainer.works(), steps))
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, works))

@@ -19,11 +19,14 @@ from compiler import TRANSLATE, Purpose, graphs
 from compiler.backends import BACKENDS, Order, choose
 from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
+from zoo.machine.calibration import Calibration, all_kept
+from zoo.machine.peak import matrix_peak
 from zoo.storage import places
 from zoo.version import __version__
 
 NEEDED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
 OPTIONAL = ("ctranslate2", "onnx", "onnxscript", "onnxruntime", "torch-tensorrt", "tensorrt", "tensorboardX")
+_CPU = torch.device("cpu")
 OURS = ("specs", "compiler", "zoo", "cli")
 _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
@@ -42,7 +45,9 @@ class Processor:
     instructions: tuple[str, ...]
     torch: str
     matrix_library: str
-    """Of float32 products."""
+    """Of float32 products, where nobody measured."""
+    bfloat16: float
+    """How many times as fast as one in float32 a large product is, measured: below 1 it is emulated."""
     compiler: str | None
     """The C++ compiler that backends compile with, and its version."""
 
@@ -79,6 +84,8 @@ class Diagnosis:
 
     versions: Mapping[str, str | None]
     processor: Processor
+    calibrations: tuple[Calibration, ...]
+    """What was measured of specs on this processor with these versions."""
     gpus: tuple[Gpu, ...]
     backends: tuple[Found, ...]
     automatic: Mapping[str, str]
@@ -96,6 +103,7 @@ def diagnosis() -> Diagnosis:
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
+        calibrations=tuple(all_kept()),
         gpus=tuple(_gpus()),
         backends=tuple(Found(each.name, each.summary, each.absent()) for each in BACKENDS.values()),
         automatic=dict(_automatic()),
@@ -125,6 +133,7 @@ def _processor() -> Processor:
         instructions=tuple(name for name in _INSTRUCTIONS if name in flags),
         torch=torch.backends.cpu.get_cpu_capability(),
         matrix_library=matrix_library(),
+        bfloat16=matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32"),
         compiler=_compiler(),
     )
 

@@ -12,8 +12,6 @@ import torch
 from compiler.switches import fast_float32
 
 _SECONDS, _COPIED = 0.2, 2**20
-_PREPARING = 0.04
-"""Seconds of a step on a CPU in which oneDNN prepares its products, as nearly every batch has a shape of its own."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,6 @@ class Pace:
 
     flops: float
     bytes: float
-    preparing: float = 0.0
-    """Seconds a step and part that go into products of a new shape."""
 
 
 @cache
@@ -37,9 +33,10 @@ def matrix_peak(device: torch.device, precision: str) -> float:
         return 2 * size**3 / _quickest(lambda: torch.mm(a, b, out=out), device, 3)
 
 
+@cache
 def pace(device: torch.device, precision: str) -> Pace:
-    """Measured in a third of a second."""
-    return Pace(matrix_peak(device, precision), _copied(device), _PREPARING if device.type == "cpu" else 0.0)
+    """Measured in a third of a second, once in a process."""
+    return Pace(matrix_peak(device, precision), _copied(device))
 
 
 def _copied(device: torch.device) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler import Cost, Purpose, cost, graphs
 from specs import Spec
 from zoo.corpus.batches import BatchSize
+from zoo.machine.calibration import Calibration
 from zoo.machine.peak import Pace
 from zoo.planning.footprint import STATE_COPIES, pairs
 from zoo.report import duration
@@ -14,7 +16,8 @@ from zoo.report import size as bytes_in_words
 
 _PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
 """Seconds are FLOPs over the matrix peak, and bytes of activations and of weights over the bandwidth, each so often.
-Fitted to eight specs from tiny to big on two CPU cores, float32 and bfloat16, which they meet within 16 %."""
+Fitted to eight specs from tiny to big on two cores of AMD's Zen 5, float32 and bfloat16, which they met within 16 %; on
+another processor the sample says how far off they are."""
 AROUND = 450_000_000
 """Bytes that a process takes on beside weights, moments and activations once it trains: libraries, buffers, products
 that oneDNN has prepared."""
@@ -33,17 +36,33 @@ class Forecast:
         return f"{duration(self.seconds)} and {bytes_in_words(self.memory_bytes)}"
 
 
-def forecast(spec: Spec, size: BatchSize, steps: int, pace: Pace, held: int = 0, shards: int = 1) -> Forecast:
+def forecast(
+    spec: Spec,
+    size: BatchSize,
+    steps: int,
+    pace: Pace,
+    held: int = 0,
+    shards: int = 1,
+    sample: Calibration | None = None,
+) -> Forecast:
     """Of so many steps with batches of this size in a process that already holds so many bytes.
 
-    With several `shards` it holds one of the weights, gradients and moments.
+    With several `shards` it holds one of the weights, gradients and moments. By a `sample` the passes take as much
+    longer, or shorter, than their FLOPs and bytes say as those took that were measured.
     """
-    train, sizes = _training(spec), _sizes(size)
-    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **sizes)
-    moved = _ACTIVATIONS * kept * spec.training.accumulation + _WEIGHTS * train.weight_bytes
-    seconds = _PRODUCTS * 3 * train.flops(batch=size.rows, **sizes) / pace.flops + moved / pace.bytes
-    seconds += pace.preparing * spec.training.accumulation
+    parts = spec.training.accumulation
+    seconds = passes(spec, -(-size.rows // parts), _sizes(size), pace)
+    if sample:
+        seconds = sample.level * seconds + sample.new_shape
+    seconds = parts * seconds + _WEIGHTS * _training(spec).weight_bytes / pace.bytes
     return Forecast(seconds, steps * seconds, held + AROUND + needed(spec, size, shards))
+
+
+def passes(spec: Spec, rows: int, sizes: Mapping[str, int], pace: Pace) -> float:
+    """Seconds of a forward and backward pass over so many pairs, by their FLOPs and bytes."""
+    train = _training(spec)
+    moved = _ACTIVATIONS * train.activation_bytes(batch=rows, **sizes)
+    return _PRODUCTS * 3 * train.flops(batch=rows, **sizes) / pace.flops + moved / pace.bytes
 
 
 def needed(spec: Spec, size: BatchSize, shards: int = 1) -> int:

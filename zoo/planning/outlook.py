@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,8 @@ from specs import Spec
 from zoo.machine import ram
 from zoo.machine.peak import pace
 from zoo.planning.forecast import forecast, full_batch
+from zoo.planning.sample import sampled
+from zoo.report import Report
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class Outlook:
     """Of float32 products on a CPU."""
     keeps_memory: bool | None
     """Whether freed memory stays with the process, on a CPU."""
+    float32_seconds: Mapping[str, float]
+    """Of a forward and backward pass over a sample, by library: empty where none was measured."""
+    slowdown: float | None
+    """How many times as long bfloat16 takes as float32, where this processor only emulates it."""
     flops: float
     """A second, of a large matrix product: measured."""
     bytes: float
@@ -40,19 +47,25 @@ class Outlook:
     """Whether it holds all of it for a full batch; else several processes may."""
 
 
-def outlook(spec: Spec, length: int, device: str) -> Outlook:
-    """Measures the device for a third of a second. Raises ZooError where it is not there."""
+def outlook(spec: Spec, length: int, device: str, report: Report | None = None) -> Outlook:
+    """Measures the device for a third of a second, and a CPU for some seconds unless what was found there is kept.
+
+    Raises ZooError where the device is not there.
+    """
     found, precision = find_device(device), spec.training.precision
     able, cpu = pace(torch.device(found), precision), found == "cpu"
     held = ram.most_used(torch.device(found))
-    batch = full_batch(spec, length)
-    expected = forecast(spec, batch, spec.training.steps, able, held)
     order = Order(spec, graphs(spec, [Purpose.TRAIN], found), {}, found)
+    backend = choose(spec.compilation.backend, order).name
+    sample = sampled(spec, report or Report()) if cpu and backend == "eager" else None
+    expected = forecast(spec, full_batch(spec, length), spec.training.steps, able, held, sample=sample)
     return Outlook(
         device=found,
-        backend=choose(spec.compilation.backend, order).name,
+        backend=backend,
         precision=precision,
-        matrix_library=matrix_library() if cpu else None,
+        matrix_library=sample.matrix_library if sample else matrix_library() if cpu else None,
+        float32_seconds=sample.float32 if sample else {},
+        slowdown=sample.slowdown if sample else None,
         keeps_memory=keeps_memory() if cpu else None,
         flops=able.flops,
         bytes=able.bytes,

@@ -34,6 +34,11 @@ def compiled() -> Path:
     return home() / "compiled"
 
 
+def calibrations() -> Path:
+    """What was measured of specs on this processor, with these versions: a cache, too."""
+    return home() / "calibrations"
+
+
 def verified() -> Path:
     """Which large files had the right digest when they were last read: a cache, too."""
     return home() / "verified"

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
+from compiler import EmittedProgram
 from specs import Spec
 from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
+from zoo.machine.calibration import Calibration, emulated
 from zoo.machine.peak import pace
 from zoo.planning.forecast import Forecast, forecast
+from zoo.planning.sample import sampled
 from zoo.report import Report
 from zoo.training.checkpoint import Progress
 from zoo.training.processes import Processes
 
-_STATE_COPIES = 3  # weights and both moments: what is held of the state before the first gradient
+
+@dataclass(frozen=True)
+class Outset:
+    """What a training sets out with, of all that its forecast depends on."""
+
+    held: int
+    """Bytes that the process had taken, its weights left out."""
+    sample: Calibration | None
+
+    @classmethod
+    def of(cls, spec: Spec, program: EmittedProgram, report: Report) -> Self:
+        """Of a process in which there are weights, and neither moments nor gradients yet.
+
+        Measures some seconds unless what was found on this processor is kept; says where it only emulates the spec's
+        precision.
+        """
+        weights = sum(parameter.nbytes for parameter in program.parameters())
+        held = max(0, ram.most_used(program.device) - weights)
+        sample = sampled(spec, report, program)
+        if sample and sample.slowdown:
+            report.warn(f"bfloat16 {emulated(sample.slowdown)}")
+        return cls(held, sample)
+
+    @property
+    def matrix_library(self) -> str:
+        """The one to compute float32 products by; "" where nobody measured."""
+        return self.sample.matrix_library if self.sample else ""
 
 
 class Prediction:
@@ -25,22 +55,19 @@ class Prediction:
         mean: BatchSize,
         begun: Progress,
         processes: Processes,
-        weight_bytes: int,
+        outset: Outset,
         report: Report,
-        *,
-        sharded: bool = False,
+        sharded: bool,
     ) -> None:
         """Measures the device and says the forecast, for batches of a mean size that all processes share.
 
-        `weight_bytes` are those of the weights that this process holds already, with their moments: all of them, or,
-        `sharded`, its part.
+        `sharded`: each of them holds but a part of weights and moments.
         """
         self._begun, self._device, self._report = begun, processes.device, report
         steps = max(0, spec.training.steps - begun.step)
         share, shards = mean.share(processes.count), processes.count if sharded else 1
         able = pace(self._device, spec.training.precision)
-        held = ram.most_used(self._device) - _STATE_COPIES * weight_bytes
-        self._expected = forecast(spec, share, steps, able, max(0, held), shards)
+        self._expected = forecast(spec, share, steps, able, outset.held, shards, outset.sample)
         if steps:
             measured = f"{able.flops / 1e9:,.0f} GFLOP/s of products and {able.bytes / 1e9:,.0f} GB/s of copies"
             report.say(f"forecast for {steps:,} steps: {self._expected} of memory, by {measured}")

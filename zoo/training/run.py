@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
 from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
@@ -46,6 +47,8 @@ class Basis:
     """Whether each of them holds but a part of the weights: the order of sums depends on it."""
     software: str = ""
     """Versions of what computes the steps."""
+    matrix_library: str = ""
+    """Of float32 products on a CPU, as it was chosen by measuring; where nobody did, the usual one."""
 
 
 class Run(ModelFolder):
@@ -99,9 +102,7 @@ class Run(ModelFolder):
         others the same steps are done, which come out otherwise, and `report` hears of it. Raises ZooError where it was
         begun with another corpus or vocabulary, or where another backend would have dropout fall otherwise.
         """
-        known = (
-            {"processes": 1, "sharded": False, **read_json(self.data)} if self.exists and self.data.is_file() else {}
-        )
+        known = {**_BEFORE, **read_json(self.data)} if self.exists and self.data.is_file() else {}
         begun = self._basis({**asdict(basis), **known})
         if begun.fingerprint != basis.fingerprint:
             raise ZooError(
@@ -129,6 +130,9 @@ class Run(ModelFolder):
         if basis.sharded and not begun.sharded:
             report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
             begun = replace(begun, sharded=True)
+        if begun.matrix_library not in ("", *matrix_libraries()):
+            report.say(f"{begun.matrix_library} cannot compute the products here: sums are rounded otherwise from here")
+            begun = replace(begun, matrix_library=basis.matrix_library)
         with writing(self.spec_file) as file:
             file.write_text(spec.yaml(), encoding="utf-8")
         begun = replace(begun, backend=basis.backend, software=basis.software)
@@ -191,6 +195,8 @@ class Run(ModelFolder):
         return sorted(name for name in names - _OWN if not name.startswith(tuple(f".{own}" for own in _OWN)))
 
 
+_BEFORE = {"processes": 1, "sharded": False, "matrix_library": ""}
+"""What the basis of a run says that was begun by a version without the word."""
 _LOCK = ".lock"
 _OWN = {
     _LOCK,

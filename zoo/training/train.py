@@ -29,6 +29,7 @@ from zoo.training import sharding
 from zoo.training.average import average
 from zoo.training.checkpoint import checkpoints
 from zoo.training.dev import DevSet
+from zoo.training.prediction import Outset
 from zoo.training.processes import Processes, joined
 from zoo.training.run import Basis, Run
 from zoo.training.start import first_model
@@ -111,7 +112,9 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)
     sharded = processes.count > 1 and sharding.is_needed(spec, data.batches(0).mean, processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
-    basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count, sharded, software)
+    outset = Outset.of(spec, program, report) if processes.first else None
+    library, threads = outset.matrix_library if outset else "", torch.get_num_threads()
+    basis = Basis(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, library)
     with processes.first_then_others():
         if processes.first and fresh:
             run.clear()
@@ -120,8 +123,8 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             prepared.vocabulary.save(run.folder)
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
     dev = DevSet(spec, prepared.vocabulary, device) if scored else None
-    with fast_float32(), _threads(basis.threads, report), _stopping(report) as stopped:
-        trainer = Trainer(spec, data, run, processes, report, dev, program, sharded=basis.sharded)
+    with fast_float32(basis.matrix_library or None), _threads(basis.threads, report), _stopping(report) as stopped:
+        trainer = Trainer(spec, data, run, processes, report, dev, program, outset, sharded=basis.sharded)
         try:
             done = trainer.train(stopped)
         except Exception:

@@ -29,11 +29,10 @@ from zoo.training.checkpoint import Progress
 from zoo.training.dev import DevSet
 from zoo.training.events import Events
 from zoo.training.log import SHOWN, Log
-from zoo.training.prediction import Prediction
+from zoo.training.prediction import Outset, Prediction
 from zoo.training.processes import Processes
 from zoo.training.run import Run
 from zoo.training.schedule import learning_rate
-from zoo.training.sharding import own
 from zoo.training.step import StepResult, Update
 from zoo.training.tensors import Tensors, are_finite, gather
 
@@ -64,7 +63,8 @@ class Trainer:
     """Takes a run from where it is to its end: `training.steps`, another limit, or the end of its patience.
 
     `dev` is scored at each checkpoint; `program` is what is trained, by default that of the spec with the weights of
-    before training; `sharded` over the processes where one device cannot hold it.
+    before training; by `outset` it is forecast what that takes; `sharded` over the processes where one device cannot
+    hold it.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Trainer:
         report: Report,
         dev: DevSet | None = None,
         program: EmittedProgram | None = None,
+        outset: Outset | None = None,
         *,
         sharded: bool = False,
     ) -> None:
@@ -83,7 +84,7 @@ class Trainer:
         self.processes, self.device = processes, processes.device
         device = str(self.device)
         self.program = trainable(spec, device=device) if program is None else program
-        self.sharded = sharded
+        self.sharded, self._outset = sharded, outset
         self.update = Update(spec, self.program, processes, report, sharded=sharded)
         self.progress = Progress()
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
@@ -199,9 +200,11 @@ class Trainer:
         events = Events(self.run.events, self.progress.step)
         return Log(self.run.log, self.progress.step, peak * self.processes.count, self.device, events)
 
-    def _predicted(self) -> Prediction:
-        mean, held = self.data.batches(self.progress.epoch).mean, sum(own(p).nbytes for p in self.update.parameters)
-        return Prediction(self.spec, mean, self.progress, self.processes, held, self.report, sharded=self.sharded)
+    def _predicted(self) -> Prediction | None:
+        if self._outset is None:
+            return None
+        mean = self.data.batches(self.progress.epoch).mean
+        return Prediction(self.spec, mean, self.progress, self.processes, self._outset, self.report, self.sharded)
 
     def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
         """A line of the log, with the dev set's score where a checkpoint of these is due."""
