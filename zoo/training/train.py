@@ -18,7 +18,6 @@ from compiler.switches import fast_float32
 from specs import Spec
 from zoo.corpus.ahead import aside
 from zoo.corpus.prepare import prepare
-from zoo.corpus.sampling import Sampling
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.planning.footprint import footprint
@@ -103,13 +102,11 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     with processes.first_then_others(on_each_machine=True):
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)
-    device, store = str(processes.device), prepared.store("train")
+    device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
-    longest, backend = int(store.source_lengths.max()), program.backend
-    alpha = spec.training.subword_sampling
-    sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
-    data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)
-    sharded = processes.count > 1 and sharding.is_needed(spec, data.batches(0).mean, processes)
+    data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_here else None)
+    longest, backend = int(data.store.source_lengths.max()), program.backend
+    sharded = processes.count > 1 and sharding.is_needed(spec, data.mean(0), processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
     basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count, sharded, software)
     with processes.first_then_others():

@@ -47,6 +47,7 @@ class Place(NamedTuple):
     step: int
     epoch: int
     batch: int
+    drawn: int
 
 
 class Work(NamedTuple):
@@ -107,6 +108,8 @@ class Trainer:
             self.report.say(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
         elif self.progress.step:
             self.report.say(f"resuming at step {self.progress.step:,}")
+            if self.data.draws and not self.progress.drawn:  # this version's say how many of the pool are done
+                self.report.warn(_CUT_BEFORE)
         log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
         saved = before = time.monotonic()
         with self.report.progress("training", training.steps, "steps") as shown, closing(ahead(self.works())) as works:
@@ -200,7 +203,8 @@ class Trainer:
         return Log(self.run.log, self.progress.step, peak * self.processes.count, self.device, events)
 
     def _predicted(self) -> Prediction:
-        mean, held = self.data.batches(self.progress.epoch).mean, sum(own(p).nbytes for p in self.update.parameters)
+        mean = self.data.mean(self.progress.epoch, self.progress.batch)
+        held = sum(own(p).nbytes for p in self.update.parameters)
         return Prediction(self.spec, mean, self.progress, self.processes, held, self.report, sharded=self.sharded)
 
     def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
@@ -241,16 +245,17 @@ class Trainer:
 
     def works(self) -> Iterator[Work]:
         """The steps from here on, without end."""
-        step, epoch, done = self.progress.step, self.progress.epoch, self.progress.batch
-        rank, count = self.processes.rank, self.processes.count
-        while True:
-            for number in range(done, len(self.data.batches(epoch))):
-                step += 1
-                pairs = self.data.pairs(epoch, number)
-                yield Work(pairs.share(rank, count).batch(), pairs.size, Place(step, epoch, number + 1))
-            epoch, done = epoch + 1, 0
+        begun, rank, count = self.progress, self.processes.rank, self.processes.count
+        with closing(self.data.given(begun.epoch, begun.batch, begun.drawn)) as coming:
+            for step, given in enumerate(coming, start=begun.step + 1):
+                place = Place(step, given.epoch, given.batch, given.drawn)
+                yield Work(given.pairs.share(rank, count).batch(), given.pairs.size, place)
 
 
+_CUT_BEFORE = (
+    "this run was begun when batches were cut before their pieces were drawn, and went over the token budgets; from "
+    "here on they are cut after, and are smaller: steps come out otherwise than they would have"
+)
 _DIVERGED = (
     "the last checkpoint is good: start over with a lower `training.learning_rate`, more `training.warmup_steps` or a "
     "`training.clip_norm`, or go on from it so, with `zoo average RUN`, `training.start_from=RUN` and `--run DIR`"
