@@ -64,7 +64,7 @@ class _Lines(Progress):
         self._done = self._before = 0
         self._figures: dict[str, float | str] = {}
         self._start = self._shown = time.monotonic()
-        self._lines = 0
+        self._lines = self._told = 0
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         now = time.monotonic()
@@ -78,12 +78,13 @@ class _Lines(Progress):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lines and kind is None:
+        if self._lines and kind is None and self._told != self._done:
             self._show(time.monotonic())
 
     def _show(self, now: float) -> None:
         self._shown = now
         self._lines += 1
+        self._told = self._done
         speed = (self._done - self._before) / max(now - self._start, 1e-9)
         words = [
             f"{amount(self._done, self._unit)} of {amount(self._total, self._unit)}"

@@ -27,7 +27,7 @@ from zoo.text.vocabulary import Vocabulary
 from zoo.training import sharding
 from zoo.training.average import average
 from zoo.training.checkpoint import checkpoints
-from zoo.training.dev import DevSet
+from zoo.training.dev import DevSet, too_long, unscored
 from zoo.training.processes import Processes, joined
 from zoo.training.run import Basis, Run
 from zoo.training.start import first_model
@@ -109,6 +109,10 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     sharded = processes.count > 1 and sharding.is_needed(spec, data.mean(0), processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
     basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count, sharded, software)
+    if processes.first and (problem := too_long(spec, prepared.vocabulary)):
+        if fresh or not checkpoints(run):
+            raise problem
+        report.warn(str(problem))  # what a run has learned is not lost for it
     with processes.first_then_others():
         if processes.first and fresh:
             run.clear()
@@ -146,8 +150,9 @@ def _score_dev(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
         report.say("there is no dev set to score")
         return
-    scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report)
-    report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
+    with unscored(report):
+        scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
+        report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
 
 
 @contextmanager

@@ -22,13 +22,12 @@ from zoo.corpus.ahead import ahead
 from zoo.corpus.batches import Batch, BatchSize
 from zoo.corpus.training_set import TrainingSet
 from zoo.machine.peak import matrix_peak
-from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
 from zoo.training import checkpoint
 from zoo.training.checkpoint import Progress
-from zoo.training.dev import DevSet
+from zoo.training.dev import DevSet, unscored
 from zoo.training.events import Events
-from zoo.training.log import SHOWN, Log
+from zoo.training.log import SHOWN, Log, summary
 from zoo.training.prediction import Prediction
 from zoo.training.processes import Processes
 from zoo.training.run import Run
@@ -111,6 +110,7 @@ class Trainer:
             if self.data.draws and not self.progress.drawn:  # this version's say how many of the pool are done
                 self.report.warn(_CUT_BEFORE)
         log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
+        line: dict[str, Any] = {}
         saved = before = time.monotonic()
         with self.report.progress("training", training.steps, "steps") as shown, closing(ahead(self.works())) as works:
             shown.advance(self.progress.step)
@@ -133,7 +133,7 @@ class Trainer:
                         line = self._write(log, tensors)
                         shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
-                    self._save(tensors, due=True)
+                    self._save(tensors, line, due=True)
                     tensors = None
                     saved = before = time.monotonic()
                     (ended,) = every.any(every.first and self.ended)
@@ -144,7 +144,7 @@ class Trainer:
         (unsaved,) = every.any(every.first and self.progress.step > 0 and not self._is_saved())
         if unsaved:
             self._count_skipped()
-            self._save(self._tensors(due=False), due=False)
+            self._save(self._tensors(due=False), line, due=False)
         return ended
 
     @property
@@ -179,11 +179,14 @@ class Trainer:
             )
         return gather(self.program, self.update.optimiser, keep=self.processes.first)
 
-    def _save(self, tensors: Tensors | None, *, due: bool) -> None:
-        """Writes a checkpoint, `due` by the spec's rule or because training stops here."""
+    def _save(self, tensors: Tensors | None, line: Mapping[str, Any], *, due: bool) -> None:
+        """Writes a checkpoint, `due` by the spec's rule or because training stops here, and says its log's line."""
         self.progress = replace(self.progress, due=due)
         if tensors:
             checkpoint.save(self.run, self.spec, tensors, self.progress)
+            self.report.say(summary(line, best=self.progress.best_step == self.progress.step))
+            if due and self.dev and self.dev.samples:
+                self.report.say(self.dev.samples)
 
     def _count_skipped(self) -> None:
         """Asks the device. Raises ZooError where no step in MOST_SKIPPED changed anything."""
@@ -214,13 +217,10 @@ class Trainer:
 
     def _scored(self, log: Log, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """The dev set's score by these weights, and what it means for patience."""
-        started = time.monotonic()
-        try:
+        started, score = time.monotonic(), None
+        with unscored(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
-        except (ZooError, *FAILURES) as error:  # not worth the steps since the last checkpoint
-            if not isinstance(error, ZooError) and not is_short(error):
-                raise
-            self.report.warn(f"the dev set has no score at step {self.progress.step:,}: {error}")
+        if score is None:
             return {}
         better, step = dev.better(score, self.progress.best), self.progress.step
         news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
