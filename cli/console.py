@@ -134,7 +134,7 @@ class _Figures(ProgressColumn):
         if task.time_remaining:
             words.append(f"{duration(task.time_remaining)} left")
         words += task.fields["figures"]
-        if task.speed:
+        if task.speed and unit != "seconds":
             words.append(f"{size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s")
         return _Fitting(words)
 

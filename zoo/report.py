@@ -91,7 +91,8 @@ class _Lines(Progress):
             if self._total
             else amount(self._done, self._unit)
         ]
-        words.append(f"{amount(speed, self._unit)} a second")
+        if self._unit != "seconds":
+            words.append(f"{amount(speed, self._unit)} a second")
         if self._total and speed > 0 and self._done < self._total:
             words.append(f"{duration((self._total - self._done) / speed)} left")
         words += [f"{name} {figure(value)}" for name, value in self._figures.items()]

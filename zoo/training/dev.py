@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from compiler import TRANSLATE, Purpose, build
+from compiler import TRANSLATE, Purpose
 from specs import Spec, ZooError
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.own_sets import texts
@@ -17,8 +17,8 @@ from zoo.evaluation.samples import samples
 from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
 from zoo.search.request import TOKENS
-from zoo.storage import places
 from zoo.text.vocabulary import Vocabulary
+from zoo.translation.building import built
 from zoo.translation.intake import Intake
 from zoo.translation.translator import Translator
 
@@ -33,8 +33,8 @@ class DevSet:
     drawn before.
     """
 
-    def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str) -> None:
-        self.spec, self.vocabulary, self.device = spec, vocabulary, device
+    def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
+        self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
         self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
         self.samples = ""
         """Some translations by the weights that were scored last, where the score is made from translations."""
@@ -43,15 +43,11 @@ class DevSet:
         """Of the tensors of a weights file."""
         self.samples = ""
         alone = self.spec.training.dev_score == "perplexity"
-        program = build(
-            self.spec,
-            [Purpose.SCORE] if alone else TRANSLATE,
-            weights=weights,
-            device=self.device,
-            precision="float32",
-            backend="eager" if alone else None,
-            folder=places.compiled(),
+        purposes, backend = ([Purpose.SCORE], "eager") if alone else (TRANSLATE, None)
+        program = built(
+            self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
         )
+        self.report = Report()  # said once
         translator = Translator(
             program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device
         )

@@ -120,7 +120,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
         if processes.first:
             prepared.vocabulary.save(run.folder)
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
-    dev = DevSet(spec, prepared.vocabulary, device) if scored else None
+    dev = DevSet(spec, prepared.vocabulary, device, report) if scored else None
     with fast_float32(), _threads(basis.threads, report), _stopping(report) as stopped:
         trainer = Trainer(spec, data, run, processes, report, dev, program, sharded=basis.sharded)
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from zoo.training.schedule import learning_rate
 from zoo.training.sharding import own
 from zoo.training.step import StepResult, Update
 from zoo.training.tensors import Tensors, are_finite, gather
+from zoo.translation.building import FIRST_RUN, LAZY, waiting
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite loss and gradient, after which training stops with an error."""
@@ -86,6 +87,7 @@ class Trainer:
         self.sharded = sharded
         self.update = Update(spec, self.program, processes, report, sharded=sharded)
         self.progress = Progress()
+        self._compiles = self.program.backend == LAZY
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
         # On the device, for as long as nobody asks.
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
@@ -160,7 +162,9 @@ class Trainer:
 
     def step(self, work: Work) -> StepResult:
         """The next update."""
-        result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
+        with waiting(self.report, FIRST_RUN) if self._compiles else nullcontext():
+            result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
+        self._compiles = False
         self._skipped += ~result.taken
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
         return result
