@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import accumulate
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
@@ -18,8 +20,14 @@ from zoo.report import Plain, Progress, Report, duration, figure, size
 
 _WIDE = 10_000  # columns of what is no terminal: nothing is cut
 _REFRESH = 4  # a second; more would take time from the work that is shown
-_WORDS = {"loss": "loss", "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
-"""What a bar has room for of a training's figures, and how it calls them."""
+_WORDS = {
+    "loss": "loss",
+    "dev_bleu": "dev BLEU",
+    "dev_perplexity": "dev perplexity",
+    "perplexity": "perplexity",
+    "target_tokens_per_second": "tokens/s",
+}
+"""What a bar has room for of a training's figures, what matters most first, and how it calls them."""
 
 
 def report() -> Report:
@@ -71,7 +79,8 @@ class RichReport(Report):
     def begin(self) -> Bars:
         """The bars on the screen: rich allows one set of them at a time, so that work within work shares it."""
         if self._bars is None:
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=12), _Figures())
+            bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
+            columns = (TextColumn("{task.description}", markup=False), bar, _Figures())
             self._bars = Bars(*columns, console=self._console, transient=True, refresh_per_second=_REFRESH)
             self._bars.start()
         self._running += 1
@@ -93,12 +102,13 @@ class _Bar(Progress):
 
     def __enter__(self) -> Self:
         self._bars = self._report.begin()
-        self._task: TaskID = self._bars.add_task(self._label, total=self._total, unit=self._unit, figures="")
+        self._task: TaskID = self._bars.add_task(self._label, total=self._total, unit=self._unit, figures=[])
         return self
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
-        self._figures.update({_WORDS[name]: figures[name] for name in _WORDS if name in figures} or figures)
-        words = "".join(f", {name} {figure(value)}" for name, value in self._figures.items())
+        self._figures.update(figures)
+        known = {called: self._figures[name] for name, called in _WORDS.items() if name in self._figures}
+        words = [f"{name} {figure(value)}" for name, value in (known or self._figures).items()]
         elapsed = next(task for task in self._bars.tasks if task.id == self._task).elapsed or 0.0
         if not self._begun and elapsed < 0.1:
             # Resumed work starts with what was done before: that is no measure of speed.
@@ -115,17 +125,33 @@ class _Bar(Progress):
 
 
 class _Figures(ProgressColumn):
-    """How much is done, how fast, how long to go, and the figures of the work itself."""
+    """How much is done, how long to go, the figures of the work itself, and how fast it goes."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: Task) -> _Fitting:
         unit: str = task.fields["unit"]
         whole = f" of {_count(task.total, unit)}" if task.total else ""
-        words = f"{_count(task.completed, unit)}{whole}" + ("" if unit == "bytes" else f" {unit}")
-        if task.speed:
-            words += f", {size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s"
+        words = [f"{_count(task.completed, unit)}{whole}" + ("" if unit == "bytes" else f" {unit}")]
         if task.time_remaining:
-            words += f", {duration(task.time_remaining)} left"
-        return Text(words + task.fields["figures"], no_wrap=True, overflow="ellipsis")
+            words.append(f"{duration(task.time_remaining)} left")
+        words += task.fields["figures"]
+        if task.speed and unit != "seconds":
+            words.append(f"{size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s")
+        return _Fitting(words)
+
+
+class _Fitting:
+    """Words, the most important first: as many of them as there is room for, and none cut in two."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(len(self._words[0]), len(", ".join(self._words)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        texts = accumulate(self._words, lambda text, word: f"{text}, {word}")
+        fitting = [text for text in texts if len(text) <= options.max_width]
+        yield Text(fitting[-1] if fitting else self._words[0], no_wrap=True, overflow="ellipsis")
 
 
 def _count(number: float, unit: str) -> str:

@@ -17,6 +17,7 @@ from zoo.model.weights import Weights
 from zoo.storage.files import write_json
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
+from zoo.translation import building
 
 SMALL = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},
@@ -89,8 +90,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
-    """Every test has a home and a current folder of its own, and no network."""
+    """Every test has a home and a current folder of its own, no network, and patience."""
     monkeypatch.setattr(library, "_compile", kernels)
+    monkeypatch.setattr(building, "PATIENCE", 300.0)  # what is said must not depend on how busy the machine is
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()

@@ -64,7 +64,7 @@ class _Lines(Progress):
         self._done = self._before = 0
         self._figures: dict[str, float | str] = {}
         self._start = self._shown = time.monotonic()
-        self._lines = 0
+        self._lines = self._told = 0
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         now = time.monotonic()
@@ -78,19 +78,21 @@ class _Lines(Progress):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lines and kind is None:
+        if self._lines and kind is None and self._told != self._done:
             self._show(time.monotonic())
 
     def _show(self, now: float) -> None:
         self._shown = now
         self._lines += 1
+        self._told = self._done
         speed = (self._done - self._before) / max(now - self._start, 1e-9)
         words = [
             f"{amount(self._done, self._unit)} of {amount(self._total, self._unit)}"
             if self._total
             else amount(self._done, self._unit)
         ]
-        words.append(f"{amount(speed, self._unit)} a second")
+        if self._unit != "seconds":
+            words.append(f"{amount(speed, self._unit)} a second")
         if self._total and speed > 0 and self._done < self._total:
             words.append(f"{duration((self._total - self._done) / speed)} left")
         words += [f"{name} {figure(value)}" for name, value in self._figures.items()]

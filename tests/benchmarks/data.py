@@ -77,7 +77,7 @@ def first_batch(spec: Spec) -> dict[str, Any]:
     data = TrainingSet(spec, prepare(spec, Report()).store("train"))
     batches = data.batches(0)
     planned = _since(begun)
-    batch = data.pairs(0, 0).batch()
+    batch = next(data.given(0)).pairs.batch()
     counts = {"batches": len(batches), "padding": round(batches.padding, 4), "rows": len(batch)}
     return {"planned": planned, "first batch": _since(begun), **counts}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 from rich.console import Console
@@ -13,9 +14,18 @@ from cli.console import RichReport, report, show_table
 from zoo.report import Plain
 
 
-def terminal() -> tuple[RichReport, Callable[[], str]]:
+def terminal(width: int = 120) -> tuple[RichReport, Callable[[], str]]:
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=120, markup=False, highlight=False, color_system=None)
+    clock = count()  # looks at it take a twentieth of a second each
+    console = Console(
+        file=stream,
+        force_terminal=True,
+        width=width,
+        markup=False,
+        highlight=False,
+        color_system=None,
+        get_time=lambda: next(clock) / 20,
+    )
     return RichReport(console), lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
 
 
@@ -39,11 +49,36 @@ def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
         shown.say("a line [not markup] above :smile:")
         shown.warn("mind this")
     assert "500 of 1,000 steps" in text()
-    assert "loss 3.21, perplexity 9.5" in text()
+    assert "left, loss 3.21, perplexity 9.5, " in text()
     assert "/s" in text()
     assert "step 7" not in text()
     assert "a line [not markup] above :smile:\n" in text()
     assert "warning: mind this\n" in text()
+
+
+@pytest.mark.parametrize(
+    ("width", "there", "gone"),
+    [
+        (120, ("left", "loss 3.21", "dev BLEU 45.1", "perplexity 9.5", "tokens/s 4,400"), ()),
+        (80, ("left", "loss 3.21", "dev BLEU 45.1"), ("tokens/s",)),
+        (60, ("left", "loss 3.21"), ("dev BLEU", "perplexity")),
+        (30, ("500 of",), ("left", "loss")),
+    ],
+)
+def test_a_bar_is_cut_between_its_words_and_what_matters_most_stays(
+    width: int, there: tuple[str, ...], gone: tuple[str, ...]
+) -> None:
+    shown, text = terminal(width)
+    with shown.progress("training", 1000, "steps") as progress:
+        progress.advance(0)
+        for _ in range(50):
+            progress.advance(10, target_tokens_per_second=4400.0, loss=3.21, perplexity=9.5, dev_bleu=45.1)
+        refresh(shown)
+    line = next(line for line in re.split(r"[\r\n]+", text()) if "500 of" in line)
+    assert len(line.rstrip()) <= width
+    assert all(word in line for word in there)
+    assert not any(word in line for word in gone)
+    assert width < 60 or "…" not in line
 
 
 def test_work_within_work_shows_two_bars() -> None:

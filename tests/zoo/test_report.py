@@ -42,8 +42,21 @@ def test_plain_progress_is_a_line_now_and_then(clock):
             progress.advance(10, loss=3.21987, device="cpu")
     lines = stream.getvalue().splitlines()
     assert lines[0] == "training: 100 steps of 1,000 steps, 10 steps a second, 1:30 left, loss 3.22, device cpu"
-    assert len(lines) == 5
+    assert len(lines) == 4
     assert lines[-1].startswith("training: 400 steps of 1,000 steps")
+
+
+def test_the_last_line_is_not_said_again_at_the_end(clock):
+    stream = io.StringIO()
+    with Plain(stream, every=10).progress("training", 20, "steps") as progress:
+        for _ in range(2):
+            clock.now += 10
+            progress.advance(10)
+        progress.advance(0, loss=3.0)
+    assert [line.split(",")[0] for line in stream.getvalue().splitlines()] == [
+        "training: 10 steps of 20 steps",
+        "training: 20 steps of 20 steps",
+    ]
 
 
 def test_short_work_is_no_line(clock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, overload
@@ -20,6 +21,7 @@ Pieces = npt.NDArray[np.int32]
 Lengths = npt.NDArray[np.int32]
 
 _BLUR = 0.05  # of a length: costs one percent of padding, and halves how many pairs meet again in the next epoch
+_BANDS = 1.5  # to the square root of the batches: measured, a little more of them than of batches in each
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,21 @@ def epoch_batches(
     return EpochBatches(order if isinstance(pairs, slice) else pairs[order], bounds, _total(source, target, bounds))
 
 
+def cut(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list[Pairs]:
+    """These pairs in batches within both budgets, by the lengths that they have here, in an order by the seed alone.
+
+    For a few thousand pairs, which have been drawn anew: batches are too few for `epoch_batches`, whose targets would
+    differ in each. No pair may be longer than a budget.
+    """
+    source, target = (np.array([len(row) + 1 for row in side], np.int32) for side in pairs)
+    batches = max(source.sum() / source_tokens, target.sum() / target_tokens)
+    order = _in_bands(source, target, max(1, round(_BANDS * math.sqrt(batches))))
+    bounds = _cut(source[order], target[order], source_tokens, target_tokens)
+    np.random.default_rng(seed).shuffle(bounds)
+    sources, targets = ([side[index] for index in order] for side in pairs)
+    return [Pairs(sources[start:end], targets[start:end]) for start, end in bounds]
+
+
 def collate(store: Store, indices: npt.ArrayLike) -> Batch:
     """The pairs at `indices`, in this order, as one batch."""
     return Pairs.of(store, indices).batch()
@@ -187,6 +204,14 @@ def _by_length(source: Lengths, target: Lengths, random: np.random.Generator) ->
     for key in (np.where(source_key % 2 == 0, -target_key, target_key), source_key):
         order = order[np.argsort(key[order], kind="stable")]
     return order
+
+
+def _in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
+    """As `_by_length`, but by so many bands of the source's length alone, and within each by the target's."""
+    by_source = np.lexsort((target, source))
+    band = np.empty(len(source), np.int64)
+    band[by_source] = np.arange(len(source)) * count // max(1, len(source))
+    return np.lexsort((np.where(band % 2 == 0, target, -target), band))
 
 
 def _blurred(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:

@@ -2,29 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future
+from contextlib import closing
+from typing import NamedTuple, Self
+
+import numpy as np
 
 from compiler.seeds import stream
 from specs import Spec
-from zoo.corpus.batches import EpochBatches, Pairs, epoch_batches
+from zoo.corpus.ahead import ahead
+from zoo.corpus.batches import BatchSize, EpochBatches, Pairs, cut, epoch_batches
+from zoo.corpus.prepare import Prepared
 from zoo.corpus.sampling import Sampling
 from zoo.corpus.store import Store
 
+POOL = 64
+"""Batches of an epoch whose pairs are drawn and cut anew together: at 25,000 tokens a side some seconds of drawing, in
+which the pool before is trained on, and 30 MB. More of them would need less padding."""
+
+
+class Given(NamedTuple):
+    """A batch to train on, and the place in the data after it."""
+
+    pairs: Pairs
+    """In the pieces that they are trained in."""
+    epoch: int
+    batch: int
+    """Batches of the epoch that are done; of those that are cut anew, those before the pool."""
+    drawn: int
+    """Batches that are done of the pool after these; 0 where none is cut anew."""
+
 
 class TrainingSet:
-    """The batches of a training. What is in a batch follows from the spec's seed, the epoch and its number there."""
+    """The batches of a training. What is in a batch follows from the spec's seed and its place in the data.
+
+    Where pieces are drawn anew, they have other lengths than those by which an epoch is cut: so the pairs of POOL of
+    its batches are drawn together, and then cut into batches that are within the budgets.
+    """
 
     def __init__(
         self, spec: Spec, store: Store, sampling: Sampling | None = None, verified: Future[None] | None = None
     ) -> None:
-        """`sampling` draws the pieces of each batch anew; `verified` comes once the store has been found whole."""
-        self._spec, self._store, self._sampling, self._verified = spec, store, sampling, verified
+        """`sampling` draws the pieces of each pool anew; `verified` comes once the store has been found whole."""
+        self._spec, self.store, self._sampling, self._verified = spec, store, sampling, verified
         self._planned: tuple[int, EpochBatches] | None = None
+        self._pool: tuple[tuple[int, int], list[Pairs]] | None = None
+
+    @classmethod
+    def of(cls, spec: Spec, prepared: Prepared, verified: Future[None] | None = None) -> Self:
+        """Of a prepared corpus, whose pieces are drawn anew where the spec says so."""
+        alpha = spec.training.subword_sampling
+        sampling = None if alpha is None else Sampling(prepared.vocabulary, alpha, spec.corpus.max_length)
+        return cls(spec, prepared.store("train"), sampling, verified)
+
+    @property
+    def draws(self) -> bool:
+        """Whether pieces are drawn anew."""
+        return self._sampling is not None
 
     def batches(self, epoch: int) -> EpochBatches:
-        """Of an epoch; the one that was asked for last is kept. Raises ZooError as `epoch_batches` does.
+        """Of an epoch, by the pieces of the store; the one that was asked for last is kept.
 
-        Not for two threads at a time.
+        Raises ZooError as `epoch_batches` does. Not for two threads at a time.
         """
         if self._planned is None or self._planned[0] != epoch:
             self._planned = None  # before the next, so that there is one of them at a time
@@ -32,7 +72,7 @@ class TrainingSet:
             self._planned = (
                 epoch,
                 epoch_batches(
-                    self._store,
+                    self.store,
                     training.source_tokens,
                     training.target_tokens,
                     seed=training.seed,
@@ -42,12 +82,45 @@ class TrainingSet:
             )
         return self._planned[1]
 
-    def pairs(self, epoch: int, number: int) -> Pairs:
-        """Of batch `number` of an epoch, in the pieces that it is trained in."""
-        pairs = Pairs.of(self._store, self.batches(epoch)[number])
-        if self._sampling is None:
-            return pairs
-        return self._sampling(pairs, stream(self._spec.training.seed, "pieces", epoch, number))
+    def mean(self, epoch: int, batch: int = 0) -> BatchSize:
+        """Of a batch of an epoch; where pieces are drawn anew, of the pool from there on. Not for two threads."""
+        if not self.draws:
+            return self.batches(epoch).mean
+        sizes = [pairs.size for pairs in self._drawn(epoch, batch)]
+        return BatchSize(*(sum(each) for each in zip(*sizes, strict=True))).share(len(sizes))
+
+    def given(self, epoch: int, batch: int = 0, drawn: int = 0) -> Generator[Given, None, None]:
+        """What is trained on from this place on, without end. Nobody else may ask for batches while it lasts."""
+        if self.draws:
+            yield from self._cut_anew(epoch, batch, drawn)
+        for at, number in self._places(epoch, batch, 1):
+            yield Given(Pairs.of(self.store, self.batches(at)[number]), at, number + 1, 0)
+
+    def _cut_anew(self, epoch: int, batch: int, drawn: int) -> Iterator[Given]:
+        pools = ((*place, self._drawn(*place)) for place in self._places(epoch, batch, POOL))
+        with closing(ahead(pools, most=1)) as coming:
+            for at, start, pool in coming:
+                for number in range(drawn, len(pool)):
+                    yield Given(pool[number], at, start, number + 1)
+                drawn = 0
+
+    def _places(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
+        """Epochs, and the numbers of their batches from this one on, by steps of so many."""
+        while True:
+            for number in range(batch, len(self.batches(epoch)), step):
+                yield epoch, number
+            epoch, batch = epoch + 1, 0
+
+    def _drawn(self, epoch: int, start: int) -> list[Pairs]:
+        """The batches of the pool that starts there; the one that was asked for last is kept."""
+        if self._pool is None or self._pool[0] != (epoch, start):
+            assert self._sampling is not None
+            self._pool, training = None, self._spec.training
+            indices = np.concatenate(self.batches(epoch)[start : start + POOL])
+            seeds = (stream(training.seed, what, epoch, start) for what in ("pieces", "order"))
+            pairs = self._sampling(Pairs.of(self.store, indices), next(seeds))
+            self._pool = (epoch, start), cut(pairs, training.source_tokens, training.target_tokens, next(seeds))
+        return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:
         """Returns where the store is as it was written, or, without `wait`, where that is not known yet.

@@ -9,6 +9,7 @@ from typing import Unpack
 from specs import ZooError
 from zoo.evaluation.bleu import Bleu, bleu
 from zoo.evaluation.perplexity import perplexity
+from zoo.evaluation.samples import samples
 from zoo.report import Report
 from zoo.search.request import Choice
 from zoo.text.lines import read_lines
@@ -36,10 +37,13 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[str],
     report: Report,
+    *,
+    show: bool = False,
     **choice: Unpack[Choice],
 ) -> Scores:
     """Translates the sources and scores translations and references; progress goes to `report`.
 
+    With `show` it hears of some of the translations, too.
     Raises ZooError where there are not as many references as sources, or none.
     """
     if len(sources) != len(references):
@@ -52,7 +56,10 @@ def evaluate(
     start = time.perf_counter()
     found = translator.hypotheses(sources, report=report, **choice)
     seconds = time.perf_counter() - start
-    result = bleu([translations[0].text for translations in found], references)
+    translated = [translations[0].text for translations in found]
+    if show:
+        report.say(samples(sources, references, translated))
+    result = bleu(translated, references)
     forced = translator.forced(sources, references, tokens=choice.get("tokens"), report=report)
     return Scores(
         bleu=result.score,

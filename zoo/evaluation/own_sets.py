@@ -25,19 +25,20 @@ def evaluate_model(
     *,
     tokens: int | None = None,
     report: Report | None = None,
+    show: bool = False,
     **how: Unpack[How],
 ) -> Scores:
     """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
 
-    Those of a run in float32 are kept in its `scores.json`. Raises ZooError where the folder has no such model, or
-    its corpus no such set or none that can be had.
+    Those of a run in float32 are kept in its `scores.json`; with `show`, `report` hears of some translations, too.
+    Raises ZooError where the folder has no such model, or its corpus no such set or none that can be had.
     """
     if split not in _SPLITS:
         raise ZooError(f"`{split}` is not a set to evaluate on", hint="it is `dev` or `test`")
     report = report or Report()
     translator = open_model(folder, tokens=tokens, report=report, **how)
     sources, references = texts(translator.spec, _SPLITS[split], report, translator.vocabulary)
-    scores = evaluate(translator, sources, references, report)
+    scores = evaluate(translator, sources, references, report, show=show)
     of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
     if precision == "float32" and not of.published:
         write_json(of.scores, {**of.known_scores, split: scores.as_dict()})

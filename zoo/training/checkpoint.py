@@ -35,7 +35,9 @@ class Progress:
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    """Batches of this epoch that are done."""
+    """Batches of this epoch that are done; of those that are cut anew, those before the pool (`TrainingSet`)."""
+    drawn: int = 0
+    """Batches that are done of the pool after these."""
     seconds: float = 0.0
     """Time spent in steps."""
     tokens: int = 0

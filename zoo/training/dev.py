@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 
-from compiler import TRANSLATE, Purpose, build
-from specs import Spec
+from compiler import TRANSLATE, Purpose
+from specs import Spec, ZooError
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.own_sets import texts
 from zoo.evaluation.perplexity import perplexity
+from zoo.evaluation.samples import samples
+from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
 from zoo.search.request import TOKENS
-from zoo.storage import places
 from zoo.text.vocabulary import Vocabulary
+from zoo.translation.building import built
+from zoo.translation.intake import Intake
 from zoo.translation.translator import Translator
 
 _LOGITS = 2**23
@@ -29,32 +33,65 @@ class DevSet:
     drawn before.
     """
 
-    def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str) -> None:
-        self.spec, self.vocabulary, self.device = spec, vocabulary, device
+    def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
+        self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
         self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
+        self.samples = ""
+        """Some translations by the weights that were scored last, where the score is made from translations."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
         """Of the tensors of a weights file."""
+        self.samples = ""
         alone = self.spec.training.dev_score == "perplexity"
-        program = build(
-            self.spec,
-            [Purpose.SCORE] if alone else TRANSLATE,
-            weights=weights,
-            device=self.device,
-            precision="float32",
-            backend="eager" if alone else None,
-            folder=places.compiled(),
+        purposes, backend = ([Purpose.SCORE], "eager") if alone else (TRANSLATE, None)
+        program = built(
+            self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
         )
+        self.report = Report()  # said once
         translator = Translator(
             program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device
         )
         if alone:
             tokens = max(1, min(TOKENS, _LOGITS // self.vocabulary.size))
             return perplexity(translator.forced(self.sources, self.references, tokens=tokens))
-        return bleu(translator.translate(self.sources), self.references).score
+        translated = translator.translate(self.sources)
+        self.samples = samples(self.sources, self.references, translated)
+        return bleu(translated, self.references).score
 
     def better(self, score: float, than: float | None) -> bool:
         """Whether a score is better than another, or the first one; one that is not finite never is."""
         if than is None or not math.isfinite(score):
             return math.isfinite(score)
         return score < than if self.spec.training.dev_score == "perplexity" else score > than
+
+
+@contextmanager
+def unscored(report: Report, when: str = "") -> Iterator[None]:
+    """While it lasts, what keeps the dev set from being scored is told: it is not worth the training."""
+    try:
+        yield
+    except (ZooError, *FAILURES) as error:
+        if not isinstance(error, ZooError) and not is_short(error):
+            raise
+        report.warn(f"the dev set has no score{when}: {error}")
+
+
+def too_long(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
+    """Why the dev set cannot be translated: sentences that outgrow learned positions, as `zoo decode` says it."""
+    architecture = spec.architecture
+    if not spec.corpus.dev or architecture.positional_encoding != "learned":
+        return None
+    intake = Intake(vocabulary, spec, architecture.max_positions, None, Report())
+    sources, references = texts(spec, "dev", Report(), vocabulary)
+    refused = []
+    for pair in zip(sources, references, strict=True):
+        try:
+            intake.rows(pair[:1], "source")
+            intake.rows(pair[1:], "target")
+        except ZooError as error:
+            refused.append(error)
+    if not refused:
+        return None
+    problem = f"of the dev set's {len(sources):,} pairs, {len(refused):,} cannot be translated: {refused[0]}"
+    hint = "raise `architecture.max_positions`, take them out of `corpus.dev`, or train with `positional_encoding: "
+    return ZooError(problem, hint=f"{hint}sinusoidal`")

@@ -13,6 +13,7 @@ import torch
 
 from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
+from zoo.report import figure
 from zoo.storage.files import writing
 from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
@@ -20,6 +21,18 @@ from zoo.training.step import StepResult
 
 SHOWN = ("loss", "perplexity", "dev_perplexity", "dev_bleu", "target_tokens_per_second", "utilisation")
 """What of a line is shown while training goes on."""
+_CALLED = {
+    "loss": "loss",
+    "perplexity": "perplexity",
+    "dev_perplexity": "dev perplexity",
+    "dev_bleu": "dev BLEU",
+}
+
+
+def summary(line: Mapping[str, Any], *, best: bool) -> str:
+    """A checkpoint's line of the log in words; `best` of all by the dev set's score."""
+    words = [f"{called} {figure(value)}" for name, called in _CALLED.items() if (value := line.get(name)) is not None]
+    return f"step {line['step']:,}: {', '.join(words)}{', the best so far' if best else ''}"
 
 
 class Log:

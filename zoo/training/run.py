@@ -16,6 +16,7 @@ from specs.notation import on_one_line
 from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.storage.files import read_json, remove_folder, write_json, writing
+from zoo.version import __version__
 
 try:
     import fcntl
@@ -134,7 +135,7 @@ class Run(ModelFolder):
             report.say(f"{begun.matrix_library} cannot compute the products here: sums are rounded otherwise from here")
             begun = replace(begun, matrix_library=basis.matrix_library)
         with writing(self.spec_file) as file:
-            file.write_text(spec.yaml(), encoding="utf-8")
+            file.write_text(spec.yaml(__version__), encoding="utf-8")
         begun = replace(begun, backend=basis.backend, software=basis.software)
         write_json(self.data, asdict(begun))
         return begun

@@ -18,7 +18,6 @@ from compiler.switches import fast_float32
 from specs import Spec
 from zoo.corpus.ahead import aside
 from zoo.corpus.prepare import prepare
-from zoo.corpus.sampling import Sampling
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.planning.footprint import footprint
@@ -28,7 +27,7 @@ from zoo.text.vocabulary import Vocabulary
 from zoo.training import sharding
 from zoo.training.average import average
 from zoo.training.checkpoint import checkpoints
-from zoo.training.dev import DevSet
+from zoo.training.dev import DevSet, too_long, unscored
 from zoo.training.prediction import Outset
 from zoo.training.processes import Processes, joined
 from zoo.training.run import Basis, Run
@@ -104,14 +103,16 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     with processes.first_then_others(on_each_machine=True):
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)
-    device, store = str(processes.device), prepared.store("train")
+    device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
-    longest, backend = int(store.source_lengths.max()), program.backend
-    alpha = spec.training.subword_sampling
-    sampling = Sampling(prepared.vocabulary, alpha, spec.corpus.max_length) if alpha is not None else None
-    data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)
-    sharded = processes.count > 1 and sharding.is_needed(spec, data.batches(0).mean, processes)
+    data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_here else None)
+    longest, backend = int(data.store.source_lengths.max()), program.backend
+    sharded = processes.count > 1 and sharding.is_needed(spec, data.mean(0), processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
+    if processes.first and (problem := too_long(spec, prepared.vocabulary)):
+        if fresh or not checkpoints(run):
+            raise problem
+        report.warn(str(problem))  # what a run has learned is not lost for it
     outset = Outset.of(spec, program, report) if processes.first else None
     library, threads = outset.matrix_library if outset else "", torch.get_num_threads()
     basis = Basis(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, library)
@@ -122,7 +123,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
         if processes.first:
             prepared.vocabulary.save(run.folder)
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
-    dev = DevSet(spec, prepared.vocabulary, device) if scored else None
+    dev = DevSet(spec, prepared.vocabulary, device, report) if scored else None
     with fast_float32(basis.matrix_library or None), _threads(basis.threads, report), _stopping(report) as stopped:
         trainer = Trainer(spec, data, run, processes, report, dev, program, outset, sharded=basis.sharded)
         try:
@@ -152,8 +153,9 @@ def _score_dev(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
         report.say("there is no dev set to score")
         return
-    scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report)
-    report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
+    with unscored(report):
+        scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
+        report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
 
 
 @contextmanager

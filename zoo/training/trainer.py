@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,19 +22,19 @@ from zoo.corpus.ahead import ahead
 from zoo.corpus.batches import Batch, BatchSize
 from zoo.corpus.training_set import TrainingSet
 from zoo.machine.peak import matrix_peak
-from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
 from zoo.training import checkpoint
 from zoo.training.checkpoint import Progress
-from zoo.training.dev import DevSet
+from zoo.training.dev import DevSet, unscored
 from zoo.training.events import Events
-from zoo.training.log import SHOWN, Log
+from zoo.training.log import SHOWN, Log, summary
 from zoo.training.prediction import Outset, Prediction
 from zoo.training.processes import Processes
 from zoo.training.run import Run
 from zoo.training.schedule import learning_rate
 from zoo.training.step import StepResult, Update
 from zoo.training.tensors import Tensors, are_finite, gather
+from zoo.translation.building import FIRST_RUN, LAZY, waiting
 
 MOST_SKIPPED = 10
 """Steps in a row without a finite loss and gradient, after which training stops with an error."""
@@ -46,6 +46,7 @@ class Place(NamedTuple):
     step: int
     epoch: int
     batch: int
+    drawn: int
 
 
 class Work(NamedTuple):
@@ -87,6 +88,7 @@ class Trainer:
         self.sharded, self._outset = sharded, outset
         self.update = Update(spec, self.program, processes, report, sharded=sharded)
         self.progress = Progress()
+        self._compiles = self.program.backend == LAZY
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
         # On the device, for as long as nobody asks.
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
@@ -108,7 +110,10 @@ class Trainer:
             self.report.say(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
         elif self.progress.step:
             self.report.say(f"resuming at step {self.progress.step:,}")
+            if self.data.draws and not self.progress.drawn:  # this version's say how many of the pool are done
+                self.report.warn(_CUT_BEFORE)
         log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
+        line: dict[str, Any] = {}
         saved = before = time.monotonic()
         with self.report.progress("training", training.steps, "steps") as shown, closing(ahead(self.works())) as works:
             shown.advance(self.progress.step)
@@ -131,7 +136,7 @@ class Trainer:
                         line = self._write(log, tensors)
                         shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
-                    self._save(tensors, due=True)
+                    self._save(tensors, line, due=True)
                     tensors = None
                     saved = before = time.monotonic()
                     (ended,) = every.any(every.first and self.ended)
@@ -142,7 +147,7 @@ class Trainer:
         (unsaved,) = every.any(every.first and self.progress.step > 0 and not self._is_saved())
         if unsaved:
             self._count_skipped()
-            self._save(self._tensors(due=False), due=False)
+            self._save(self._tensors(due=False), line, due=False)
         return ended
 
     @property
@@ -158,7 +163,9 @@ class Trainer:
 
     def step(self, work: Work) -> StepResult:
         """The next update."""
-        result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
+        with waiting(self.report, FIRST_RUN) if self._compiles else nullcontext():
+            result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
+        self._compiles = False
         self._skipped += ~result.taken
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
         return result
@@ -177,11 +184,14 @@ class Trainer:
             )
         return gather(self.program, self.update.optimiser, keep=self.processes.first)
 
-    def _save(self, tensors: Tensors | None, *, due: bool) -> None:
-        """Writes a checkpoint, `due` by the spec's rule or because training stops here."""
+    def _save(self, tensors: Tensors | None, line: Mapping[str, Any], *, due: bool) -> None:
+        """Writes a checkpoint, `due` by the spec's rule or because training stops here, and says its log's line."""
         self.progress = replace(self.progress, due=due)
         if tensors:
             checkpoint.save(self.run, self.spec, tensors, self.progress)
+            self.report.say(summary(line, best=self.progress.best_step == self.progress.step))
+            if due and self.dev and self.dev.samples:
+                self.report.say(self.dev.samples)
 
     def _count_skipped(self) -> None:
         """Asks the device. Raises ZooError where no step in MOST_SKIPPED changed anything."""
@@ -203,7 +213,7 @@ class Trainer:
     def _predicted(self) -> Prediction | None:
         if self._outset is None:
             return None
-        mean = self.data.batches(self.progress.epoch).mean
+        mean = self.data.mean(self.progress.epoch, self.progress.batch)
         return Prediction(self.spec, mean, self.progress, self.processes, self._outset, self.report, self.sharded)
 
     def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
@@ -213,13 +223,10 @@ class Trainer:
 
     def _scored(self, log: Log, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """The dev set's score by these weights, and what it means for patience."""
-        started = time.monotonic()
-        try:
+        started, score = time.monotonic(), None
+        with unscored(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
-        except (ZooError, *FAILURES) as error:  # not worth the steps since the last checkpoint
-            if not isinstance(error, ZooError) and not is_short(error):
-                raise
-            self.report.warn(f"the dev set has no score at step {self.progress.step:,}: {error}")
+        if score is None:
             return {}
         better, step = dev.better(score, self.progress.best), self.progress.step
         news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
@@ -244,16 +251,17 @@ class Trainer:
 
     def works(self) -> Iterator[Work]:
         """The steps from here on, without end."""
-        step, epoch, done = self.progress.step, self.progress.epoch, self.progress.batch
-        rank, count = self.processes.rank, self.processes.count
-        while True:
-            for number in range(done, len(self.data.batches(epoch))):
-                step += 1
-                pairs = self.data.pairs(epoch, number)
-                yield Work(pairs.share(rank, count).batch(), pairs.size, Place(step, epoch, number + 1))
-            epoch, done = epoch + 1, 0
+        begun, rank, count = self.progress, self.processes.rank, self.processes.count
+        with closing(self.data.given(begun.epoch, begun.batch, begun.drawn)) as coming:
+            for step, given in enumerate(coming, start=begun.step + 1):
+                place = Place(step, given.epoch, given.batch, given.drawn)
+                yield Work(given.pairs.share(rank, count).batch(), given.pairs.size, place)
 
 
+_CUT_BEFORE = (
+    "this run was begun when batches were cut before their pieces were drawn, and went over the token budgets; from "
+    "here on they are cut after, and are smaller: steps come out otherwise than they would have"
+)
 _DIVERGED = (
     "the last checkpoint is good: start over with a lower `training.learning_rate`, more `training.warmup_steps` or a "
     "`training.clip_norm`, or go on from it so, with `zoo average RUN`, `training.start_from=RUN` and `--run DIR`"

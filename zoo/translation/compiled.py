@@ -19,6 +19,7 @@ from zoo.model import find
 from zoo.model.contents import read_model
 from zoo.report import Report
 from zoo.storage import places
+from zoo.translation.building import waiting
 from zoo.translation.opening import How
 
 
@@ -71,7 +72,8 @@ def compile_spec(
     )
     (report or Report()).say(f"{chosen.name}: {chosen.summary}")
     before, start = _artefacts(), time.perf_counter()
-    program = chosen.build(order)
+    with waiting(report or Report(), "compiling, which this machine does once"):
+        program = chosen.build(order)
     seconds = time.perf_counter() - start
     found = disagreement(program, weights=order.weights)
     return Compiled(

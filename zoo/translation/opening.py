@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
-from compiler import TRANSLATE, build, find_device
+from compiler import TRANSLATE, find_device
 from zoo.model.contents import read_model
 from zoo.report import Plain, Report
-from zoo.storage import places
+from zoo.translation.building import built
 from zoo.translation.translator import Translator
 
 
@@ -36,21 +36,15 @@ def open_model(
     """
     device = find_device(device)
     model = read_model(folder)
-    program = build(
-        model.spec,
-        TRANSLATE,
-        weights=model.weights.tensors,
-        device=device,
-        precision=precision,
-        backend=backend,
-        folder=places.compiled(),
-    )
+    report = report or Plain()
+    how: How = {"device": device, "precision": precision, "backend": backend}
+    program = built(model.spec, TRANSLATE, model.weights.tensors, report, **how)
     return Translator(
         program,
         model.vocabulary,
         model.spec,
         longest_source=model.weights.longest_source,
-        report=report or Plain(),
+        report=report,
         device=device,
         tokens=tokens,
     )

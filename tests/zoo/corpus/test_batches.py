@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.corpus.batches import Batch, Pairs, collate, epoch_batches
+from zoo.corpus.batches import Batch, Pairs, collate, cut, epoch_batches
 
 
 class Toy:
@@ -134,9 +134,57 @@ def test_batches_are_even_whatever_the_lengths(longest):
     assert np.median([np.ptp(lengths[batch]) for batch in batches]) < 0.1 * longest
 
 
+def test_batches_are_the_longest_runs_that_the_budgets_allow():
+    """Of a run that goes on, too: those of an epoch stay what they were. Said again plainly, a pair at a time."""
+    store = real(500)
+    source, target = store.source_lengths + 1, store.target_lengths + 1
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([7, 2])))
+    order = random.permutation(500)
+    keys = [np.rint(each * (1 + 0.05 * random.random(500, np.float32))).astype(int) for each in (source, target)]
+    up_and_down = [-key if band % 2 == 0 else key for band, key in zip(*keys, strict=True)]
+    order = sorted(order, key=lambda index: (keys[0][index], up_and_down[index]))
+    expected = [[]]
+    for index in order:
+        longer = [*expected[-1], index]
+        if len(longer) * source[longer].max() > 600 or len(longer) * target[longer].max() > 700:
+            expected.append([])
+        expected[-1].append(index)
+    starts = np.cumsum([0, *map(len, expected)])
+    bounds = np.stack([starts[:-1], starts[1:]], 1)
+    random.shuffle(bounds)
+    found = [batch.tolist() for batch in epoch_batches(store, 600, 700, 7, 2)]
+    assert found == [order[start:end] for start, end in bounds]
+
+
+@settings(max_examples=100, deadline=None)
+@given(STORES, st.integers(20, 90), st.integers(20, 90), st.integers(0, 2**63 - 1))
+def test_pairs_that_are_cut_are_each_in_one_batch_within_both_budgets(store, most_source, most_target, seed):
+    pairs = Pairs.of(store, range(len(store)))
+    batches = cut(pairs, most_source, most_target, seed)
+    for batch in batches:
+        made = batch.batch()
+        assert made.source.numel() <= most_source
+        assert made.target.numel() - len(made) <= most_target
+    every = [(s.tolist(), t.tolist()) for batch in batches for s, t in zip(*batch, strict=True)]
+    assert sorted(every) == sorted((s.tolist(), t.tolist()) for s, t in zip(*pairs, strict=True))
+
+
+def test_few_batches_that_are_cut_have_little_padding_and_come_in_an_order_by_the_seed():
+    pairs = Pairs.of(real(4000), range(4000))
+    batches = cut(pairs, 2000, 2000, 1)
+    tokens, places = (sum(f(batch.size) for batch in batches) for f in (lambda s: sum(s[1:3]), lambda s: s.places))
+    assert 1 - tokens / places < 0.1
+    lengths = [np.mean([len(row) for row in batch.sources]) for batch in batches]
+    assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.4
+    again, other = ([b.size for b in cut(pairs, 2000, 2000, seed)] for seed in (1, 2))
+    assert again == [b.size for b in batches] != other
+    assert sorted(again) == sorted(other)
+
+
 def test_no_pairs_are_no_batches():
     batches = epoch_batches(Toy([], []), 10, 10, 1, 0)
     assert (len(batches), batches.padding) == (0, 0.0)
+    assert cut(Pairs([], []), 10, 10, 1) == []
 
 
 @pytest.mark.parametrize(("side", "budgets"), [("source", (8, 100)), ("target", (100, 5))])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
+from itertools import islice, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import specs
 from specs import ZooError
+from zoo.corpus import training_set
 from zoo.corpus.batches import Pairs, epoch_batches
 from zoo.corpus.store import Store, StoreWriter
 from zoo.corpus.training_set import TrainingSet
@@ -32,24 +35,78 @@ def test_batches_are_those_of_the_epoch_by_the_spec(store: Store) -> None:
         expected = epoch_batches(store, 80, 90, seed=SPEC.training.seed, epoch=epoch)
         assert [batch.tolist() for batch in data.batches(epoch)] == [batch.tolist() for batch in expected]
     assert data.batches(3) is data.batches(3)
-    pairs = data.pairs(3, 1)
-    assert [row.tolist() for row in pairs.sources] == [store.source(i).tolist() for i in data.batches(3)[1]]
-    assert [row.tolist() for row in pairs.targets] == [store.target(i).tolist() for i in data.batches(3)[1]]
+    size = len(expected)
+    for place in ((3, 0), (3, size - 1), (3, size)):
+        for each, (epoch, number) in zip(data.given(*place), plain_places(data, *place), strict=False):
+            assert (each.epoch, each.batch, each.drawn) == (epoch, number + 1, 0)
+            indices = expected[number] if epoch == 3 else data.batches(epoch)[number]
+            assert lists(each.pairs) == lists(Pairs.of(store, indices))
+            if epoch > 3:
+                break
+    assert data.mean(3) == expected.mean
 
 
-def test_pieces_are_drawn_by_seed_epoch_and_number(store: Store) -> None:
-    seeds = []
+def plain_places(data: TrainingSet, epoch: int, number: int) -> Iterator[tuple[int, int]]:
+    yield from ((epoch, each) for each in range(number, len(data.batches(epoch))))
+    yield epoch + 1, 0
 
-    def sampling(pairs: Pairs, seed: int) -> Pairs:
-        seeds.append(seed)
-        return Pairs(pairs.sources[:1], pairs.targets[:1])
 
-    data = TrainingSet(SPEC, store, sampling)  # type: ignore[arg-type]
-    assert len(data.pairs(0, 0).sources) == 1
-    for epoch, number in ((0, 1), (1, 0), (0, 0)):
-        data.pairs(epoch, number)
-    assert len(set(seeds)) == 3
-    assert seeds[0] == seeds[-1]
+def lists(pairs: Pairs) -> list[list[list[int]]]:
+    return [[row.tolist() for row in side] for side in pairs]
+
+
+def longer(pairs: Pairs, seed: int) -> Pairs:
+    """Stands for a sampling: up to four more pieces each, by the seed."""
+    random = np.random.default_rng(seed)
+    more = ([np.append(row, np.full(random.integers(5), 99))[:25] for row in side] for side in pairs)
+    return Pairs(*more)
+
+
+def words(pairs: Pairs) -> list[tuple[list[int], ...]]:
+    """The pairs as they were before `longer`."""
+    return [tuple([p for p in row if p != 99] for row in pair) for pair in zip(*pairs, strict=True)]
+
+
+@pytest.fixture
+def drawing(store: Store, monkeypatch: pytest.MonkeyPatch) -> TrainingSet:
+    """A set that draws its pieces, in pools of three batches."""
+    monkeypatch.setattr(training_set, "POOL", 3)
+    return TrainingSet(SPEC, store, longer)  # type: ignore[arg-type]
+
+
+def test_what_is_drawn_longer_is_within_the_budgets_and_each_pair_once_an_epoch(
+    store: Store, drawing: TrainingSet
+) -> None:
+    epochs: list[list[tuple[list[int], ...]]] = [[], []]
+    sizes = []
+    for each in drawing.given(0):
+        if each.epoch == 2:
+            break
+        assert 0 < max(len(row) + 1 for row in each.pairs.sources) * len(each.pairs.sources) <= 80
+        assert max(len(row) + 1 for row in each.pairs.targets) * len(each.pairs.targets) <= 90
+        epochs[each.epoch] += words(each.pairs)
+        sizes.append(each.pairs.size)
+    every = sorted(words(Pairs.of(store, range(60))))
+    assert [sorted(epoch) for epoch in epochs] == [every, every]
+    assert epochs[0] != epochs[1]
+    first = [each.pairs.size for each in islice(drawing.given(0), len(sizes)) if (each.epoch, each.batch) == (0, 0)]
+    assert drawing.mean(0).source_tokens == -(-sum(size.source_tokens for size in first) // len(first))
+
+
+def test_what_is_drawn_follows_from_the_place(store: Store, drawing: TrainingSet) -> None:
+    whole = list(islice(drawing.given(0), 60))
+    assert {each.epoch for each in whole} >= {0, 1}
+    for at in range(0, 50, 7):
+        other = TrainingSet(SPEC, store, longer)  # type: ignore[arg-type]
+        later = islice(other.given(*whole[at][1:]), 9)
+        assert [(lists(e.pairs), *e[1:]) for e in later] == [(lists(e.pairs), *e[1:]) for e in whole[at + 1 : at + 10]]
+
+
+def test_a_pool_begins_wherever_batches_are_done(store: Store, drawing: TrainingSet) -> None:
+    """As a run was left whose batches were not cut anew: the rest of its epoch is what it had not seen."""
+    rest = [pair for each in takewhile(lambda each: each.epoch == 0, drawing.given(0, 4)) for pair in words(each.pairs)]
+    indices = [index for batch in drawing.batches(0)[4:] for index in batch]
+    assert sorted(rest) == sorted(words(Pairs.of(store, indices)))
 
 
 def test_a_store_is_verified_when_it_is_asked_for(store: Store) -> None:

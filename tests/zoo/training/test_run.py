@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+import zoo
 from specs import Spec, ZooError
 from zoo.training.checkpoint import checkpoints
 from zoo.training.run import Basis, Run
@@ -62,6 +63,8 @@ def test_a_run_goes_by_what_it_was_begun_with(world: World, words: Any) -> None:
     run, spec = Run(Path("runs/tiny")), world()
     run.folder.mkdir(parents=True)
     assert run.start(spec, BASIS, words) == BASIS == run.basis
+    assert run.spec_file.read_text().startswith(f"# written by zoo {zoo.__version__}\n")
+    assert run.spec == spec
     assert run.start(spec, replace(BASIS, threads=5), words) == BASIS
     with pytest.raises(ZooError, match="corpus has changed"):
         run.start(spec, replace(BASIS, fingerprint="f" * 16), words)

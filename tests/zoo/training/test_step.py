@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from specs import ZooError
 from zoo.corpus.batches import Batch
 from zoo.training.step import Update
 from zoo.training.trainer import Trainer, Work
+from zoo.translation import building
 
 Made = Callable[..., Trainer]
 
@@ -136,3 +138,17 @@ def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
     assert nothing.target_tokens == 0
     assert loss.smoothed.item() == loss.plain.item() == 0.0
     assert all(p.grad is None or not p.grad.any() for p in one.program.parameters())
+
+
+def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "PATIENCE", 0.0)
+    begun: Any = trainer()
+    works = begun.works()
+    step = begun.update.step
+    monkeypatch.setattr(begun.update, "step", lambda *given: (time.sleep(0.1), step(*given))[1])
+    begun.step(next(works))
+    assert words.said == []  # eager compiles nothing
+    begun._compiles = True
+    for _ in range(2):
+        begun.step(next(works))
+    assert words.said == [building.FIRST_RUN]

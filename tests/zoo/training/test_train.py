@@ -21,6 +21,7 @@ from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
+from zoo.storage import manifest
 from zoo.training.average import average, mean_of
 from zoo.training.checkpoint import checkpoints
 from zoo.training.processes import Processes
@@ -91,6 +92,39 @@ def test_a_training_that_draws_pieces_is_the_same_when_it_is_resumed(world: Call
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
     assert prepare(world(sampled), Report()).fingerprint == prepare(world(), Report()).fingerprint
+
+
+def test_batches_whose_pieces_are_drawn_are_within_the_budgets(world: Callable[..., Spec]) -> None:
+    """They are by the pieces that they are trained in, of which there are more than the store has."""
+    spec = world("training.subword_sampling=0.5", "training.source_tokens=65", "training.steps=1")
+    data = TrainingSet.of(spec, prepare(spec, Report()))
+    sizes = []
+    for given in data.given(0):
+        batch = given.pairs.batch()
+        assert batch.source.numel() <= 65
+        assert batch.target.numel() - len(batch) <= 400
+        sizes.append(given.pairs.size)
+        if given.epoch:
+            break
+    assert sum(size.source_tokens for size in sizes) > 1.2 * data.batches(0).total.source_tokens
+
+
+def test_a_run_whose_batches_were_cut_before_pieces_were_drawn_is_told(world: Callable[..., Spec]) -> None:
+    """Its checkpoints say nothing of a pool. It goes on with what it has not seen of its epoch."""
+    drawn = "training.subword_sampling=0.2"
+    run = train(world(drawn, "training.steps=4"))
+    folder = checkpoints(run)[-1].folder
+    state = json.loads((folder / "state.json").read_text())
+    assert (state["batch"], state.pop("drawn")) == (0, 4)
+    (folder / "state.json").write_text(json.dumps({**state, "batch": 4}))
+    manifest.write(folder)
+    report = Stop(at=-1)
+    train(world(drawn, "training.steps=8"), report=report)
+    assert sum("before their pieces were drawn" in line for line in report.said) == 1
+    assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["batch"] == 4
+    report = Stop(at=-1)
+    train(world(drawn, "training.steps=12"), report=report)
+    assert not any("before their pieces" in line for line in report.said)
 
 
 def test_weights_of_a_corpus_say_how_often_its_pairs_are_trained_on(world: Callable[..., Spec]) -> None:
