@@ -49,7 +49,8 @@ def _lowest(
 ) -> Int[Tensor, "rows count"]:
     """All pieces likelier than the edge, then the lowest of those that lie on it."""
     place = -torch.arange(rows.shape[1], dtype=torch.int32, device=rows.device)
-    key = torch.where(rows == edge, place, torch.where(rows > edge, 1, -rows.shape[1]).int())
+    nowhere = torch.full_like(rows, -rows.shape[1], dtype=torch.int32)
+    key = torch.where(rows == edge, place, nowhere.masked_fill(rows > edge, 1))
     for piece in (PAD, BOS):
         key[:, piece] = -rows.shape[1]
     return key.topk(count, dim=1).indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -18,7 +19,7 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
+        self._latest: torch.cuda.CUDAGraph | None = None  # its memory is there for as long as a graph is
 
     def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
         with torch.cuda.device(self._device):
@@ -28,12 +29,17 @@ class CudaGraphs:
                 function()  # what is compiled, chosen or made room for on first use
                 graph = torch.cuda.CUDAGraph()
                 # Not torch.cuda.graph: that collects garbage and empties the allocator's cache each time.
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                pool = self._latest.pool() if self._latest else None
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
                     results = function()
-                finally:
-                    graph.capture_end()
+                except BaseException:
+                    with suppress(RuntimeError):  # what went wrong is told, not that nothing was recorded
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
             here.wait_stream(self._stream)
+            self._latest = graph
             return results, graph.replay
 
 

@@ -150,6 +150,35 @@ def test_a_replay_is_the_step_to_the_last_bit(two: Callable[..., Any], count: in
     assert (recorder.records, recorder.replays) == (2, 19)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_on_a_gpu_a_graph_is_the_step_to_the_last_bit(small: Callable[..., Spec], precision: str) -> None:
+    spec = small()
+    recorded, again = (build(spec, backend="eager", device="cuda", precision=precision) for _ in range(2))
+    assert isinstance(recorded, EmittedProgram)
+    assert isinstance(again, EmittedProgram)
+    assert recorded._captured
+    recorder = Recorder(tape=False)
+    again.capture(recorder)
+    source = torch.randint(4, 101, (5, 9), device="cuda")
+    tokens = [torch.randint(4, 101, (5,), device="cuda") for _ in range(20)]
+    for count in (None, 5):
+        for one, other in zip(*(_steps(each, source, tokens, count) for each in (recorded, again)), strict=True):
+            for mine, theirs in zip(tree_flatten(one)[0], tree_flatten(other)[0], strict=True):
+                assert torch.equal(mine, theirs)
+    assert recorder.replays == 38
+
+
+def test_a_step_that_asks_its_device_cannot_be_recorded(
+    two: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in sees what a GPU would refuse: whether there are ties is such a question."""
+    monkeypatch.setattr("compiler.likeliest._is_asynchronous", lambda tensor: False)
+    _, recorded, _ = two()
+    with pytest.raises(AssertionError, match="the host waits"):
+        list(_steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS])], 5))
+
+
 def test_states_that_live_side_by_side_do_not_meet(two: Callable[..., Any]) -> None:
     """Two searches over one program take turns, and nothing of theirs is moved away between their steps."""
     plain, recorded, recorder = two()
