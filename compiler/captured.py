@@ -63,18 +63,21 @@ class Captured:
 
     def __call__(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> Results:
         """What the step gives; where nothing can be recorded, or lies in the way, by running it."""
-        with self._lock, torch.inference_mode(False), torch.no_grad():
-            if not self._able or self._is_lent_elsewhere(inputs):
-                return step(inputs, count)
+        with self._lock:
+            found = None if self._is_lent_elsewhere(inputs) else self._replayed(step, inputs, count)
+            return step(inputs, count) if found is None else found
+
+    def _replayed(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> Results | None:
+        with torch.inference_mode(False), torch.no_grad():
             try:
-                record = self._recorded(step, inputs, count)
+                record = self._recorded(step, inputs, count) if self._able else None
+                if record is None:
+                    return None
+                record.replay()
+                return self._handed_out(record, inputs)
             except torch.OutOfMemoryError:
                 self._forget()  # all that lies here is memory, too
                 raise
-            if record is None:
-                return step(inputs, count)
-            record.replay()
-            return self._handed_out(record, inputs)
 
     def _is_lent_elsewhere(self, inputs: Mapping[str, Tensor]) -> bool:
         """Whether the caches of another state lie where this step would write."""
@@ -132,10 +135,11 @@ class Captured:
             if value.narrow(rows, 0, 0).shape == place.narrow(rows, 0, 0).shape:
                 return
             value = value.clone()
-        came, shape = self._came.get(name, (None, None))
-        if carried is None and came is not None and came() is value and shape == place.shape:
+        came = self._came.get(name)
+        if came is not None and came[0]() is value and came[1] == place.shape:
             return
-        self._came[name] = (ref(value), place.shape)
+        if carried is None:  # nothing writes there but this
+            self._came[name] = (ref(value), place.shape)
         corner = place
         for axis, size in enumerate(value.shape):
             # Rows that are nobody's may hold any numbers, but for indices.

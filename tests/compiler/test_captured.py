@@ -192,6 +192,20 @@ def test_states_that_live_side_by_side_do_not_meet(two: Callable[..., Any]) -> N
     assert recorder.replays
 
 
+@torch.inference_mode()
+def test_who_is_in_inference_mode_gets_the_same(two: Callable[..., Any]) -> None:
+    """Side by side, so that steps are both replayed and run as they are."""
+    plain, recorded, recorder = two()
+    tokens = [torch.tensor([BOS, BOS]), *torch.randint(4, 101, (18, 2))]
+    sources = torch.randint(4, 101, (2, 2, 9))
+    both = [
+        list(zip(*(_steps(each, source, tokens, 3) for source in sources), strict=True)) for each in (plain, recorded)
+    ]
+    for theirs, mine in zip(*both, strict=True):
+        assert [each.pieces.tolist() for each in mine] == [each.pieces.tolist() for each in theirs]
+    assert 0 < recorder.replays < 2 * len(tokens)
+
+
 def test_results_are_the_callers_own(two: Callable[..., Any]) -> None:
     _, recorded, _ = two()
     steps = _steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], None)
