@@ -35,42 +35,49 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Quick things first; the suite's own tests last, as they take the longest."""
-    spec = setting.spec("base", compilation={"backend": "eager"}, **({} if setting.toy else {"architecture": {"N": 2}}))
-    # Weights of before training, but for pieces that would end a translation early; of each layer there are two.
+    """Quick things first; what is compiled and the long tests last."""
+    sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
+    spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
+    # Weights of before training, but for pieces that would end a translation early.
     weights = unending(spec, initial_weights(spec, graphs(spec)))
-    yield from _backends(setting, spec, weights)
+    (wanting, chosen), *others = TESTS.items()
+    yield from _backend(setting, spec, weights, "eager")
     yield "training", _training(setting, spec)
     for precision in PRECISIONS:
         yield f"alone and in a batch, {precision}", _alone(setting, spec, weights, precision)
         yield f"recorded, {precision}", _recorded(setting, spec, weights, precision, "eager")
+    yield f"tests: {wanting}", _tests(chosen)
+    for name in BACKENDS:
+        if name != "eager":
+            yield from _backend(setting, spec, weights, name)
     if not setting.toy:
         yield "recorded, inductor, bfloat16", _recorded(setting, spec, weights, "bfloat16", "inductor")
-    for name, chosen in list(TESTS.items())[: 1 if setting.toy else None]:
-        yield f"tests: {name}", _tests(chosen)
+        for name, tests in others:
+            yield f"tests: {name}", _tests(tests)
 
 
-def _backends(setting: Setting, spec: Spec, weights: Any) -> Iterator[tuple[str, Figures]]:
+def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:
     """The largest difference from the interpreter in float32 on a CPU, relative to the largest log-probability."""
-    for name, backend in BACKENDS.items():
-        for precision in PRECISIONS:
-            row = f"{name}, {precision}"
-            lowered = graphs(spec, TRANSLATE, str(setting.device), precision)
-            order = Order(spec, lowered, weights, str(setting.device), precision, setting.folder / "artefacts")
-            if problem := backend.absent() or backend.refuses(order):
-                yield row, {"absent": problem}
-            elif setting.toy and name != "eager":
-                yield row, {"absent": "compiled at full size only"}
-            else:
-                try:
-                    program = build(spec, weights=weights, device=order.device, precision=precision, backend=name,
-                                    folder=order.folder)  # fmt: skip
-                    if program.search == "own":
-                        yield row, {"absent": "it has no single step"}
-                        continue
-                    yield row, {f"error of {p}": e for p, e in disagreement(program, weights=weights).items()}
-                except Exception as error:
-                    yield row, {"failed": f"{type(error).__name__}: {error}"[:300]}
+    backend, device = BACKENDS[name], str(setting.device)
+    for precision in PRECISIONS:
+        row = f"{name}, {precision}"
+        folder = setting.folder / "artefacts"
+        order = Order(spec, graphs(spec, TRANSLATE, device, precision), weights, device, precision, folder)
+        if problem := backend.absent() or backend.refuses(order):
+            yield row, {"absent": problem}
+        elif setting.toy and name != "eager":
+            yield row, {"absent": "compiled at full size only"}
+        else:
+            how: dict[str, Any] = {"device": device, "precision": precision, "backend": name, "folder": folder}
+            try:
+                program = build(spec, weights=weights, **how)
+                if program.search == "own":
+                    yield row, {"absent": "it has no single step"}
+                    continue
+                errors = disagreement(program, weights=weights)
+                yield row, {f"error of {purpose}": error for purpose, error in errors.items()}
+            except Exception as error:
+                yield row, {"failed": f"{type(error).__name__}: {error}"[:300]}
 
 
 def _training(setting: Setting, spec: Spec) -> Figures:

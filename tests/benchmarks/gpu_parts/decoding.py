@@ -24,27 +24,29 @@ BATCHES = (1, 32, 256, 1024)
 
 
 def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Eager first, which compiles nothing."""
+    """What compiles nothing first."""
     spec = setting.spec("base", compilation={"backend": "eager"})
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     batches = (1, 3) if setting.toy else BATCHES
-    for backend in ("eager", "inductor"):
-        if setting.toy and backend != "eager":
-            yield backend, {"absent": "compiled at full size only"}
-            continue
-        program = _built(setting, spec, weights, backend)
-        for batch in batches:
-            yield from _by_batch(setting, spec, program, batch, backend)
-    without = ("beams_as_queries",)
-    apart = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
-    program, batch = _built(setting, apart, weights, "eager"), batches[-2]
-    yield f"eager, batch {batch}, beams as rows", _figures(setting, apart, program, batch)
+    yield from _by_batch(setting, spec, weights, batches, "eager")
+    apart = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"without": ("beams_as_queries",)})}
+    )
+    batch = batches[-2]
+    yield (
+        f"eager, batch {batch}, beams as rows",
+        _figures(setting, apart, _built(setting, apart, weights, "eager"), batch),
+    )
     for batch in batches:
         try:
             yield f"Hugging Face, batch {batch}", _generate(setting, spec, batch)
         except Absent as reason:
             yield "Hugging Face", {"absent": str(reason)}
             break
+    if setting.toy:
+        yield "inductor", {"absent": "compiled at full size only"}
+    else:
+        yield from _by_batch(setting, spec, weights, batches, "inductor")
 
 
 def _built(setting: Setting, spec: Spec, weights: Any, backend: str) -> EmittedProgram:
@@ -54,16 +56,18 @@ def _built(setting: Setting, spec: Spec, weights: Any, backend: str) -> EmittedP
 
 
 def _by_batch(
-    setting: Setting, spec: Spec, program: EmittedProgram, batch: int, backend: str
+    setting: Setting, spec: Spec, weights: Any, batches: tuple[int, ...], backend: str
 ) -> Iterator[tuple[str, Figures]]:
-    if program._captured is None:
+    program = _built(setting, spec, weights, backend)
+    captured = program._captured
+    for batch in batches:
+        row, program._captured = f"{backend}, batch {batch}, recorded", captured
+        if captured is None:
+            yield row, {"absent": "CUDA graphs are for a GPU"}
+        else:
+            yield row, _figures(setting, spec, program, batch)
+        program._captured = None
         yield f"{backend}, batch {batch}", _figures(setting, spec, program, batch)
-        yield f"{backend}, batch {batch}, recorded", {"absent": "CUDA graphs are for a GPU"}
-        return
-    yield f"{backend}, batch {batch}, recorded", _figures(setting, spec, program, batch)
-    captured, program._captured = program._captured, None
-    yield f"{backend}, batch {batch}", _figures(setting, spec, program, batch)
-    program._captured = captured
 
 
 def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) -> Figures:

@@ -27,6 +27,7 @@ def training(setting: Setting) -> Iterator[tuple[str, Figures]]:
         spec = setting.spec(name, **sections)
         training = spec.training.model_copy(update={"precision": "bfloat16"})
         yield f"{name}, {backend}", _measured(setting, spec.model_copy(update={"training": training}), name)
+    yield "compiled whole", {"absent": "layers are compiled, each kind once: there is no other way to build it"}
     yield (
         "the whole step as one CUDA graph",
         {
