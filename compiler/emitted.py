@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from compiler.captured import Captured, Recorder, Results
 from compiler.graph import Graph, Graphs, Purpose, stored
 from compiler.likeliest import Likeliest, likeliest
 from compiler.operations.operation import Kind, Type
@@ -83,6 +84,7 @@ class EmittedProgram(nn.Module):
         super().__init__()
         self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
         self._functions = functions
+        self._captured: Captured | None = None
         for graph in graphs.values():
             for name, parameter in graph.parameters.items():
                 empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
@@ -135,38 +137,56 @@ class EmittedProgram(nn.Module):
 
         The state that goes in is used up: its caches may be written in place.
         """
+        results, state = self._after(state, token)
+        return results["log_probabilities"], state
+
+    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, State]:
+        """As `decode_step`, but of each row only the `count` likeliest pieces."""
+        results, state = self._after(state, token, count)
+        return Likeliest(*(results[name] for name in Likeliest._fields)), state
+
+    def capture(self, record: Recorder) -> None:
+        """Has steps recorded and replayed from now on (`compiler/captured.py`), unless caches grow in each of them."""
+        if all(each.grows is None or self._is_planned(name) for name, each in self._step.carried.items()):
+            self._captured = Captured(self._step, record)
+
+    def _after(self, state: State, token: Int[Tensor, " rows"], count: int | None = None) -> tuple[Results, State]:
+        """What a step finds, and the state after it."""
         position, memory = state.position, {"source": state.source, **state.memory}
         carried = {name: self._with_room(name, value, max(state.read)) for name, value in state.carried.items()}
         if not self._by_sentence and position.shape[1] > 1:
             memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
         shape = position.shape if self._by_sentence else (token.shape[0], 1)
         given = {"token": token.view(shape), "position": position.reshape(shape), **memory, **carried}
-        results = self.run(Purpose.DECODE_STEP, **given)
-        log_probabilities = results["log_probabilities"].flatten(0, 1)
-        read = tuple(count + 1 for count in state.read)
+        results = self._captured(self._computed, given, count) if self._captured else self._computed(given, count)
+        read = tuple(each + 1 for each in state.read)
         carried = {name: results[name] for name in carried}
-        return log_probabilities, replace(state, carried=carried, position=position + 1, read=read)
+        return results, replace(state, carried=carried, position=position + 1, read=read)
 
-    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, State]:
-        """As `decode_step`, but of each row only the `count` likeliest pieces."""
-        log_probabilities, state = self.decode_step(state, token)
-        return likeliest(log_probabilities, count), state
+    def _computed(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
+        """A step, its results as `compiler.captured.Step` has them."""
+        results = self.run(Purpose.DECODE_STEP, **inputs)
+        log_probabilities = results["log_probabilities"].flatten(0, 1)
+        if count is None:
+            return {**results, "log_probabilities": log_probabilities}
+        del results["log_probabilities"]
+        return {**results, **likeliest(log_probabilities, count)._asdict()}
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""
-        rows = (sentences[:, None] * state.position.shape[1] + parents).flatten()
-        position = state.position.index_select(0, sentences)[:, :1].expand(parents.shape)
-        carried = self._step.carried
+        at, carried = sentences.to(parents.device, non_blocking=True), self._step.carried
+        rows = (at[:, None] * state.position.shape[1] + parents).flatten()
+        position = state.position.index_select(0, at)[:, :1].expand(parents.shape)
         if sentences.shape[0] == state.source.shape[0]:
             moved = {name: value.index_select(carried[name].rows, rows) for name, value in state.carried.items()}
             return replace(state, carried=moved, position=position)
         read = tuple(state.read[sentence] for sentence in sentences.tolist())
-        memory = {name: value.index_select(0, sentences) for name, value in state.memory.items()}
+        memory = {name: value.index_select(0, at) for name, value in state.memory.items()}
         moved = {
             name: self._shortened(name, value, max(read)).index_select(carried[name].rows, rows)
             for name, value in state.carried.items()
         }
-        return State(state.source.index_select(0, sentences), memory, moved, position, read)
+        return State(state.source.index_select(0, at), memory, moved, position, read)
 
     def join(self, first: State, second: State) -> State:
         """The sentences of both, which have the same number of beams. The shorter ones are padded: that is masked."""

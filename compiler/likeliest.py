@@ -32,7 +32,12 @@ def likeliest(log_probabilities: Float32[Tensor, "rows vocabulary"], count: int)
     edge = values[:, count - 1]
     tied = (edge == values[:, count]) & edge.isfinite()
     values, pieces = values[:, :count], pieces[:, :count]
-    if bool(tied.any()):  # which of the equals topk takes is its own affair: take the lowest
+    # Which of the equals topk takes is its own affair: take the lowest. A GPU is not asked whether there are any.
+    if _is_asynchronous(log_probabilities):
+        lowest = _lowest(log_probabilities, edge.unsqueeze(1), count)
+        exact = _in_order(log_probabilities, lowest)
+        values, pieces = (torch.where(tied.unsqueeze(1), a, b) for a, b in zip(exact, (values, pieces), strict=True))
+    elif bool(tied.any()):
         values, pieces = values.clone(), pieces.clone()
         rows = log_probabilities[tied]
         values[tied], pieces[tied] = _in_order(rows, _lowest(rows, edge[tied].unsqueeze(1), count))
@@ -43,9 +48,11 @@ def _lowest(
     rows: Float32[Tensor, "rows vocabulary"], edge: Float32[Tensor, "rows 1"], count: int
 ) -> Int[Tensor, "rows count"]:
     """All pieces likelier than the edge, then the lowest of those that lie on it."""
-    place = -torch.arange(rows.shape[1], device=rows.device)
-    key = torch.where(rows == edge, place, torch.where(rows > edge, 1, -rows.shape[1]))
-    key[:, [PAD, BOS]] = -rows.shape[1]
+    place = -torch.arange(rows.shape[1], dtype=torch.int32, device=rows.device)
+    nowhere = torch.full_like(rows, -rows.shape[1], dtype=torch.int32)
+    key = torch.where(rows == edge, place, nowhere.masked_fill(rows > edge, 1))
+    for piece in (PAD, BOS):
+        key[:, piece] = -rows.shape[1]
     return key.topk(count, dim=1).indices
 
 
@@ -57,3 +64,8 @@ def _in_order(
     values = values.masked_fill((pieces == PAD) | (pieces == BOS), -torch.inf)
     values, order = values.sort(dim=1, descending=True, stable=True)
     return values, pieces.gather(1, order)
+
+
+def _is_asynchronous(tensor: Tensor) -> bool:
+    """Whether its device works on while the host goes on."""
+    return tensor.is_cuda

@@ -37,7 +37,10 @@ class Steps(Protocol[State]):
         """As `decode_step`, but of each row only the `count` likeliest pieces."""
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
-        """These sentences, in ascending order, each with rows that go on from the `parents` within it."""
+        """These sentences, in ascending order, each with rows that go on from the `parents` within it.
+
+        Where a sentence leaves, `sentences` are best given on the host: their numbers are read there.
+        """
 
     def join(self, first: State, second: State, /) -> State:
         """The sentences of both, those of the first first; both have equally many rows a sentence."""

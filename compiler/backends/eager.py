@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from compiler.backends.backend import Backend, Order
+from compiler.backends.cuda_graphs import captured
 from compiler.emit import Code, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
@@ -56,7 +57,7 @@ def execute(code: Code) -> dict[str, Any]:
 def emitted(order: Order) -> EmittedProgram:
     """The program of an order."""
     code = emit(order.graphs.values())
-    return program(order, functions(code), code)
+    return captured(program(order, functions(code), code), order)
 
 
 def refuses(order: Order) -> str | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler.backends.backend import Backend, Order
+from compiler.backends.cuda_graphs import captured
 from compiler.backends.eager import execute, main, program, refuses
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
@@ -26,7 +27,7 @@ def _build(order: Order) -> EmittedProgram:
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=True, dynamic=True)
     functions = {purpose: _with_variants(function) for purpose, function in main(code, namespace).items()}
-    return program(order, functions, code, "inductor")
+    return captured(program(order, functions, code, "inductor"), order)
 
 
 def _with_variants(function: Function) -> Function:

@@ -110,7 +110,7 @@ class Marian:
     def run(self, sources: Rows, batch: int) -> Rows:
         found: Rows = []
         for start in range(0, len(sources), batch):
-            rows = padded(sources[start : start + batch], "cpu")
+            rows = padded(sources[start : start + batch], self.model.device)
             mask, lengths = (rows != PAD).long(), {"min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
             made = self.model.generate(input_ids=rows, attention_mask=mask, **lengths, **self.options)
             found += made[:, 1:].tolist()

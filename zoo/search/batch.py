@@ -85,8 +85,9 @@ class Batch(Generic[State]):
             self.histories = [self.histories[place] for place in kept]
             if not kept:
                 return
-            sentences = torch.tensor(kept).to(token.device, non_blocking=True)
-            parents, totals, token = parents[sentences], totals[sentences], token[sentences]
+            sentences = torch.tensor(kept)  # stays on the host, which a program need not wait for
+            there = sentences.to(token.device, non_blocking=True)
+            parents, totals, token = parents[there], totals[there], token[there]
         elif before == parents.shape[1] and not (self.chooser.moves and step.moved(parents)):
             sentences = None
         else:

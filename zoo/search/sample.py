@@ -85,7 +85,8 @@ class Sample:
             values, pieces, _ = likeliest(log_probabilities, self.top_k or log_probabilities.shape[1])
         else:
             values, pieces = log_probabilities.clone(), None
-            values[:, [PAD, BOS]] = -torch.inf
+            for piece in (PAD, BOS):  # not both by one index, which a GPU would wait for
+                values[:, piece] = -torch.inf
         weights = ((values - values.amax(1, keepdim=True)).double() / self.temperature).softmax(1)
         if self.top_p < 1:
             weights = weights * (weights.cumsum(1) - weights < self.top_p)

@@ -1,0 +1,177 @@
+"""What a GPU is to answer, most valuable first: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
+
+Called from the repository's root, it takes some minutes in all. Without names all parts run, in this order:
+
+- correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bit for bit, and the
+  suite's tests that know of a GPU. 540 seconds.
+- training: base and big in bfloat16 on 25,000 + 25,000 tokens a step. 420 seconds.
+- decoding: base in bfloat16 by batch, recorded as CUDA graphs and not. 420 seconds.
+- packed: attention of packed rows against padded buckets. 60 seconds.
+- artefacts: AOTInductor and TensorRT packages, torch's cache in a fresh process. 300 seconds.
+- real: Multi30k to its end, if it has been prepared. 600 seconds.
+
+A part writes FOLDER/PART.json after each of its rows, so that what is killed keeps what it has; one that runs past its
+limit (`--limit` sets another for all) ends there, and one that fails does not end the others. The table comes last;
+`--table` prints it from the files of earlier calls. Matrix peak and copy rate are measured at the start of each call,
+and speeds are told as fractions of them too. Without a GPU, or with `--toy`, everything is small and runs on the CPU.
+
+Where there is torch and no network, packages come along in a folder of wheels, here made by `pip download --no-deps
+--only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
+typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu portalocker
+regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig pytest pluggy iniconfig pytest-timeout hypothesis
+sortedcontainers, and there installed by `pip install --no-index --no-deps wheels/*`; with transformers, tokenizers and
+huggingface-hub its generate is compared, too. For `real`, `ZOO_HOME=FOLDER zoo prepare multi30k-ende` beforehand, and
+the folder comes along. Calls for `correct`, `training`, `decoding` and the rest take less than ten minutes each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from tests.benchmarks.gpu_parts.artefacts import artefacts
+from tests.benchmarks.gpu_parts.correct import correct
+from tests.benchmarks.gpu_parts.decoding import decoding
+from tests.benchmarks.gpu_parts.packed import packed
+from tests.benchmarks.gpu_parts.real import real
+from tests.benchmarks.gpu_parts.setting import Absent, Figures, Part, Setting
+from tests.benchmarks.gpu_parts.training import training
+from zoo.machine.clock import host
+from zoo.machine.peak import matrix_peak, pace
+from zoo.report import figure
+
+
+class Limited(NamedTuple):
+    run: Part
+    seconds: int
+
+
+PARTS: Mapping[str, Limited] = {
+    "correct": Limited(correct, 540),
+    "training": Limited(training, 420),
+    "decoding": Limited(decoding, 420),
+    "packed": Limited(packed, 60),
+    "artefacts": Limited(artefacts, 300),
+    "real": Limited(real, 600),
+}
+
+
+def main() -> None:
+    given = _arguments()
+    given.out.mkdir(parents=True, exist_ok=True)
+    if not given.table:
+        setting = _setting(given)
+        for name in given.parts or PARTS:
+            _run(name, setting, given.limit or PARTS[name].seconds)
+            gc.collect()
+            if setting.cuda:
+                torch.cuda.empty_cache()
+    _show(given.out)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--out", type=Path, default=Path("build/gpu"))
+    parser.add_argument("--limit", type=int, help="seconds of each part")
+    parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--table", action="store_true", help="measure nothing")
+    given = parser.parse_args()
+    if strange := set(given.parts) - PARTS.keys():
+        parser.error(f"`{min(strange)}` is no part: they are {', '.join(PARTS)}")
+    return given
+
+
+def _setting(given: argparse.Namespace) -> Setting:
+    """Measures what the device reaches, and writes it down."""
+    toy = given.toy or not torch.cuda.is_available()
+    device = torch.device("cpu" if toy else "cuda")
+    best = pace(device, "bfloat16")
+    told: Figures = {
+        **asdict(host()),
+        "device": "cpu" if toy else torch.cuda.get_device_name(device),
+        "size": "toy" if toy else "full",
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "bfloat16, TFLOP/s": best.flops / 1e12,
+        "float32, TFLOP/s": matrix_peak(device, "float32") / 1e12,
+        "copy, TB/s": best.bytes / 1e12,
+    }
+    _write(given.out / "limits.json", {"limits": told})
+    return Setting(device, toy, given.out.resolve(), best.flops, best.bytes)
+
+
+def _run(name: str, setting: Setting, seconds: int) -> None:
+    """Its rows, each written as soon as it is there; what ends it early is a row, too."""
+    rows: dict[str, Figures] = {}
+    begun = time.perf_counter()
+    file = setting.folder / f"{name}.json"
+    try:
+        with _limit(seconds):
+            for row, figures in PARTS[name].run(setting):
+                rows[row] = {**figures, "after, s": round(time.perf_counter() - begun, 1)}
+                _write(file, rows)
+                print(f"{name}: {row}: {_words(rows[row])}", file=sys.stderr, flush=True)
+    except Absent as reason:
+        rows["all"] = {"absent": str(reason)}
+    except TimeoutError:
+        rows["the rest"] = {"absent": f"its {seconds} seconds were over"}
+    except Exception as error:
+        rows["the rest"] = {"failed": f"{type(error).__name__}: {error}"[:500]}
+    _write(file, rows)
+
+
+@contextmanager
+def _limit(seconds: int) -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _write(file: Path, rows: Mapping[str, Figures]) -> None:
+    """Whole or not at all."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    partial.replace(file)
+
+
+def _show(folder: Path) -> None:
+    for name in ("limits", *PARTS):
+        file = folder / f"{name}.json"
+        if file.exists():
+            print(f"\n{name}")
+            rows = json.loads(file.read_text(encoding="utf-8"))
+            width = max(map(len, rows), default=0)
+            for row, figures in rows.items():
+                print(f"  {row:{width}}  {_words(figures)}")
+
+
+def _words(figures: Figures) -> str:
+    return " | ".join(f"{key} {_word(value)}" for key, value in figures.items() if key != "after, s")
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return figure(float(value))
+
+
+if __name__ == "__main__":
+    main()

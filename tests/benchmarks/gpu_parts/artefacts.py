@@ -1,0 +1,83 @@
+"""What is compiled and kept: an AOTInductor package, torch's own cache in a fresh process, a TensorRT engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+
+from compiler import Purpose, build, graphs
+from compiler.agree import disagreement
+from compiler.backends import BACKENDS, Order
+from compiler.initial import initial_weights
+from specs import Spec
+from tests.benchmarks.gpu_parts.setting import Figures, Setting
+from zoo.machine.clock import timed
+
+ROOT = Path(__file__).parents[3]
+FRESH = """
+import sys, time
+import torch, specs
+from compiler import build
+from zoo.benchmarks.decode import made_up, translations, unending
+from compiler import graphs
+from compiler.initial import initial_weights
+name, device, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]
+spec = specs.load(name, overrides)
+weights = unending(spec, initial_weights(spec, graphs(spec)))
+begun = time.perf_counter()
+program = build(spec, weights=weights, device=device, backend="inductor", precision="bfloat16")
+translations(program, made_up(spec, 3), spec, batch=2, device=device)
+print(time.perf_counter() - begun)
+"""
+
+
+def artefacts(setting: Setting) -> Iterator[tuple[str, Figures]]:
+    """Two layers of base each way: what is compiled is compiled once for a kind of layer, or grows with them."""
+    spec = setting.spec("base", **({} if setting.toy else {"architecture": {"N": 2}}))
+    for name in ("aot", "tensorrt"):
+        yield name, _package(setting, spec, name)
+    yield "torch.compile's cache", _cache(setting, spec)
+
+
+def _package(setting: Setting, spec: Spec, name: str) -> Figures:
+    """Built, loaded, and loaded with other weights, which is to compile nothing."""
+    folder, backend, device = setting.folder / "artefacts" / name, BACKENDS[name], str(setting.device)
+    weights = initial_weights(spec, graphs(spec))
+    order = Order(spec, graphs(spec, device=device), weights, device, "float32", folder)
+    if problem := backend.absent() or backend.refuses(order):
+        return {"absent": problem}
+    rmtree(folder, ignore_errors=True)
+    others = {key: value * 1.01 for key, value in weights.items()}
+    building, _ = timed(lambda: build(spec, weights=weights, device=device, backend=name, folder=folder))
+    loading, program = timed(lambda: build(spec, weights=weights, device=device, backend=name, folder=folder))
+    swapping, other = timed(lambda: build(spec, weights=others, device=device, backend=name, folder=folder))
+    return {
+        "built, s": building,
+        "loaded, s": loading,
+        "with other weights, s": swapping,
+        "MB": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6,
+        "error of a step": disagreement(program, weights=weights)[Purpose.DECODE_STEP],
+        "error with other weights": disagreement(other, weights=others)[Purpose.DECODE_STEP],
+    }
+
+
+def _cache(setting: Setting, spec: Spec) -> Figures:
+    """The first translations of two fresh processes that share a cache."""
+    if problem := BACKENDS["inductor"].absent():
+        return {"absent": problem}
+    folder = setting.folder / "artefacts" / "inductor"
+    rmtree(folder, ignore_errors=True)
+    file = folder / "spec.yaml"
+    folder.mkdir(parents=True)
+    file.write_text(spec.yaml(), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, "-c", FRESH, str(file), str(setting.device)]
+    first, second = (
+        float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        for _ in range(2)
+    )
+    return {"first process, s": first, "second process, s": second, "saved, s": first - second}

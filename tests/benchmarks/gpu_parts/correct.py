@@ -1,0 +1,152 @@
+"""Is it right? Every backend against the interpreter, a sentence alone and in a batch, replays, the suite's tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
+from compiler.agree import disagreement
+from compiler.backends import BACKENDS, Order
+from compiler.captured import Results
+from compiler.initial import initial_weights
+from specs import BOS, Spec
+from tests.benchmarks.gpu_parts.setting import Figures, Setting
+from zoo.benchmarks.decode import made_up, translations, unending
+
+ROOT = Path(__file__).parents[3]
+TESTS = {
+    "those that want a GPU": ["tests/zoo/search/test_loop.py", "tests/compiler/test_captured.py", "-k", "gpu"],
+    "search, recording, formulas": [
+        "tests/zoo/search",
+        "tests/compiler/test_captured.py",
+        "tests/compiler/test_runtime.py",
+    ],
+    "conformance": ["tests/compiler/test_conformance.py"],
+}
+PRECISIONS = ("float32", "bfloat16")
+
+
+def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
+    """Quick things first; what is compiled and the long tests last."""
+    sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
+    spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
+    # Weights of before training, but for pieces that would end a translation early.
+    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    (wanting, chosen), *others = TESTS.items()
+    yield from _backend(setting, spec, weights, "eager")
+    yield "training", _training(setting, spec)
+    for precision in PRECISIONS:
+        yield f"alone and in a batch, {precision}", _alone(setting, spec, weights, precision)
+        yield f"recorded, {precision}", _recorded(setting, spec, weights, precision, "eager")
+    yield f"tests: {wanting}", _tests(chosen)
+    for name in BACKENDS:
+        if name != "eager":
+            yield from _backend(setting, spec, weights, name)
+    if not setting.toy:
+        yield "recorded, inductor, bfloat16", _recorded(setting, spec, weights, "bfloat16", "inductor")
+        for name, tests in others:
+            yield f"tests: {name}", _tests(tests)
+
+
+def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:
+    """The largest difference from the interpreter in float32 on a CPU, relative to the largest log-probability."""
+    backend, device = BACKENDS[name], str(setting.device)
+    for precision in PRECISIONS:
+        row = f"{name}, {precision}"
+        folder = setting.folder / "artefacts"
+        order = Order(spec, graphs(spec, TRANSLATE, device, precision), weights, device, precision, folder)
+        if problem := backend.absent() or backend.refuses(order):
+            yield row, {"absent": problem}
+        elif setting.toy and name != "eager":
+            yield row, {"absent": "compiled at full size only"}
+        else:
+            how: dict[str, Any] = {"device": device, "precision": precision, "backend": name, "folder": folder}
+            try:
+                program = build(spec, weights=weights, **how)
+                if program.search == "own":
+                    yield row, {"absent": "it has no single step"}
+                    continue
+                errors = disagreement(program, weights=weights)
+                yield row, {f"error of {purpose}": error for purpose, error in errors.items()}
+            except Exception as error:
+                yield row, {"failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+def _training(setting: Setting, spec: Spec) -> Figures:
+    """The loss in float32, and under autocast in bfloat16."""
+    program = trainable(spec, [Purpose.TRAIN], device=str(setting.device))
+    found = {"error of the loss, float32": disagreement(program)[Purpose.TRAIN]}
+    with torch.autocast(setting.device.type, torch.bfloat16):
+        found["error of the loss, bfloat16"] = disagreement(program)[Purpose.TRAIN]
+    return found
+
+
+def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figures:
+    """Sentences whose best translation is another in a batch; in float32 there is to be none."""
+    count = 4 if setting.toy else 48
+    program = build(spec, weights=weights, device=str(setting.device), precision=precision, backend="eager")
+    sources = made_up(spec, count)
+    alone, together = (
+        translations(program, sources, spec, batch=batch, device=str(setting.device)) for batch in (1, count)
+    )
+    changed = sum(a[0].pieces != b[0].pieces for a, b in zip(alone, together, strict=True))
+    return {"sentences": count, "changed": changed}
+
+
+def run_again(function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
+    """A recorder that records nothing and runs the step again: all but the recording is the same."""
+    return function(), function
+
+
+def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backend: str) -> Figures:
+    """A replay beside the step that it has recorded, bit for bit; and translations beside those of no recording."""
+    programs = []
+    for _ in range(3):
+        made = build(spec, weights=weights, device=str(setting.device), precision=precision, backend=backend)
+        assert isinstance(made, EmittedProgram)
+        programs.append(made)
+    recorded, again, plain = programs
+    plain._captured = None
+    again.capture(run_again)
+    if not setting.cuda:
+        recorded.capture(run_again)
+    rows, generator = 5, torch.Generator().manual_seed(1)
+    source = torch.randint(4, spec.vocabulary.size, (rows, 11), generator=generator).to(setting.device)
+    tokens = [torch.full((rows,), BOS), *torch.randint(4, spec.vocabulary.size, (20, rows), generator=generator)]
+    states = [program.encode(source) for program in programs]
+    differing, largest = 0, 0.0
+    for token in tokens:
+        each = []
+        for number, program in enumerate(programs):
+            found, states[number] = program.decode_step(states[number], token.to(setting.device))
+            each.append(found)
+        differing += int((each[0] != each[1]).sum())
+        largest = max(largest, float((each[0] - each[2]).abs().max()))
+    sources = made_up(spec, 4 if setting.toy else 48)
+    both = [translations(program, sources, spec, batch=16, device=str(setting.device)) for program in (recorded, plain)]
+    changed = sum(a[0].pieces != b[0].pieces for a, b in zip(*both, strict=True))
+    return {
+        "recorded as": "CUDA graphs" if setting.cuda and recorded._captured and recorded._captured._able else "nothing",
+        "numbers that differ from the same step": differing,
+        "largest difference from the step without padding, nats": largest,
+        "sentences": len(sources),
+        "changed": changed,
+    }
+
+
+def _tests(chosen: list[str]) -> Figures:
+    """The suite's counts, by its own last line; what fails is named."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines() or [done.stderr.strip()[-300:]]
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|error)", lines[-1])}
+    return {**counts, "not passed": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:10]}

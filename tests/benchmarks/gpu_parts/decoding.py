@@ -1,0 +1,146 @@
+"""How fast it translates: base in bfloat16, beam 4, by batch; recorded and not, and beside Hugging Face's generate."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from compiler import EmittedProgram, Purpose, build, graphs
+from compiler.initial import initial_weights
+from compiler.size import Size
+from compiler.traffic import traffic
+from specs import BOS, Spec
+from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
+from tests.benchmarks.peers import Marian
+from zoo.benchmarks.decode import LENGTH, made_up, translations, unending
+from zoo.search.groups import padded
+
+BATCHES = (1, 32, 256, 1024)
+
+
+def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
+    """What compiles nothing first."""
+    spec = setting.spec("base", compilation={"backend": "eager"})
+    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    batches = (1, 3) if setting.toy else BATCHES
+    yield from _by_batch(setting, spec, weights, batches, "eager")
+    apart = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"without": ("beams_as_queries",)})}
+    )
+    batch = batches[-2]
+    yield (
+        f"eager, batch {batch}, beams as rows",
+        _figures(setting, apart, _built(setting, apart, weights, "eager"), batch),
+    )
+    for batch in batches:
+        try:
+            yield f"Hugging Face, batch {batch}", _generate(setting, spec, batch)
+        except Absent as reason:
+            yield "Hugging Face", {"absent": str(reason)}
+            break
+    if setting.toy:
+        yield "inductor", {"absent": "compiled at full size only"}
+    else:
+        yield from _by_batch(setting, spec, weights, batches, "inductor")
+
+
+def _built(setting: Setting, spec: Spec, weights: Any, backend: str) -> EmittedProgram:
+    program = build(spec, weights=weights, device=str(setting.device), precision="bfloat16", backend=backend)
+    assert isinstance(program, EmittedProgram)
+    return program
+
+
+def _by_batch(
+    setting: Setting, spec: Spec, weights: Any, batches: tuple[int, ...], backend: str
+) -> Iterator[tuple[str, Figures]]:
+    program = _built(setting, spec, weights, backend)
+    captured = program._captured
+    for batch in batches:
+        row, program._captured = f"{backend}, batch {batch}, recorded", captured
+        if captured is None:
+            yield row, {"absent": "CUDA graphs are for a GPU"}
+        else:
+            yield row, _figures(setting, spec, program, batch)
+        program._captured = None
+        yield f"{backend}, batch {batch}", _figures(setting, spec, program, batch)
+
+
+def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) -> Figures:
+    """Whole translations, then the program's step alone."""
+    sources, device = made_up(spec, max(batch, 4)), str(setting.device)
+
+    def whole() -> None:
+        translations(program, sources, spec, batch=batch, device=device)
+
+    begun = time.perf_counter()
+    translations(program, sources[:1], spec, batch=1, device=device)
+    first = time.perf_counter() - begun
+    taken = setting.seconds(whole, 1 if setting.toy else 3)
+    steps = -(-len(sources) // batch) * LENGTH
+    step, moved = _step(setting, spec, program, sources[:batch])
+    return {
+        "sentences/s": len(sources) / taken,
+        "a step of the search, us": 1e6 * taken / steps,
+        "the program's step, us": 1e6 * step,
+        "bytes of a step": moved,
+        "of the copy rate": moved / step / setting.bytes,
+        "host waits a step": _waits(setting, whole, steps),
+        "first line, s": first,
+    }
+
+
+def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
+    """Seconds of a step with half of the pieces read, and the bytes that it has to move."""
+    beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
+    state = program.encode(padded(sources, setting.device))
+    _, state = program.likeliest(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
+    every = torch.arange(len(sources), device=setting.device)
+    state = program.select(state, every, torch.zeros(len(sources), beams, dtype=torch.long, device=setting.device))
+    token = torch.full((rows,), 7, device=setting.device)
+    for _ in range(LENGTH // 2):
+        _, state = program.likeliest(state, token, 2 * beams)
+    held, steps = [state], 1 if setting.toy else 10
+
+    def work() -> None:
+        for _ in range(steps):
+            _, held[0] = program.likeliest(held[0], token, 2 * beams)
+
+    seconds = setting.seconds(work, 1) / steps
+    graph, given = program.graphs[Purpose.DECODE_STEP], {"source": state.source, **state.memory, **state.carried}
+    sizes = {"batch": len(sources), "beams": beams, "new": 1}
+    for name, value in given.items():
+        for size, n in zip(graph.inputs[name].shape, value.shape, strict=True):
+            sizes |= {symbol: n for symbol in size.symbols - sizes.keys() if size == Size.symbol(symbol)}
+    return seconds, traffic(graph)(**sizes)
+
+
+def _waits(setting: Setting, work: Any, steps: int) -> float | str:
+    """How often the host waits for the device, as torch counts it, over the steps of all batches.
+
+    A step's event, for which the search waits while the next step is under way, is not among them.
+    """
+    if not setting.cuda:
+        return "counted on a GPU only"
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            work()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(each.message) for each in said) / steps
+
+
+def _generate(setting: Setting, spec: Spec, batch: int) -> Figures:
+    if importlib.util.find_spec("transformers") is None:
+        raise Absent("transformers is not installed: `pip install transformers`")
+    peer = Marian(spec)
+    peer.model.to(setting.device, torch.bfloat16)
+    sources = made_up(spec, max(batch, 4))
+    taken = setting.seconds(lambda: peer.run(sources, batch), 1)
+    return {"sentences/s": len(sources) / taken}

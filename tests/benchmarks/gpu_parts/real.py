@@ -1,0 +1,44 @@
+"""A real model: Multi30k to its end, if its corpus is here, and what it scores; at toy size a few made-up sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import zoo
+from specs import ZooError
+from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
+from zoo.corpus.prepare import prepare
+from zoo.evaluation.bleu import bleu
+from zoo.evaluation.own_sets import texts
+from zoo.machine.clock import timed
+from zoo.report import Plain, Report
+from zoo.training.train import train
+
+MARK = 41.0
+"""BLEU of small Transformers that were published, lower-cased and tokenised."""
+
+
+def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
+    """Prepared beforehand: `zoo prepare multi30k-ende`, and ZOO_HOME names where that lies."""
+    spec = setting.spec("multi30k-ende", compilation={"backend": "eager" if setting.toy else "auto"})
+    try:
+        preparing, _ = timed(lambda: prepare(spec, Report()))
+    except ZooError as error:
+        raise Absent(f"{error.problem}: `zoo prepare {spec.name}`, and name its ZOO_HOME") from error
+    device, folder = str(setting.device), setting.folder / "runs" / spec.name
+    seconds, run = timed(lambda: train(spec, run=folder, fresh=True, device=device, report=Plain()))
+    yield "training", {"prepared, s": preparing, "s": seconds}
+    translator = zoo.load(str(run.folder), device=device)
+    sources, references = texts(spec, "test", Report(), translator.vocabulary)
+    taken, found = timed(lambda: translator.translate(sources))
+    plain = bleu(found, references).score
+    lowered = bleu(found, references, lowercase=True).score
+    yield (
+        "test set",
+        {
+            "BLEU": plain,
+            "BLEU, lower-cased": lowered,
+            "above the mark": lowered >= MARK,
+            "sentences/s": len(sources) / taken,
+        },
+    )
