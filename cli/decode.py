@@ -157,7 +157,8 @@ def _decode(
         words.say(f"{', '.join(map(str, folders))} translates what you type, line by line; Ctrl-D ends it")
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     window = 1 if person else WINDOW
-    with reading(input) as lines, _prefixes(prefix) as begun, writing(output, at_once=True) as write:
+    read = [input, *([prefix] if prefix else [])]
+    with reading(input) as lines, _prefixes(prefix) as begun, writing(output, read, at_once=True) as write:
         texts, sources = tee(lines)
         found = translate_lines(translator, texts, prefixes=begun, n_best=n_best, window=window, report=shown, **choice)
         for number, (translations, source) in enumerate(zip(found, sources, strict=False), start=1):

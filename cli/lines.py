@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 
 def typed(path: Path | None) -> bool:
@@ -34,12 +35,29 @@ def reading(path: Path | None) -> Iterator[Iterator[str]]:
 
 
 @contextmanager
-def writing(path: Path | None, *, at_once: bool = False) -> Iterator[Callable[[str], None]]:
-    """What writes a line to a file, which appears when all is done, or to stdout; `at_once` holds no line back."""
-    from zoo.storage.files import writing as whole
+def writing(
+    path: Path | None, read: Iterable[Path | None] = (), *, at_once: bool = False
+) -> Iterator[Callable[[str], None]]:
+    """What writes a line to a file, as `zoo.storage.output` does it, or to stdout; `at_once` holds no line back.
 
+    Raises ZooError where it is one of the files that are read (None: stdin).
+    """
+    from zoo.storage.output import check_apart, output
+
+    written = _number(sys.stdout) if path is None else path
+    known = [_number(sys.stdin) if each is None else each for each in read]
+    if written is not None:
+        check_apart(written, [each for each in known if each is not None])
     if path is None:
         yield lambda line: print(line, flush=at_once)
         return
-    with whole(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        yield lambda line: print(line, file=file)
+    with output(path) as file:
+        yield lambda line: print(line, file=file, flush=at_once)
+
+
+def _number(stream: TextIO) -> int | None:
+    """The descriptor of a standard stream, where it has one."""
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -56,7 +56,7 @@ def command(
     translator = open_model(chosen(spec, model), **how, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     waiting = _pairs(source, target)
-    with writing(output, at_once=person) as write:
+    with writing(output, [source, target] if source else [None], at_once=True) as write:
         while together := list(islice(waiting, 1 if person else _WINDOW)):
             sources, targets = zip(*together, strict=True)
             for forced in translator.forced(sources, targets, report=shown):

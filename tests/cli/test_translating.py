@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,46 @@ def test_json_lines_tell_everything(zoo: Zoo, translator: Translator) -> None:
 
 def test_files_are_read_and_written_whole(zoo: Zoo, translator: Translator) -> None:
     Path("in.txt").write_text(TEXT, encoding="utf-8")
-    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "new/out.txt")
+    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "out.txt")
     assert (done.status, done.out) == (0, "")
-    assert Path("new/out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
+    assert Path("out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
+
+
+def test_what_is_read_is_not_overwritten(zoo: Zoo, translator: Translator) -> None:
+    Path("in.txt").write_text(TEXT, encoding="utf-8")
+    Path("link").symlink_to("in.txt")
+    Path("begun").write_text("\n" * 5, encoding="utf-8")
+    files = ("--input", "in.txt", "--prefix", "begun")
+    for output, named in (("in.txt", "in.txt"), ("link", "link"), ("./begun", "begun")):
+        done = zoo("decode", "--spec", "tiny", *files, "--output", output)
+        assert done.status == 2
+        assert done.err == f"error: `{named}` would be read and written at once\n\nhint: write to another file\n"
+    done = zoo("score", "--spec", "tiny", "--source", "in.txt", "--target", "begun", "--output", "link")
+    assert (done.status, done.err.count("`link` would be read and written at once")) == (2, 1)
+    assert Path("in.txt").read_text(encoding="utf-8") == TEXT
+    assert Path("begun").read_text(encoding="utf-8") == "\n" * 5
+
+
+def test_a_pipe_and_a_link_stay_what_they_are(zoo: Zoo, translator: Translator) -> None:
+    os.mkfifo("pipe")
+    Path("link").symlink_to("file")
+    came: list[str] = []
+    reader = threading.Thread(target=lambda: came.append(Path("pipe").read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    assert zoo("decode", "--spec", "tiny", "--output", "pipe", stdin=TEXT).status == 0
+    reader.join(20)
+    assert zoo("decode", "--spec", "tiny", "--output", "link", stdin=TEXT).status == 0
+    assert Path("pipe").is_fifo()
+    assert Path("link").readlink() == Path("file")
+    assert came == [Path("file").read_text(encoding="utf-8")]
+    assert came[0].splitlines() == translator.translate(TEXT.splitlines())
+
+
+def test_no_folder_is_made_for_an_output(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--output", "new/out.txt", stdin=TEXT)
+    assert done.status == 2
+    assert done.err.startswith("error: `new/out.txt` cannot be written: there is no folder `new`\n\nhint: ")
+    assert not Path("new").exists()
 
 
 def test_what_is_not_utf8_is_named_and_leaves_the_old_output(zoo: Zoo, translator: Translator) -> None:
