@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from zoo.text.arriving import Arriving
 
 
 def typed(path: Path | None) -> bool:
@@ -15,23 +18,23 @@ def typed(path: Path | None) -> bool:
 
 
 @contextmanager
-def reading(path: Path | None) -> Iterator[Iterator[str]]:
+def reading(path: Path | None) -> Iterator[Arriving]:
     """The lines of a file, or of stdin where there is no path.
 
     Raises ZooError where the file cannot be opened, and, with the line, for what is not UTF-8.
     """
     from specs import ZooError
-    from zoo.text.lines import decoded_lines
+    from zoo.text.arriving import Arriving
 
     if path is None:
-        yield decoded_lines(sys.stdin.buffer, "<stdin>")
+        yield Arriving(sys.stdin.buffer, "<stdin>")
         return
     try:
         stream = path.open("rb")
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from None
     with stream:
-        yield decoded_lines(stream, str(path))
+        yield Arriving(stream, str(path))
 
 
 @contextmanager

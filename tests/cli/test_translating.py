@@ -136,6 +136,9 @@ def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Tr
     assert done.status == 0
     assert done.out.count("\n") == 1
     assert done.err.startswith("warning: longer than any source in training (31 pieces): 1 of 1")
+    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two books " * 12 + "\n") * 40)
+    assert done.err.startswith("warning: longer than any source in training (31 pieces): 40 of 160")
+    assert done.err.count("warning") == 1
 
 
 def test_damaged_weights_are_an_error(zoo: Zoo, trained: Callable[..., Run]) -> None:
@@ -158,19 +161,47 @@ def test_a_reader_that_has_enough_ends_it_quietly(trained: Callable[..., Run]) -
     assert done.returncode == 141
 
 
-def test_a_person_is_answered_line_by_line(zoo: Zoo, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[list[tuple[str, str]]]] = []
-    found = Translator.found
+@pytest.mark.parametrize("typed", [True, False])
+def test_what_has_come_is_answered_where_the_input_pauses(trained: Callable[..., Run], typed: bool) -> None:
+    """A person at a terminal, or a program that writes and waits for its answer before it writes again."""
+    trained("runs/tiny")
+    theirs, ours = os.openpty() if typed else os.pipe()
+    if typed:
+        theirs, ours = ours, theirs
+    command = [sys.executable, "-m", "cli.app", "decode", "--spec", "tiny", "--beam", "1"]
+    pipes: Any = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": _environment()}
+    with subprocess.Popen(command, **pipes) as process:
+        os.close(theirs)
+        assert process.stdout
+        answers = []
+        for lines in (["we read"], ["the cat", "we read two books"], [""], ["we read"] * 64):
+            os.write(ours, "".join(f"{line}\n" for line in lines).encode())
+            answers.append([process.stdout.readline() for _ in lines])  # for ever, if it waits for more
+        os.write(ours, b"\x04" if typed else b"the cat")
+        if not typed:
+            os.close(ours)
+        rest = process.stdout.read()
+        assert process.wait() == 0
+        assert process.stderr
+        assert (b"Ctrl-D" in process.stderr.read()) == typed
+    assert answers[3] == answers[0] * 64
+    assert answers[2] == [b"\n"]
+    assert rest == (b"" if typed else answers[1][0])
 
-    def counted(self: Translator, windows: Any, *more: Any, **others: Any) -> Any:
-        asked.append(list(windows))
-        return found(self, asked[-1], *more, **others)
 
-    monkeypatch.setattr(Translator, "found", counted)
-    monkeypatch.setattr("cli.lines.typed", lambda path: True)
-    done = zoo("decode", "--spec", "tiny", stdin="we read\nthe cat\n")
-    assert asked == [[[("we read", "")]], [[("the cat", "")]]]
-    assert "Ctrl-D" in done.err
+def test_scores_come_where_the_input_pauses(trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    command = [sys.executable, "-m", "cli.app", "score", "--spec", "tiny"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": _environment()}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdin
+        assert process.stdout
+        for _ in range(2):
+            process.stdin.write(b"we read\twir lesen\n")
+            process.stdin.flush()
+            assert float(process.stdout.readline()) < 0
+        process.stdin.close()
+        assert process.wait() == 0
 
 
 def test_an_error_comes_after_the_lines_before_it(zoo: Zoo, translator: Translator) -> None:
