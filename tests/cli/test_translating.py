@@ -137,7 +137,7 @@ def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Tr
     assert done.out.count("\n") == 1
     assert done.err.startswith("warning: longer than any source in training (31 pieces): 1 of 1")
     done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two books " * 12 + "\n") * 40)
-    assert done.err.startswith("warning: longer than any source in training (31 pieces): 40 of 160")
+    assert "warning: longer than any source in training (31 pieces): 40 of 160" in done.err
     assert done.err.count("warning") == 1
 
 
