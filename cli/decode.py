@@ -43,7 +43,10 @@ _Input = Annotated[
 ]
 _Prefix = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="What the translation of each line must start with, a line to a line."),
+    typer.Option(
+        metavar="FILE",
+        help="What the translation of each line must start with, a line to a line, normalised as all text is.",
+    ),
 ]
 _Search = Annotated[
     str | None,
@@ -63,8 +66,8 @@ _NBest = Annotated[
         "--n-best",
         metavar="N",
         min=1,
-        help="The N best of each line, best first, as line number, score and text with tabs between them. Samples come "
-        "as they were drawn.",
+        help="The N best of each line, best first, as line number, score and text with tabs between them. They differ "
+        "in their word pieces: two may be the same text. Samples come as they were drawn.",
     ),
 ]
 _Temperature = Annotated[
@@ -120,9 +123,10 @@ def command(
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    As many lines come out as went in, in their order and early: lines are read in windows of 64 to 1,024, and one
-    that is typed is answered at once; empty ones stay empty. Either --spec or --model says what with. With --json each
-    line becomes an object with `source` and `translations`, each of these with `text`, `score` (length-penalised) and
+    As many lines come out as went in, in their order and early: up to 1,024 are read ahead, and where the input pauses
+    all that have come are answered; empty ones stay empty. A line longer than the spec's decoding.max_source_length is
+    translated in parts, which end where sentences do. Either --spec or --model says what with. With --json each line
+    becomes an object with `source` and `translations`, each of these with `text`, `score` (length-penalised) and
     `log_probability` (natural, of the whole translation).
     """
     how: How = {"device": device, "precision": precision, "backend": backend}
@@ -145,7 +149,7 @@ def _decode(
     from zoo.model.find import chosen
     from zoo.report import Report
     from zoo.translation.opening import open_model
-    from zoo.translation.stream import WINDOW, translate_lines
+    from zoo.translation.stream import translate_lines
     from zoo.translation.translator import Translator
 
     input, prefix, output = files
@@ -156,10 +160,12 @@ def _decode(
     if person:
         words.say(f"{', '.join(map(str, folders))} translates what you type, line by line; Ctrl-D ends it")
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
-    window = 1 if person else WINDOW
-    with reading(input) as lines, _prefixes(prefix) as begun, writing(output, at_once=True) as write:
+    read = [input, *([prefix] if prefix else [])]
+    with reading(input) as lines, _prefixes(prefix) as begun, writing(output, read, at_once=True) as write:
         texts, sources = tee(lines)
-        found = translate_lines(translator, texts, prefixes=begun, n_best=n_best, window=window, report=shown, **choice)
+        found = translate_lines(
+            translator, texts, prefixes=begun, n_best=n_best, paused=lines.paused, report=shown, **choice
+        )
         for number, (translations, source) in enumerate(zip(found, sources, strict=False), start=1):
             for line in _lines(number, source, translations, json, n_best):
                 write(line)

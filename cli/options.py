@@ -76,5 +76,9 @@ Tokens = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of words, for programs.")]
 Output = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", show_default="stdout", help="Where to write; the file appears when all is done."),
+    typer.Option(
+        metavar="FILE",
+        show_default="stdout",
+        help="Where to write: a file appears when all is done, a pipe or a device gets each line at once.",
+    ),
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,7 @@ EXAMPLES = (
     "\n\nzoo score --model transformer-tiny-ende --source test.en --target test.de"
 )
 
-_WINDOW = 4096  # lines that are read, sorted by length and scored together
+_WINDOW = 4096  # lines, at most, that are read, sorted by length and scored together
 
 
 def command(
@@ -48,6 +48,7 @@ def command(
     from cli.lines import typed, writing
     from zoo.model.find import chosen
     from zoo.report import Report
+    from zoo.text.arriving import together
     from zoo.translation.opening import How, open_model
 
     _check(source, target)
@@ -55,10 +56,10 @@ def command(
     how: How = {"device": device, "precision": precision, "backend": backend}
     translator = open_model(chosen(spec, model), **how, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
-    waiting = _pairs(source, target)
-    with writing(output, at_once=person) as write:
-        while together := list(islice(waiting, 1 if person else _WINDOW)):
-            sources, targets = zip(*together, strict=True)
+    read = [source, target] if source else [None]
+    with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:
+        while window := together(waiting, _WINDOW, paused):
+            sources, targets = zip(*window, strict=True)
             for forced in translator.forced(sources, targets, report=shown):
                 write(_line(forced, json))
 
@@ -71,15 +72,17 @@ def _check(source: Path | None, target: Path | None) -> None:
         raise ZooError(f"`{given}` is given and `{missing}` is not", hint="give both, or neither and pairs on stdin")
 
 
-def _pairs(source: Path | None, target: Path | None) -> Iterator[tuple[str, str]]:
+@contextmanager
+def _pairs(source: Path | None, target: Path | None) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
+    """Sources with their targets, and whether they pause."""
     from cli.lines import reading
 
     if source is None or target is None:
         with reading(None) as lines:
-            yield from _split(lines)
+            yield _split(lines), lines.paused
         return
     with reading(source) as left, reading(target) as right:
-        yield from _together(left, right, source, target)
+        yield _both(left, right, source, target), left.paused
 
 
 def _split(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -93,7 +96,7 @@ def _split(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield first, second
 
 
-def _together(left: Iterator[str], right: Iterator[str], source: Path, target: Path) -> Iterator[tuple[str, str]]:
+def _both(left: Iterator[str], right: Iterator[str], source: Path, target: Path) -> Iterator[tuple[str, str]]:
     from itertools import zip_longest
 
     from specs import ZooError

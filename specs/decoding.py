@@ -25,6 +25,10 @@ class Decoding(Section):
     extra_length: Count = Field(
         description="A translation is at most the source's length plus this (6.1: 50), EOS not counted; pieces."
     )
+    max_source_length: Size = Field(
+        description="A longer source is translated in parts that end where its sentences do, and refused where one "
+        "sentence is longer (no letter); pieces."
+    )
     temperature: Positive = Field(
         description="Logits are divided by this before a piece is drawn (no letter); no unit. Read only by sample, as "
         "are top_k and top_p."

@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.notation import shown
 from specs.written import Written, given
 
-FORMAT = 2
+FORMAT = 3
 """What is written today; raised with every change of a field that old files do not have or write otherwise."""
 FIRST = 1
 """What was written while no file said its format."""
@@ -99,8 +99,13 @@ def _sub_layers_are_written(written: Written) -> Written:
     )
 
 
+def _unknown_and_long_ones_are_said(written: Written) -> Written:
+    """2 -> 3: characters without a piece were unknown, and a source was translated whole, however long."""
+    return _with(written, {"vocabulary": {"byte_fallback": False}, "decoding": {"max_source_length": 1024}})
+
+
 Upgrade = Callable[[Written], Written]
-UPGRADES: Mapping[int, Upgrade] = {1: _sub_layers_are_written}
+UPGRADES: Mapping[int, Upgrade] = {1: _sub_layers_are_written, 2: _unknown_and_long_ones_are_said}
 """By the number of the format that each starts from."""
 
 

@@ -19,6 +19,11 @@ class Vocabulary(Section):
     size: Annotated[int, Field(gt=EOS + 1)] = Field(
         description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special pieces included; pieces."
     )
+    byte_fallback: bool = Field(
+        description="Characters without a piece are spelled in bytes (no letter); true or false. The bytes take 256 of "
+        "the pieces, and the rarest 1 in 10,000 characters of the text are spelled so, too, which teaches them. Else "
+        "each character of the text has a piece, and all others are unknown."
+    )
     shared: bool = Field(
         description="One vocabulary for source and target (5.1: shared), or one for each; true or false."
     )

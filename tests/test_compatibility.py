@@ -66,6 +66,7 @@ def test_frozen_specs_are_read(frozen: Path) -> None:
     # All that a later format added is what it was before it could be said.
     assert [each.kind for each in run.architecture.decoder] == ["self_attention", "memory_attention", "feed_forward"]
     assert (run.training.dev_score, run.training.max_tokens, run.decoding.search) == ("perplexity", None, "beam")
+    assert (run.vocabulary.byte_fallback, run.decoding.max_source_length) == (False, 1024)
 
 
 @pytest.mark.parametrize("kind", ["run", "bundle"])
@@ -116,7 +117,8 @@ def written_before(spec: Spec) -> str:
         "training": (
             *("max_tokens", "max_minutes", "dev_score", "patience", "clip_norm", "subword_sampling", "start_from"),
         ),
-        "decoding": ("search", "temperature", "top_k", "top_p", "workers"),
+        "vocabulary": ("byte_fallback",),
+        "decoding": ("search", "max_source_length", "temperature", "top_k", "top_p", "workers"),
         "compilation": ("precision",),
     }.items():
         for key in later:
@@ -126,7 +128,7 @@ def written_before(spec: Spec) -> str:
 
 def test_what_an_upgrade_supplies_is_not_read_from_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A base.yaml of tomorrow changes nothing of what was trained by today's."""
-    base = specs.load("base")
+    base = specs.load("base", {"vocabulary.byte_fallback": False})
     text = written_before(base)
 
     def refuse(*arguments: object, **named: object) -> None:
@@ -234,6 +236,8 @@ overrides = st.fixed_dictionaries(
         "training.dev_score": st.sampled_from(["perplexity", "bleu", None]),
         "training.start_from": st.one_of(st.none(), st.from_regex(r"[-+.0-9eE_:xo]{1,12}", fullmatch=True)),
         "training.seed": st.integers(0, 2**63 - 1),
+        "vocabulary.byte_fallback": st.booleans(),
+        "decoding.max_source_length": sizes,
         "decoding.workers": st.one_of(st.just("auto"), sizes),
         "compilation.without": st.lists(st.text("abc_", min_size=1), max_size=3),
     },

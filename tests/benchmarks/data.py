@@ -25,11 +25,12 @@ import numpy as np
 import specs
 from specs import Spec
 from zoo.corpus.batches import epoch_batches
-from zoo.corpus.parallel import Pair, ParallelText, clean
+from zoo.corpus.parallel import Pair, ParallelText
 from zoo.corpus.prepare import encoded, prepare
 from zoo.corpus.store import StoreWriter
 from zoo.corpus.training_set import TrainingSet
 from zoo.report import Progress, Report
+from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
 
 EPOCH = 36_000_000

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +73,46 @@ def test_json_lines_tell_everything(zoo: Zoo, translator: Translator) -> None:
 
 def test_files_are_read_and_written_whole(zoo: Zoo, translator: Translator) -> None:
     Path("in.txt").write_text(TEXT, encoding="utf-8")
-    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "new/out.txt")
+    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "out.txt")
     assert (done.status, done.out) == (0, "")
-    assert Path("new/out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
+    assert Path("out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
+
+
+def test_what_is_read_is_not_overwritten(zoo: Zoo, translator: Translator) -> None:
+    Path("in.txt").write_text(TEXT, encoding="utf-8")
+    Path("link").symlink_to("in.txt")
+    Path("begun").write_text("\n" * 5, encoding="utf-8")
+    files = ("--input", "in.txt", "--prefix", "begun")
+    for output, named in (("in.txt", "in.txt"), ("link", "link"), ("./begun", "begun")):
+        done = zoo("decode", "--spec", "tiny", *files, "--output", output)
+        assert done.status == 2
+        assert done.err == f"error: `{named}` would be read and written at once\n\nhint: write to another file\n"
+    done = zoo("score", "--spec", "tiny", "--source", "in.txt", "--target", "begun", "--output", "link")
+    assert (done.status, done.err.count("`link` would be read and written at once")) == (2, 1)
+    assert Path("in.txt").read_text(encoding="utf-8") == TEXT
+    assert Path("begun").read_text(encoding="utf-8") == "\n" * 5
+
+
+def test_a_pipe_and_a_link_stay_what_they_are(zoo: Zoo, translator: Translator) -> None:
+    os.mkfifo("pipe")
+    Path("link").symlink_to("file")
+    came: list[str] = []
+    reader = threading.Thread(target=lambda: came.append(Path("pipe").read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    assert zoo("decode", "--spec", "tiny", "--output", "pipe", stdin=TEXT).status == 0
+    reader.join(20)
+    assert zoo("decode", "--spec", "tiny", "--output", "link", stdin=TEXT).status == 0
+    assert Path("pipe").is_fifo()
+    assert Path("link").readlink() == Path("file")
+    assert came == [Path("file").read_text(encoding="utf-8")]
+    assert came[0].splitlines() == translator.translate(TEXT.splitlines())
+
+
+def test_no_folder_is_made_for_an_output(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--spec", "tiny", "--output", "new/out.txt", stdin=TEXT)
+    assert done.status == 2
+    assert done.err.startswith("error: `new/out.txt` cannot be written: there is no folder `new`\n\nhint: ")
+    assert not Path("new").exists()
 
 
 def test_what_is_not_utf8_is_named_and_leaves_the_old_output(zoo: Zoo, translator: Translator) -> None:
@@ -97,7 +136,10 @@ def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Tr
     done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin="two books " * 12 + "\n")
     assert done.status == 0
     assert done.out.count("\n") == 1
-    assert done.err.startswith("warning: longer than any source in training (31 pieces): 1 of 1")
+    assert "warning: longer than any source in training (31 pieces): 1 of 1, " in done.err
+    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two books " * 12 + "\n") * 40)
+    assert "warning: longer than any source in training (31 pieces): 40 of 160" in done.err
+    assert done.err.count("warning") == 1
 
 
 def test_damaged_weights_are_an_error(zoo: Zoo, trained: Callable[..., Run]) -> None:
@@ -120,19 +162,47 @@ def test_a_reader_that_has_enough_ends_it_quietly(trained: Callable[..., Run]) -
     assert done.returncode == 141
 
 
-def test_a_person_is_answered_line_by_line(zoo: Zoo, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[list[tuple[str, str]]]] = []
-    found = Translator.found
+@pytest.mark.parametrize("typed", [True, False])
+def test_what_has_come_is_answered_where_the_input_pauses(trained: Callable[..., Run], typed: bool) -> None:
+    """A person at a terminal, or a program that writes and waits for its answer before it writes again."""
+    trained("runs/tiny")
+    theirs, ours = os.openpty() if typed else os.pipe()
+    if typed:
+        theirs, ours = ours, theirs
+    command = [sys.executable, "-m", "cli.app", "decode", "--spec", "tiny", "--beam", "1"]
+    pipes: Any = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": _environment()}
+    with subprocess.Popen(command, **pipes) as process, _ended_after_all(process):
+        os.close(theirs)
+        assert process.stdout
+        answers = []
+        for lines in (["we read"], ["the cat", "we read two books"], [""], ["we read"] * 64):
+            os.write(ours, "".join(f"{line}\n" for line in lines).encode())
+            answers.append([process.stdout.readline() for _ in lines])
+        os.write(ours, b"\x04" if typed else b"the cat")
+        if not typed:
+            os.close(ours)
+        rest = process.stdout.read()
+        assert process.wait() == 0
+        assert process.stderr
+        assert (b"Ctrl-D" in process.stderr.read()) == typed
+    assert answers[3] == answers[0] * 64
+    assert answers[2] == [b"\n"]
+    assert rest == (b"" if typed else answers[1][0])
 
-    def counted(self: Translator, windows: Any, *more: Any, **others: Any) -> Any:
-        asked.append(list(windows))
-        return found(self, asked[-1], *more, **others)
 
-    monkeypatch.setattr(Translator, "found", counted)
-    monkeypatch.setattr("cli.lines.typed", lambda path: True)
-    done = zoo("decode", "--spec", "tiny", stdin="we read\nthe cat\n")
-    assert asked == [[[("we read", "")]], [[("the cat", "")]]]
-    assert "Ctrl-D" in done.err
+def test_scores_come_where_the_input_pauses(trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    command = [sys.executable, "-m", "cli.app", "score", "--spec", "tiny"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": _environment()}
+    with subprocess.Popen(command, **pipes) as process, _ended_after_all(process):
+        assert process.stdin
+        assert process.stdout
+        for _ in range(2):
+            process.stdin.write(b"we read\twir lesen\n")
+            process.stdin.flush()
+            assert float(process.stdout.readline()) < 0
+        process.stdin.close()
+        assert process.wait() == 0
 
 
 def test_an_error_comes_after_the_lines_before_it(zoo: Zoo, translator: Translator) -> None:
@@ -254,6 +324,18 @@ def test_evaluate_compares_two_files(zoo: Zoo) -> None:
     assert "case:lc" in done.out
     assert "tok:none" in done.out
     assert zoo("evaluate", *files, "--tokenize", "foo").status == 2
+
+
+@contextmanager
+def _ended_after_all(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A process that waits for more instead of answering would be waited for until the end of days."""
+    guard = threading.Timer(200, process.kill)
+    guard.start()
+    try:
+        yield
+    finally:
+        guard.cancel()
+        process.kill()
 
 
 def _environment() -> dict[str, str]:

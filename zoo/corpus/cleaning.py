@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError
-from zoo.corpus.parallel import Pair, clean
+from zoo.corpus.parallel import Pair
+from zoo.text.lines import clean
 
 Fates = npt.NDArray[np.uint8]
 

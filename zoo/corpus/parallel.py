@@ -27,9 +27,6 @@ SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _READ = 1 << 20
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.DOTALL | re.IGNORECASE)
-# What ends lines somewhere, or is no text: C0 and C1 (tab, carriage return, next line ...), line and paragraph
-# separators, byte order marks.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 
 
 class ParallelText:
@@ -127,11 +124,6 @@ class ParallelText:
             problem = "is a folder, not a file" if path.is_dir() else "is not there"
             raise ZooError(f"the corpus file `{path}` {problem}", hint=hint)
         return path
-
-
-def clean(line: str) -> str:
-    """The line without control characters, which become spaces, and without white space around it."""
-    return _CONTROL.sub(" ", line).strip()
 
 
 def lines(path: Path) -> Iterator[str]:

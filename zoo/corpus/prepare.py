@@ -16,12 +16,12 @@ from specs import Spec, ZooError
 from specs.notation import dump
 from zoo.corpus.ahead import ahead
 from zoo.corpus.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
-from zoo.corpus.parallel import Pair, ParallelText, Split, clean
+from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report
 from zoo.storage import manifest, places
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
-from zoo.text.lines import read_lines
+from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from
 
 _FORMAT = 2  # what is prepared from the same corpus changes with it
@@ -103,12 +103,14 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
 
 def fingerprint(spec: Spec, text: ParallelText, vocabulary: Vocabulary | None = None) -> str:
     """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
-    corpus = spec.corpus
+    corpus, pieces = spec.corpus, spec.vocabulary.model_dump(mode="json")
+    if not pieces["byte_fallback"]:
+        del pieces["byte_fallback"]  # a later field: what was prepared before it stays what it is
     parts = {
         "format": _FORMAT,
         "text": text.identity(),
         "cleaning": [corpus.max_length, corpus.max_ratio, corpus.deduplicate],
-        "vocabulary": spec.vocabulary.model_dump(mode="json") if vocabulary is None else vocabulary.digest,
+        "vocabulary": pieces if vocabulary is None else vocabulary.digest,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
-from zoo.corpus.parallel import ParallelText, Split, clean
+from zoo.corpus.parallel import ParallelText, Split
 from zoo.corpus.prepare import prepare
 from zoo.evaluation.evaluate import Scores, evaluate
 from zoo.model.folder import ModelFolder
 from zoo.report import Report
 from zoo.storage.files import write_json
+from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.opening import How, open_model
 

@@ -16,7 +16,7 @@ from compiler.size import Size, product
 from specs import Spec, ZooError
 from zoo.planning.footprint import footprint
 from zoo.planning.rewriting import Rewriting, at, rewritings
-from zoo.storage.files import writing
+from zoo.storage.output import output
 
 LENGTH = 27
 """Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word pieces."""
@@ -108,8 +108,8 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
         f"As it translates, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
     }
     title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs a target token"
-    with writing(file) as partial:
-        partial.write_text(draw(panels, title), encoding="utf-8")
+    with output(file) as stream:
+        stream.write(draw(panels, title))
     return file
 
 

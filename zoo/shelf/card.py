@@ -8,11 +8,12 @@ from typing import Any
 
 import compiler
 from specs import Archive, Corpus, Files, Grammar, Spec
+from zoo.text.vocabulary import Vocabulary
 
 _ARCHITECTURE = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
 
 
-def card(spec: Spec, scores: Mapping[str, Any], facts: Mapping[str, str]) -> str:
+def card(spec: Spec, vocabulary: Vocabulary, scores: Mapping[str, Any], facts: Mapping[str, str]) -> str:
     """Markdown. `scores` are those of scores.json, `facts` those of the weights."""
     corpus, training = spec.corpus, spec.training
     return f"""# {spec.name}
@@ -23,6 +24,9 @@ A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). It transl
 `{corpus.target}`.
 
 {_table(*_architecture(spec))}
+
+Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's NFKC has it.
+{_unknown(vocabulary)}
 
 ## Scores
 
@@ -63,6 +67,15 @@ def _architecture(spec: Spec) -> tuple[list[str], list[list[str]]]:
     values = [str(getattr(spec.architecture, key)) for key in _ARCHITECTURE]
     sizes = [f"{spec.vocabulary.size:,} {spec.vocabulary.kind}", f"{compiler.parameters(spec):,}"]
     return [*_ARCHITECTURE, "pieces", "parameters"], [[*values, *sizes]]
+
+
+def _unknown(vocabulary: Vocabulary) -> str:
+    if vocabulary.byte_fallback:
+        return "Characters that have no word piece are read and written in bytes, so that none is lost."
+    return (
+        "Characters that have no word piece are unknown: the model reads a run of them as one piece, of which it has "
+        "learned nothing, and writes whatever it takes that for. It cannot write them."
+    )
 
 
 def _scores(scores: Mapping[str, Any]) -> str:

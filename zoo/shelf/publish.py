@@ -63,7 +63,7 @@ def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Rep
         pairs = _pairs(source, translator)
         proof.prove(translator.program, translator.vocabulary, pairs).write(partial / proof.NAME)
         write_json(bundle.scores, scores)
-        (partial / CARD).write_text(card(spec, scores, read.facts), encoding="utf-8")
+        (partial / CARD).write_text(card(spec, translator.vocabulary, scores, read.facts), encoding="utf-8")
         manifest.write(partial)
         del translator  # so that two of the model are never in memory
         _verify(partial, report)

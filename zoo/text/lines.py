@@ -1,9 +1,24 @@
 """Text as lines: UTF-8, one sentence a line."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from specs import ZooError
+
+# What ends lines somewhere, or is no text: C0 and C1 (tab, carriage return, next line ...), line and paragraph
+# separators, byte order marks.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
+
+
+def without_control(text: str) -> str:
+    """The text without control characters, which become spaces."""
+    return _CONTROL.sub(" ", text)
+
+
+def clean(line: str) -> str:
+    """The line as all text is taken, whatever it is for: without control characters and white space around it."""
+    return without_control(line).strip()
 
 
 def read_lines(path: Path | str) -> list[str]:

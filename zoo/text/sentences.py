@@ -1,5 +1,6 @@
-"""Texts as a translator takes them: one line each."""
+"""Texts as a translator takes them: one line each, and the sentences of a line."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
@@ -15,6 +16,17 @@ def sentences(texts: Iterable[str], *, first: int = 1, called: str = "text") -> 
     for number, text in enumerate(several, start=first):
         _check(text, number, called)
     return several
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a line, as far as their marks tell: a text that ends in one, or that has none, is one."""
+    begin, found = 0, []
+    for space in _SPACE.finditer(text):
+        before = text[max(begin, space.start() - _CLOSERS) : space.start()].rstrip(_CLOSING)
+        if before.endswith(_ENDS):
+            found.append(text[begin : space.start()])
+            begin = space.end()
+    return [*found, text[begin:]]
 
 
 def pairs(sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -47,6 +59,12 @@ def with_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Itera
 def shown(text: str, width: int = 40) -> str:
     """The beginning of a text, to tell it from others in a message."""
     return repr(text if len(text) <= width else text[: width - 3] + "...")
+
+
+_SPACE = re.compile(r"\s+|(?<=[。！？])(?![」』”）])|(?<=[。！？][」』”）])")
+_ENDS = (".", "!", "?", "…", "。", "！", "？")
+_CLOSING, _CLOSERS = "\"'”’“‘»«›‹)]」』）", 4
+"""What may stand behind such a mark, and how many of them with it are looked at."""
 
 
 class _End:

@@ -15,6 +15,7 @@ import sentencepiece
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.storage.files import writing
+from zoo.text.lines import clean, without_control
 
 Side = Literal["source", "target"]
 Pairs = Callable[[], Iterable[tuple[str, str]]]
@@ -23,13 +24,16 @@ MOST_PAIRS = 1_000_000
 """What a vocabulary is learned from at most: SentencePiece holds all of it in memory."""
 _QUIET = 2
 _SPECIAL = (PAD, UNK, BOS, EOS)
+_BYTES = 256
+_COVERAGE = 0.9999
+"""Of a text's letters and signs have pieces of their own where there are bytes: rarer ones teach a model its bytes."""
 
 
 class Vocabulary:
     """Pieces of the source and of the target language, which may be the same ones.
 
-    The model files hold the normalisation of text (NFKC, control characters and white space), so text is
-    given as it is. Ids of PAD, UNK, BOS and EOS are those of `specs`; both sides have as many pieces.
+    Text is given as it is: it is cleaned as all text is, and the model files hold the rest of its normalisation
+    (NFKC, runs of white space). Ids of PAD, UNK, BOS and EOS are those of `specs`; both sides have as many pieces.
     """
 
     def __init__(self, source: bytes, target: bytes | None = None, *, name: str = "vocabulary.model") -> None:
@@ -54,21 +58,30 @@ class Vocabulary:
         return int(self.source.get_piece_size())
 
     @property
+    def byte_fallback(self) -> bool:
+        """Whether characters without a piece are spelled in bytes, so that none is unknown."""
+        return bool(self.source.is_byte(EOS + 1) and self.target.is_byte(EOS + 1))
+
+    @property
     def digest(self) -> str:
         """Tells it from any other."""
         return hashlib.sha256(b"\0".join(self._models)).hexdigest()
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """The ids of a line's pieces, without BOS and EOS."""
-        return list(self._of(side).encode(text))
+        return list(self._of(side).encode(clean(text)))
 
     def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """`encode` of many lines, on all cores."""
-        return list(self._of(side).encode(list(texts))) if texts else []
+        return list(self._of(side).encode(list(map(clean, texts)))) if texts else []
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """The text of pieces. PAD, BOS and EOS are nothing; UNK is shown as ⁇."""
-        return str(self._of(side).decode([int(id) for id in ids if id not in (PAD, BOS, EOS)]))
+        """The text of pieces, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
+        return without_control(str(self._of(side).decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
+
+    def unknown(self, text: str, side: Side = "source") -> list[str]:
+        """The characters of a text that have no piece, each once."""
+        return [character for character in dict.fromkeys(clean(text)) if UNK in self.encode(character, side)]
 
     def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
         """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""
@@ -154,8 +167,8 @@ def _learned(lines: Iterable[str], section: specs.Vocabulary) -> bytes:
             model_writer=model,
             model_type=section.kind,
             vocab_size=section.size,
-            character_coverage=1.0,
-            byte_fallback=False,
+            character_coverage=_COVERAGE if section.byte_fallback else 1.0,
+            byte_fallback=section.byte_fallback,
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,
@@ -164,7 +177,7 @@ def _learned(lines: Iterable[str], section: specs.Vocabulary) -> bytes:
         )
     except RuntimeError as error:
         if not failures:
-            raise _refused(str(error), section.size) from None
+            raise _refused(str(error), section) from None
     if failures:
         raise failures[0]
     return model.getvalue()
@@ -181,19 +194,21 @@ def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[st
         raise
 
 
-def _refused(told: str, size: int) -> ZooError:
+def _refused(told: str, section: specs.Vocabulary) -> ZooError:
     """SentencePiece's refusal in our words."""
     if found := re.search(r"value <= (\d+)", told):
         most = int(found[1])
         return ZooError(
-            f"`vocabulary.size` is {size:,}, and this text gives {most:,} pieces at most",
+            f"`vocabulary.size` is {section.size:,}, and this text gives {most:,} pieces at most",
             hint=f"write `vocabulary.size={most}` or less",
         )
     if found := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", told):
-        least = int(found[2])
+        least, size = int(found[2]), section.size
+        given = len(_SPECIAL) + (_BYTES if section.byte_fallback else 0)
+        bytes = f", and the bytes {_BYTES}" if section.byte_fallback else ""
         return ZooError(
-            f"`vocabulary.size` is {size:,}, and this text has {least - len(_SPECIAL):,} "
-            "different letters and signs, which need a piece each",
+            f"`vocabulary.size` is {size:,}, and this text has {least - given:,} "
+            f"different letters and signs, which need a piece each{bytes}",
             hint=f"write `vocabulary.size={least}` or more",
         )
     if "sentences_.empty()" in told:

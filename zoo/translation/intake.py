@@ -1,22 +1,23 @@
-"""Texts as the search takes them: pieces, bounded by what the model has learned."""
+"""Texts as the search takes them: pieces, bounded by what the model has learned and by its spec."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from specs import BOS, EOS, Spec, ZooError
+from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.report import Report
 from zoo.search.source import Source
-from zoo.text.sentences import sentences, shown
+from zoo.text.sentences import sentences, sentences_of, shown
 from zoo.text.vocabulary import Side, Vocabulary
+from zoo.translation.lengths import Lengths, Split
 
 Pair = tuple[str, str]
 """A text, and what its translation must start with."""
 
 
 class Intake:
-    """`longest` is the longest source of the training, in pieces: of longer ones `report` is warned.
+    """`longest` is the longest source of the training, in pieces: `lengths` counts longer ones, to tell `report`.
 
     `positions` are the rows of a learned table, which no sentence may outgrow; None where there is no such bound.
     """
@@ -25,31 +26,36 @@ class Intake:
         self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest: int | None, report: Report
     ) -> None:
         self.vocabulary, self.extra, self.positions = vocabulary, spec.decoding.extra_length, positions
-        self.longest, self.report = longest, report
+        self.most = spec.decoding.max_source_length
+        self.lengths = Lengths(longest, self.most, report)
         self.nothing: deque[int] = deque()
         """Indices of texts that were read and have no piece."""
+        self.split: deque[Split] = deque()
+        """Texts that were read and are to be translated in parts."""
         self.failure: Exception | None = None
         """Why not all was read."""
 
     def windows(self, windows: Iterable[Sequence[Pair]], first: int) -> Iterator[list[Source]]:
-        """The sentences of each window that have a piece; an error in reading ends them and is kept."""
+        """The sentences of each window that the search takes; an error in reading ends them and is kept."""
         try:
             for window in windows:
                 several = self._until_an_error(window, first)
-                first += len(several)
-                self.nothing.extend(source.index for source in several if len(source.pieces) == 1)
-                yield [source for source in several if len(source.pieces) > 1]
+                first += len(window)
+                self.nothing.extend(each.index for each in several if each.pieces == (EOS,))
+                self.split.extend(each for each in several if isinstance(each, Split))
+                self.lengths.count(several)
+                yield [each for each in several if isinstance(each, Source) and each.pieces != (EOS,)]
                 if self.failure:
                     return
         except Exception as error:
             self.failure = error
 
-    def _until_an_error(self, window: Sequence[Pair], first: int) -> list[Source]:
+    def _until_an_error(self, window: Sequence[Pair], first: int) -> list[Source | Split]:
         """The sentences of a window before the first that has an error, which is kept."""
         try:
             return self._read(window, first)
         except Exception as error:
-            good: list[Source] = []
+            good: list[Source | Split] = []
             for index, pair in enumerate(window, start=first):
                 try:
                     good += self._read([pair], index)
@@ -58,25 +64,55 @@ class Intake:
                     return good
             raise error
 
-    def _read(self, window: Sequence[Pair], first: int) -> list[Source]:
+    def _read(self, window: Sequence[Pair], first: int) -> list[Source | Split]:
         texts = sentences((text for text, _ in window), first=first + 1)
         prefixes = sentences((prefix for _, prefix in window), first=first + 1, called="prefix")
         return self.sources(texts, prefixes, first)
 
-    def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source]:
+    def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | Split]:
         """The sentences, of which the first has the index `first`; one of white space has no piece but EOS.
 
-        Raises ZooError where one is too long for the model's positions, or a prefix for a translation.
+        Raises ZooError where one is too long for the model, or a prefix for a translation, and where a prefix has
+        characters that no translation can have.
         """
         rows = self.rows(texts, "source")
-        self._warn_of_long(rows, texts)
-        found = []
+        found: list[Source | Split] = []
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
-            limit = self._limit(len(row) - 1)
-            forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
+            if len(row) - 1 > self.most:
+                found.append(Split(index, tuple(row), tuple(self._parts(text, index)), prefix, text))
+                continue
+            limit, forced = self._limit(len(row) - 1), self._forced(prefix, index)
             _check_prefix(forced, limit if len(row) > 1 else None, text, prefix)
             found.append(Source(index, tuple(row), limit, forced, text))
         return found
+
+    def _forced(self, prefix: str, index: int) -> tuple[int, ...]:
+        """The pieces of a prefix."""
+        forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
+        if UNK in forced:
+            unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
+            raise ZooError(
+                f"prefix {index + 1:,} ({shown(prefix)}) has characters that the model cannot write: {unknown}",
+                hint="leave them out; a model that was trained with `vocabulary.byte_fallback: true` writes any",
+            )
+        return forced
+
+    def _parts(self, text: str, index: int) -> Iterator[str]:
+        """As few as there can be of a long text, in order, each of whole sentences."""
+        part, length = "", 0
+        for sentence in sentences_of(text):
+            more = len(self.vocabulary.encode(sentence, "source"))
+            if more > self.most:
+                raise ZooError(
+                    f"text {index + 1:,} ({shown(text)}) has a sentence of {more:,} pieces, and the model takes "
+                    f"{self.most:,} (`decoding.max_source_length`)",
+                    hint="break it into lines",
+                )
+            if part and length + more > self.most:
+                yield part
+                part, length = "", 0
+            part, length = f"{part} {sentence}" if part else sentence, length + more
+        yield part
 
     def rows(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         """The pieces of each text and EOS; those of a target after BOS. Raises ZooError where one is too long."""
@@ -98,17 +134,6 @@ class Intake:
         limit = source + self.extra
         # BOS takes the first position; EOS is produced, but never read.
         return limit if self.positions is None else min(limit, self.positions - 1)
-
-    def _warn_of_long(self, rows: Sequence[Sequence[int]], texts: Sequence[str]) -> None:
-        lengths = [len(row) - 1 for row in rows]
-        if self.longest is None or max(lengths, default=0) <= self.longest:
-            return
-        longest = max(range(len(texts)), key=lambda index: lengths[index])
-        self.report.warn(
-            f"longer than any source in training ({self.longest:,} pieces): "
-            f"{sum(length > self.longest for length in lengths):,} of {len(texts):,}, at most {lengths[longest]:,} "
-            f"pieces, {shown(texts[longest])}; translated whole, but perhaps not well"
-        )
 
 
 def _check_prefix(forced: Sequence[int], limit: int | None, text: str, prefix: str) -> None:

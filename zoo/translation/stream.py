@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Unpack
 
 from zoo.report import Report
 from zoo.search.request import Choice
+from zoo.text.arriving import never
 from zoo.text.sentences import with_prefixes
 from zoo.translation.intake import Pair
 from zoo.translation.translation import Translation
@@ -26,23 +27,24 @@ def translate_lines(
     prefixes: Iterable[str] | None = None,
     n_best: int | None = None,
     window: int = WINDOW,
+    paused: Callable[[], bool] = never,
     report: Report | None = None,
     **choice: Unpack[Choice],
 ) -> Iterator[list[Translation]]:
     """The translations of every line, in the order of the lines, each as soon as it and all before it are done.
 
-    Lines, and `prefixes` that belong to them, are read `window` ahead at most. A window of 1 answers each line before
-    it reads the next: for a person who types. An error in a line comes when what was read before it is translated; the
-    progress goes to `report`.
+    Lines, and `prefixes` that belong to them, are read `window` ahead at most, and not where the lines have `paused`:
+    then all that were read are answered first, for somebody who waits for that before he goes on. An error in a line
+    comes when what was read before it is translated; the progress goes to `report`.
     """
-    request = translator.request(n_best, choice)
-    windows = _windows(with_prefixes(lines, prefixes), window)
-    runs: Iterable[Iterable[Sequence[Pair]]] = [windows] if window > 1 else ([each] for each in windows)
+    request, intake = translator.request(n_best, choice), translator.intake()
+    pairs = with_prefixes(lines, prefixes)
     done: dict[int, list[Translation]] = {}
     answered = 0
-    with (report or Report()).progress("translate", None, "sentences") as progress:
-        for run in runs:
-            for index, translations in translator.found(run, request, first=answered, most=None if window > 1 else 1):
+    with intake.lengths, (report or Report()).progress("translate", None, "sentences") as progress:
+        for pair in pairs:  # the first since a pause, and however long it takes
+            windows = _windows(chain([pair], pairs), window, paused)
+            for index, translations in translator.found(windows, request, intake, first=answered):
                 done[index] = translations
                 progress.advance()
                 while answered in done:
@@ -50,13 +52,18 @@ def translate_lines(
                     answered += 1
 
 
-def _windows(pairs: Iterator[Pair], window: int) -> Iterator[list[Pair]]:
+def _windows(pairs: Iterator[Pair], window: int, paused: Callable[[], bool]) -> Iterator[list[Pair]]:
+    """Windows of what comes until it pauses."""
     size = max(1, min(window, FIRST))
-    while True:
+    pauses = False
+    while not pauses:
         several: list[Pair] = []
         try:
             for pair in islice(pairs, size):
                 several.append(pair)
+                pauses = len(several) < size and paused()
+                if pauses:
+                    break
         except Exception:
             if several:  # what came before the error
                 yield several
@@ -64,4 +71,5 @@ def _windows(pairs: Iterator[Pair], window: int) -> Iterator[list[Pair]]:
         if not several:
             return
         yield several
+        pauses = pauses or paused()
         size = min(2 * size, window)

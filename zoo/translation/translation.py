@@ -1,5 +1,6 @@
 """What a translator gives back: a translation with its score, or the probability of a given one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -15,6 +16,16 @@ class Translation:
     score: float
     log_probability: float
     pieces: tuple[int, ...]
+
+
+def joined(parts: Sequence[Translation]) -> Translation:
+    """The translations of parts of a text, which follow one another, as one; its numbers are their sums."""
+    return Translation(
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        tuple(piece for part in parts for piece in part.pieces),
+    )
 
 
 NOTHING = Translation("", 0.0, 0.0, ())

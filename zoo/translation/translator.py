@@ -17,8 +17,9 @@ from zoo.text.sentences import pairs, sentences, with_prefixes
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.ensemble import Ensemble, check_together
 from zoo.translation.intake import Intake, Pair
+from zoo.translation.lengths import Split
 from zoo.translation.scoring import forced
-from zoo.translation.translation import NOTHING, ForcedScore, Translation
+from zoo.translation.translation import NOTHING, ForcedScore, Translation, joined
 
 Prefixes = Iterable[str] | None
 
@@ -95,8 +96,9 @@ class Translator:
         """The best translation of a text, or of each of a list; with `n_best` a list of the best, best first.
 
         A translation starts with its text's prefix, if there are `prefixes`: one for a text, a list for a list. What
-        may be chosen stands in `Choice`; of samples, `n_best` are drawn, in no order. Raises ZooError for values out
-        of range and texts that are not one line, TypeError for what is not text.
+        may be chosen stands in `Choice`; of samples, `n_best` are drawn, in no order. The best differ in their pieces,
+        and two of them may be the same text. Raises ZooError for values out of range, for texts that are not one line
+        or are too long, and for prefixes with characters that the model cannot write; TypeError for what is not text.
         """
         one = isinstance(texts, str)
         if prefixes is not None and one != isinstance(prefixes, str):
@@ -122,9 +124,9 @@ class Translator:
         request = self.request(n_best, choice)
         several = list(with_prefixes(texts, prefixes))
         sentences(text for text, _ in several)  # an error is told before the work
-        found = [[NOTHING]] * len(several)
-        with (report or Report()).progress("translate", len(several), "sentences") as progress:
-            for index, translations in self.found([several], request, most=len(several)):
+        found, intake = [[NOTHING]] * len(several), self.intake()
+        with intake.lengths, (report or Report()).progress("translate", len(several), "sentences") as progress:
+            for index, translations in self.found([several], request, intake, most=len(several)):
                 found[index] = translations
                 progress.advance()
         return found
@@ -135,26 +137,46 @@ class Translator:
         return Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
 
     def found(
-        self, windows: Iterable[Sequence[Pair]], request: Request, *, first: int = 0, most: int | None = None
+        self,
+        windows: Iterable[Sequence[Pair]],
+        request: Request,
+        intake: Intake,
+        *,
+        first: int = 0,
+        most: int | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """The translations of each text with its index, as soon as they are there; `first` is the index of the first.
 
         A window is read where sentences run out. `most` is how many texts there are, if that is known. An error in
         reading is raised when all that was read before is translated.
         """
-        intake = self._intake()
         read = intake.windows(windows, first)
         for index, hypotheses in dispatched(self.program, read, request, device=self.device, most=most):
-            while intake.nothing:
-                yield intake.nothing.popleft(), [NOTHING]
+            yield from self._aside(intake, request)
             yield index, [self._translation(hypothesis) for hypothesis in hypotheses]
-        while intake.nothing:
-            yield intake.nothing.popleft(), [NOTHING]
+        yield from self._aside(intake, request)
         if intake.failure:
             raise intake.failure
 
-    def _intake(self) -> Intake:
+    def intake(self) -> Intake:
+        """What reads texts for `found`, and counts the long ones of them."""
         return Intake(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+
+    def _aside(self, intake: Intake, request: Request) -> Iterator[tuple[int, list[Translation]]]:
+        """What was read and is not searched for as it is."""
+        while intake.nothing:
+            yield intake.nothing.popleft(), [NOTHING]
+        while intake.split:
+            split = intake.split.popleft()
+            yield split.index, self._in_parts(split, request)
+
+    def _in_parts(self, split: Split, request: Request) -> list[Translation]:
+        """The best of all parts as one translation, then the second best of all, and so on."""
+        pairs = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
+        intake = self.intake()
+        intake.most = len(split.pieces)  # a part is not split again
+        found = dict(self.found([pairs], request, intake, first=split.index, most=len(pairs)))
+        return [joined(parts) for parts in zip(*(found[index] for index in sorted(found)), strict=False)]
 
     def _translation(self, found: Hypothesis) -> Translation:
         text = self.vocabulary.decode(list(found.pieces), "target")
@@ -189,7 +211,7 @@ class Translator:
     ) -> list[ForcedScore]:
         """`score` piece by piece; progress goes to `report`."""
         left, right = pairs(sources, targets)
-        intake = self._intake()
+        intake = self.intake()
         source, target = intake.rows(left, "source"), intake.rows(right, "target")
         tokens = self.tokens if tokens is None else budget(tokens)
         with (report or Report()).progress("score", len(left), "sentences") as progress:

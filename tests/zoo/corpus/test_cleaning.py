@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from specs import ZooError
 from zoo.corpus.cleaning import Counts, Fate, Limits, judge, with_fate
-from zoo.corpus.parallel import clean
+from zoo.text.lines import clean
 
 TEXT = st.sampled_from(["a", "b", "c", "d e", "f\tg", "f g", "", " ", "\x00", "h" * 30])
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=40)

@@ -6,7 +6,7 @@ import pytest
 
 import specs
 from specs import ZooError
-from zoo.corpus.parallel import ParallelText, clean, lines
+from zoo.corpus.parallel import ParallelText, lines
 from zoo.report import Report
 
 
@@ -120,24 +120,6 @@ def test_a_flipped_bit_of_a_compressed_file_is_told(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ZooError, match="cut short or damaged"):
         list(lines(path))
-
-
-@pytest.mark.parametrize(
-    ("written", "cleaned"),
-    [
-        ("plain", "plain"),
-        (" around\t", "around"),
-        ("a\tb\x00\x07c", "a b c"),
-        ("a\rb", "a b"),
-        ("a\x85b\u2028c\u2029d", "a b c d"),
-        ("\ufeffa", "a"),
-        ("\x1f\x7f", ""),
-        ("no\u00a0break, „ß“, 2\u2009m", "no\u00a0break, „ß“, 2\u2009m"),
-    ],
-)
-def test_control_characters_become_spaces(written, cleaned):
-    assert clean(written) == cleaned
-    assert clean(cleaned) == cleaned
 
 
 def test_identity_is_that_of_the_content_wherever_it_lies(tmp_path):

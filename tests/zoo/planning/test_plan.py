@@ -117,7 +117,7 @@ def test_the_code_is_python_for_all_purposes() -> None:
 
 
 def test_it_is_drawn_into_a_file(small: Callable[..., Spec]) -> None:
-    file = plans.draw_to(small(), Path("new/figure.svg"))
+    file = plans.draw_to(small(), Path("figure.svg"))
     text = file.read_text(encoding="utf-8")
     assert text.startswith("<svg ")
     assert f"{plans.plan(small()).parameters:,} parameters" in text

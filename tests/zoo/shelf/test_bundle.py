@@ -291,6 +291,7 @@ def test_the_card_tells_what_one_needs(bundle: Path) -> None:
     assert "| 2 | 16 | 24 | 2 | 6 | 4 | 0.1 | sinusoidal | post | 101 bpe |" in card
     assert "`pairs.en`" in card
     assert "licences" in card
+    assert "Characters that have no word piece are unknown: " in card
 
 
 def test_a_manifest_that_names_nothing_is_damaged(bundle: Path) -> None:

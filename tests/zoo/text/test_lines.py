@@ -3,7 +3,7 @@
 import pytest
 
 from specs import ZooError
-from zoo.text.lines import decoded_lines, read_lines
+from zoo.text.lines import clean, decoded_lines, read_lines
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,21 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read_lines(tmp_path / "nowhere")
     with pytest.raises(ZooError, match="cannot be read: Is a directory"):
         read_lines(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "cleaned"),
+    [
+        ("plain", "plain"),
+        (" around\t", "around"),
+        ("a\tb\x00\x07c", "a b c"),
+        ("a\rb", "a b"),
+        ("a\x85b\u2028c\u2029d", "a b c d"),
+        ("\ufeffa", "a"),
+        ("\x1f\x7f", ""),
+        ("no\u00a0break, „ß“, 2\u2009m", "no\u00a0break, „ß“, 2\u2009m"),
+    ],
+)
+def test_control_characters_become_spaces(written, cleaned):
+    assert clean(written) == cleaned
+    assert clean(cleaned) == cleaned

@@ -1,9 +1,10 @@
 """Word pieces."""
 
 import random
+import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import specs
@@ -223,3 +224,58 @@ def test_a_model_that_is_not_there_is_told(tmp_path, separate):
     (tmp_path / "vocabulary.target.model").unlink()
     with pytest.raises(ZooError, match=r"vocabulary\.target\.model` cannot be read: No such file"):
         Vocabulary.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["the\x07old dog", "\x00the old\tdog\x7f", "the\u2028old\x85dog", "\ufeffthe old dog\r"]
+)
+def test_control_characters_are_spaces_as_in_training(shared, text):
+    assert shared.encode(text) == shared.encode("the old dog")
+    assert shared.encode_all([text, "a"]) == [shared.encode("the old dog"), shared.encode("a")]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def spelling(request):
+    """With bytes, of text in which a letter is rarer than one in 10,000."""
+    return learn(300, [*PAIRS, ("a Ж", "ein Haus")], kind=request.param, byte_fallback=True)
+
+
+def test_unknown_characters_are_named_or_spelled(shared, spelling):
+    assert shared.unknown("the Ω 猫Ω\x07 dog") == ["Ω", "猫"]
+    assert shared.decode(shared.encode("the Ω")).split() == ["the", "⁇"]
+    assert (shared.byte_fallback, spelling.byte_fallback) == (False, True)
+    for text in ("the Ω 猫Ω dog", "Ж", "🙂🙂 a\u0301 Ⅳ"):
+        assert spelling.unknown(text) == []
+        assert spelling.decode(spelling.encode(text)) == unicodedata.normalize("NFKC", text)
+    assert all(spelling.source.is_byte(id) for id in spelling.encode("Ж")[-2:]), "it taught the model its bytes"
+    assert spelling.sample(spelling.encode("Ω dog"), 0.5) != []
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(st.characters(codec="utf-8"), max_size=40))
+def test_with_bytes_no_text_is_unknown(spelling, text):
+    ids = spelling.encode(text)
+    assert not {PAD, UNK, BOS, EOS} & set(ids)
+    assert spelling.encode(spelling.decode(ids)) == ids
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=st.lists(st.integers(0, 255), max_size=12))
+@example(values=[10])
+@example(values=[0xE2, 0x80, 0xA8])  # a line separator
+@example(values=[0xED, 0xA0, 0x80])  # half of a surrogate pair
+@example(values=[0xC3])
+def test_any_bytes_are_a_line_of_text(spelling, values):
+    """Whatever a model writes."""
+    text = spelling.decode([EOS + 1 + value for value in values])
+    assert text.encode("utf-8").decode("utf-8") == text
+    assert not any(unicodedata.category(character) == "Cc" for character in text)
+    assert text.splitlines() in ([text], [])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_with_bytes_too_small_a_size_is_told_too(kind):
+    with pytest.raises(ZooError, match=r"has 2\d different letters and signs, .* and the bytes 256") as told:
+        learn(100, kind=kind, byte_fallback=True)
+    least = int(told.value.hint.split("=")[1].split("`")[0])
+    assert learn(least, kind=kind, byte_fallback=True).size == least

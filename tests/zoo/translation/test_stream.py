@@ -49,9 +49,26 @@ def test_who_types_is_answered_before_the_next_line_is_read(translator):
             events.append("read")
             yield text
 
-    for _ in translate_lines(translator, typed(), window=1):
+    for _ in translate_lines(translator, typed(), paused=lambda: True):
         events.append("told")
     assert events == ["read", "told"] * len(TEXTS)
+
+
+@pytest.mark.parametrize("pauses", [{1}, {3, 4}, set(range(0, 200, 7)), {FIRST}, {FIRST, 3 * FIRST, 3 * FIRST + 5}])
+def test_where_the_input_pauses_all_that_came_is_answered(translator, pauses):
+    """And the translations are those of all lines together."""
+    texts, read, told = random_texts(200), [], []
+
+    def lines():
+        for text in texts:
+            if len(read) in pauses:
+                assert len(told) == len(read), "whoever waits for the answers sends nothing more"
+            read.append(text)
+            yield text
+
+    for each in translate_lines(translator, lines(), paused=lambda: len(read) in pauses):
+        told.append(each)
+    assert told == translator.hypotheses(texts)
 
 
 def test_a_line_is_told_while_later_ones_are_still_waited_for(translator):
@@ -127,3 +144,52 @@ def test_workers_tell_lines_in_order_too(translator):
     translator.program.concurrent = True
     texts = random_texts(300)
     assert list(translate_lines(translator, texts, workers=3, tokens=100)) == translator.hypotheses(texts, workers=1)
+
+
+def test_long_lines_are_counted_once_for_all(translator_of, report):
+    translator = translator_of(longest_source=6, report=report)
+    texts = ["ab", "abcdefg"] * 100 + ["abcdefgh"]
+    for paused in (lambda: False, lambda: True):
+        assert len(list(translate_lines(translator, texts, window=16, paused=paused))) == 201
+        (warning,) = report.warnings
+        assert warning.startswith(
+            "longer than any source in training (6 pieces): 101 of 201, at most 8 pieces, text 201"
+        )
+        report.warnings.clear()
+
+
+SENTENCES = ["ab.", "cde!", "fgh ab?", "ab ab ab.", "h..."]
+
+
+@pytest.mark.parametrize("search", ["beam", "sample"])
+def test_a_line_that_is_too_long_is_translated_in_parts(translator_of, report, search):
+    """Of which each is as long as can be, and ends where a sentence does."""
+    whole, long = translator_of(), " ".join(SENTENCES)
+    limited = translator_of(["decoding.max_source_length=10"], report=report)
+    parts = ["ab. cde!", "fgh ab?", "ab ab ab. h..."]  # of letters and spaces; the marks have no piece
+    texts = ["ab", long, "h", "gfe", long]
+    choice = {"search": search, "n_best": 2}
+    prefixes = ["", "ba", "", "", ""]
+    found = list(translate_lines(limited, texts, prefixes=prefixes, **choice))
+    assert found == limited.hypotheses(texts, prefixes=prefixes, **choice)
+    plain = whole.hypotheses(texts, prefixes=prefixes, **choice)
+    assert [found[index] for index in (0, 2, 3)] == [plain[index] for index in (0, 2, 3)]
+    for index in (1, 4) if search == "beam" else ():
+        expected = whole.hypotheses(parts, prefixes=[prefixes[index], "", ""], **choice)
+        for place, each in enumerate(found[index]):
+            assert each.text == " ".join(of[place].text for of in expected if of[place].text)
+            assert each.log_probability == pytest.approx(sum(of[place].log_probability for of in expected))
+            assert each.score == pytest.approx(sum(of[place].score for of in expected))
+    assert all(each.text.startswith("ba") for each in found[1])
+    (warning, _) = report.warnings
+    assert warning.startswith("longer than `decoding.max_source_length` (10 pieces): 2 of 5, at most 24 pieces, text 2")
+
+
+def test_a_sentence_that_is_too_long_is_refused_by_its_number(translator_of):
+    translator = translator_of(["decoding.max_source_length=10"])
+    found = translate_lines(translator, ["ab", "ab. " + "h" * 11 + ". ab.", "h"])
+    assert next(found)[0].text
+    message = r"text 2 \('ab. hhh.*'\) has a sentence of 11 pieces, and the model takes 10 \(`decoding.max_source_leng"
+    with pytest.raises(ZooError, match=message):
+        next(found)
+    assert translator.translate("h" * 10)

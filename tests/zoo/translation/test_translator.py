@@ -11,6 +11,7 @@ from compiler import build
 from specs import ZooError
 from zoo.report import Report
 from zoo.search.sample import Sample
+from zoo.text.vocabulary import Vocabulary
 from zoo.translation.translation import ForcedScore, Translation
 from zoo.translation.translator import Translator
 
@@ -196,6 +197,44 @@ def test_a_source_of_nothing_but_unknown_pieces_is_translated(pieces, small):
     assert all(math.isfinite(each.score) for each in found)
 
 
+def test_a_prefix_is_begun_with_as_it_is_written(pieces, small):
+    """After the normalisation of all text; and what cannot be written is refused by its number."""
+    spec = small()
+    translator = Translator(build(spec), pieces, spec)
+    for prefix in ("der  alte\x07Hund", " der\talte Hund ", "\ufeffder alte\u2028Hund"):
+        assert translator.translate("the old dog", prefixes=prefix).startswith("der alte Hund")
+    message = r"prefix 2 \('der Ωmega 猫'\) has characters that the model cannot write: 'Ω', '猫'$"
+    with pytest.raises(ZooError, match=message) as error:
+        translator.translate(["the old dog", "the cat"], prefixes=["der", "der Ωmega 猫"])
+    assert error.value.exit_code == 2
+    assert translator.translate("the old dog", prefixes="\u200b") == translator.translate("the old dog")
+
+
+def test_a_prefix_has_any_characters_where_there_are_bytes(small):
+    section = specs.load("base", {"vocabulary.size": 285}).vocabulary
+    vocabulary = Vocabulary.learn(lambda: [("the old dog", "der alte Hund")] * 9, section)
+    sizes = {"architecture": small().architecture.model_dump(), "vocabulary": section.model_dump()}
+    spec = specs.load("tiny", {**sizes, "compilation.backend": "eager"})
+    translator = Translator(build(spec), vocabulary, spec)
+    for text in translator.translate("the old dog Ω", n_best=3, prefixes="Ωmega 猫 🙂"):
+        assert text.startswith("Ωmega 猫 🙂")
+    assert translator.score("the dog", "der 猫") != translator.score("the dog", "der 犬")
+
+
+def test_control_characters_are_spaces_in_translation_and_scoring(pieces, small):
+    spec = small()
+    translator = Translator(build(spec), pieces, spec)
+    assert translator.hypotheses(["the\x07old\x00dog"]) == translator.hypotheses(["the old dog"])
+    scores = [translator.forced([text], ["wir\x1flesen"]) for text in ("we\x08read", "we read")]
+    assert scores[0] == scores[1] == translator.forced(["we read"], ["wir lesen"])
+
+
+def test_the_best_differ_in_their_pieces_and_two_may_be_the_same_text(translator_of):
+    """Spaces at the ends of a text are no part of it in this alphabet."""
+    found = translator_of(["decoding.beam=40"]).hypotheses(["ab"], n_best=40)[0]
+    assert len({each.pieces for each in found}) == len(found)
+
+
 def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning(translator_of):
     report = Listening()
     translator = translator_of(longest_source=6, report=report)
@@ -205,7 +244,7 @@ def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning
     translator.translate(["ab", long, "abcdefg"])
     assert max(length for _, length in translator.program.encoded) == 65
     (warning,) = report.warnings
-    assert warning.startswith("longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, 'abc")
+    assert warning.startswith("longer than any source in training (6 pieces): 2 of 3, at most 64 pieces, text 2 ('abc")
     translator.score(long, "ab")
     assert len(report.warnings) == 1
 

@@ -1,0 +1,64 @@
+"""Lines as they arrive, through a pipe of our own."""
+
+import os
+
+import pytest
+
+from specs import ZooError
+from zoo.text import arriving
+from zoo.text.arriving import Arriving, never, together
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """What is read, and what writes to it."""
+    monkeypatch.setattr(arriving, "_CHUNK", 4)  # so that lines come in pieces
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as other:
+        yield Arriving(stream, "pipe"), other
+
+
+def test_lines_that_are_there_do_not_pause(pipe):
+    lines, writer = pipe
+    assert lines.paused()
+    writer.write(b"one\ntwo three\n\nfo")
+    for text in ("one", "two three", ""):
+        assert not lines.paused()
+        assert next(lines) == text
+    assert lines.paused(), "a line that has only begun"
+    writer.write("ür\r\nlast".encode())
+    assert next(lines) == "foür"
+    assert lines.paused()
+    writer.close()
+    assert not lines.paused(), "the end is no pause"
+    assert list(lines) == ["last"]
+    assert not lines.paused()
+
+
+def test_errors_name_the_line(pipe):
+    lines, writer = pipe
+    writer.write(b"one\n\xff\n")
+    assert next(lines) == "one"
+    with pytest.raises(ZooError, match="pipe:2"):
+        next(lines)
+
+
+def test_files_and_streams_of_python_alone_never_pause(tmp_path):
+    text = "".join(f"{number} \n" for number in range(40_000))
+    path = tmp_path / "text"
+    path.write_text(text)
+    with path.open("rb") as stream:
+        lines = Arriving(stream, "text")
+        found = [line for line in lines if not lines.paused()]
+    assert "".join(f"{line}\n" for line in found) == text
+    lines = Arriving([b"a\n", b"b\n"], "list")
+    assert [line for line in lines if not lines.paused()] == ["a", "b"]
+
+
+def test_what_has_come_is_taken_together():
+    items = iter(range(10))
+    pauses = iter([False, True, False, False])
+    assert together(items, 3, lambda: next(pauses)) == [0, 1]
+    assert together(items, 3, lambda: next(pauses)) == [2, 3, 4]
+    assert together(items, 100, never) == [5, 6, 7, 8, 9]
+    assert together(items, 3, never) == []

@@ -1,0 +1,63 @@
+"""Sources that are longer than they should be: counted while they come, told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zoo.report import Report
+from zoo.search.source import Source
+from zoo.text.sentences import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A text that is translated in parts; its translation starts with `prefix`, and `pieces` end with EOS."""
+
+    index: int
+    pieces: tuple[int, ...]
+    parts: tuple[str, ...]
+    prefix: str
+    text: str
+
+
+class Lengths:
+    """`longest` is the longest source of the training, `most` the longest that is translated whole; in pieces.
+
+    While it is entered it counts, at the end it tells `report`.
+    """
+
+    def __init__(self, longest: int | None, most: int, report: Report) -> None:
+        self._longest, self._most, self._report = longest, most, report
+        self._all = self._long = self._split = 0
+        self._longest_of: dict[bool, Source | Split] = {}  # of those that were split, and of the others
+
+    def count(self, several: Iterable[Source | Split]) -> None:
+        """Takes note of what was read."""
+        for each in several:
+            split = isinstance(each, Split)
+            self._all += 1
+            self._split += split
+            self._long += not split and self._longest is not None and len(each.pieces) - 1 > self._longest
+            if split not in self._longest_of or len(self._longest_of[split].pieces) < len(each.pieces):
+                self._longest_of[split] = each
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        """Warns, once, of all that were counted."""
+        if self._long:
+            self._report.warn(
+                f"longer than any source in training ({self._longest:,} pieces): {self._long:,} of {self._all:,}, "
+                f"{self._at_most(False)}; translated whole, but perhaps not well"
+            )
+        if self._split:
+            self._report.warn(
+                f"longer than `decoding.max_source_length` ({self._most:,} pieces): {self._split:,} of {self._all:,}, "
+                f"{self._at_most(True)}; translated in parts, which end where sentences do"
+            )
+
+    def _at_most(self, split: bool) -> str:
+        longest = self._longest_of[split]
+        return f"at most {len(longest.pieces) - 1:,} pieces, text {longest.index + 1:,} ({shown(longest.text)})"
