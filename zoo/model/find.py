@@ -30,7 +30,7 @@ def of_spec(reference: str) -> Path:
     Raises ZooError, with the places looked at and the commands that would make one, where there is neither.
     """
     spec = specs.load(reference)
-    trained = [run for run in runs_of(spec) if run.weights.is_file()]
+    trained = [run for run in runs_of(spec) if run.trained]
     if trained:
         return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
     published = ModelFolder(place(spec.name))
@@ -52,7 +52,7 @@ def model(reference: str | os.PathLike[str]) -> Path:
     """
     name = os.fspath(reference)
     looked = [Path(name)]
-    if (looked[0] / SPEC).is_file():
+    if ModelFolder(looked[0]).exists:
         return _trained(ModelFolder(looked[0]))
     if is_name(name):
         looked.append(place(name))
@@ -112,7 +112,7 @@ def _run_called(name: str) -> ModelFolder | None:
 
 
 def _trained(run: ModelFolder) -> Path:
-    if run.weights.is_file():
+    if run.trained:
         return run.folder
     problem = f"`{run.folder}` has no weights yet"
     if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
