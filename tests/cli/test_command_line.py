@@ -35,7 +35,7 @@ FROZEN = {
         *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase", "--json"),
         *_HOW,
     ],
-    "publish": ["RUN", "--name"],
+    "publish": ["RUN", "--name", "--replace"],
     "verify": ["NAME"],
     "doctor": ["--json"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],

@@ -46,6 +46,8 @@ class Basis:
     """Whether each of them holds but a part of the weights: the order of sums depends on it."""
     software: str = ""
     """Versions of what computes the steps."""
+    named: bool = True
+    """Whether the name in its spec is its own, and not that of the spec it extends."""
 
 
 class Run(ModelFolder):

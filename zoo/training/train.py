@@ -111,7 +111,8 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     data = TrainingSet(spec, store, sampling, aside(prepared.verify) if processes.first_here else None)
     sharded = processes.count > 1 and sharding.is_needed(spec, data.batches(0).mean, processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
-    basis = Basis(prepared.fingerprint, longest, backend, torch.get_num_threads(), processes.count, sharded, software)
+    threads, named = torch.get_num_threads(), spec.named
+    basis = Basis(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, named)
     with processes.first_then_others():
         if processes.first and fresh:
             run.clear()
