@@ -75,6 +75,8 @@ def load(
     """
     bundle, find = import_module("zoo.translation.opening"), import_module("zoo.model.find")
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
+    if backend is not None:
+        import_module("compiler.backends").require_known(backend)  # before a model that is not there is told
     wanted = [name] if isinstance(name, str) else name
     opened: list[Translator] = [bundle.open_model(find.model(each), **how) for each in wanted]
     if not opened:

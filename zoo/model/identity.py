@@ -12,7 +12,11 @@ _ELSEWHERE = "corpus.folder"  # the same files may lie elsewhere
 Differing = Mapping[str, tuple[Any, Any]]
 
 
-def differing(spec: Spec, other: Spec, sections: Iterable[str], free: Iterable[str] = ()) -> Differing:
+OF_A_MODEL = ("name", "architecture", "vocabulary", "corpus")
+"""What a model is, however long and by which recipe it was trained."""
+
+
+def differing(spec: Spec, other: Spec, sections: Iterable[str] = OF_A_MODEL, free: Iterable[str] = ()) -> Differing:
     """Dotted key -> (value in `other`, value in `spec`) of what differs in these sections, but for `free` keys."""
     wanted, unseen = set(sections), {_ELSEWHERE, *free}
     found = difference(spec, other).items()

@@ -78,7 +78,12 @@ def _write(bundle: ModelFolder, spec: Spec, run: Run, read: Weights, translator:
     proved = proof.prove(translator.program, translator.vocabulary, _pairs(run, translator))
     proved.write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)
-    (bundle.folder / CARD).write_text(card(spec, scores, read.facts), encoding="utf-8")
+    try:
+        text = card(spec, scores, read.facts)
+    except (KeyError, TypeError, ValueError):
+        hint = f"remove it: `zoo evaluate --model {run.folder}` writes it anew"
+        raise ZooError(f"`{run.scores}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
+    (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
 
 

@@ -49,6 +49,7 @@ def bundle(trained: Callable[..., Run]) -> Path:
 
 def test_it_has_these_files_and_no_others(bundle: Path) -> None:
     assert sorted(path.name for path in bundle.iterdir()) == FILES
+    assert len({path.stat().st_mode for path in bundle.iterdir()}) == 1, "whoever may read one may read all"
 
 
 def test_it_opens_as_the_run_did(trained: Callable[..., Run]) -> None:

@@ -192,6 +192,15 @@ def test_a_run_without_scores_is_published(trained: Callable[..., Run]) -> None:
     assert "Nobody had scored it" in (publish.publish(run.folder) / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("scores", [{"dev": {}}, {"dev": 3}, {"dev": {"bleu": "much"}}])
+def test_scores_that_do_not_say_enough_are_told(trained: Callable[..., Run], home: Path, scores: object) -> None:
+    run = trained()
+    publish.write_json(run.scores, scores)  # type: ignore[arg-type]
+    with pytest.raises(ZooError, match=r"scores.json` is damaged"):
+        publish.publish(run.folder)
+    assert list((home / "shelf").iterdir()) == []
+
+
 def test_the_proof_is_of_the_dev_set_where_it_is_prepared(trained: Callable[..., Run]) -> None:
     run = trained()
     prepared = prepare(run.spec, Report())
