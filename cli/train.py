@@ -54,7 +54,7 @@ def command(
         return INTERRUPTED
     if not done.first:
         return None
-    place = done.run.folder if run or differing(chosen, specs.load(spec)) else None
+    place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
     model, name = (f"--model {place}", str(place)) if place else (f"--spec {spec}", chosen.short)
     words.say(f"next: zoo decode {model}, zoo evaluate {model}, zoo publish {name}")
     return None

@@ -40,7 +40,7 @@ def of_spec(reference: str) -> Path:
     if published.published and _is_of(published, spec):
         return published.folder
     for called in (default, published):
-        if called.trained and not _is_of(called, spec):
+        if called.exists and not _is_of(called, spec):
             raise _another(called, reference, _differing(called, spec))
     there = "has no weights yet" if default.exists else "is not there"
     raise ZooError(
