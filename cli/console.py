@@ -16,7 +16,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from zoo.report import Plain, Progress, Report, duration, figure, size
+from zoo.report import Plain, Progress, Report, duration, figure, harmless, size
 
 _WIDE = 10_000  # columns of what is no terminal: nothing is cut
 _REFRESH = 4  # a second; more would take time from the work that is shown
@@ -38,7 +38,7 @@ def report() -> Report:
 
 def show_json(value: object) -> None:
     """One JSON value on a line of its own, to stdout."""
-    print(json.dumps(value, ensure_ascii=False))
+    print(harmless(json.dumps(value, ensure_ascii=False)))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
@@ -49,7 +49,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
         right, folds = column.endswith(">"), column.endswith("…")
         table.add_column(column.rstrip(">…"), justify="right" if right else "left", no_wrap=not folds)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(harmless(cell)) for cell in row))
     width = None if sys.stdout.isatty() else _WIDE
     console = Console(markup=False, emoji=False, highlight=False, width=width)
     with console.capture() as captured:
@@ -68,10 +68,10 @@ class RichReport(Report):
         self._running = 0
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(harmless(text)), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        self._console.print(Text.assemble(("warning: ", "yellow"), text), soft_wrap=True)
+        self._console.print(Text.assemble(("warning: ", "yellow"), harmless(text)), soft_wrap=True)
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         return _Bar(self, label, total, unit)

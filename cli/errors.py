@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from specs import ZooError, nearest
+from zoo.report import harmless
 
 INTERRUPTED = 130
 UNREAD = 141
@@ -48,7 +49,7 @@ def tell(error: ZooError) -> None:
     """Writes an error to stderr."""
     hint = f"\n\nhint: {error.hint}" if error.hint else ""
     with suppress(BrokenPipeError):
-        print(f"error: {error}{hint}", file=sys.stderr, flush=True)
+        print(harmless(f"error: {error}{hint}"), file=sys.stderr, flush=True)
 
 
 def explained(error: Exception, command: str = "zoo") -> ZooError:

@@ -54,9 +54,21 @@ Precision = Annotated[
         help="Numbers of weights and products; all but float32 are approximate.",
     ),
 ]
+
+
+def _known(backend: str | None) -> str | None:
+    """A backend that is none is told before a model that is not there."""
+    if backend is not None:
+        from compiler.backends import require_known
+
+        require_known(backend)
+    return backend
+
+
 Backend = Annotated[
     str | None,
     typer.Option(
+        callback=_known,
         metavar="NAME",
         show_default="the spec's",
         rich_help_panel=_HOW,

@@ -21,20 +21,24 @@ def command(
         typer.Option(
             metavar="NAME",
             show_default="the name in its spec",
-            help="Letters, digits and - _ . , only; it gives way to the new one.",
+            help="Letters, digits and - _ . , only.",
         ),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of another run's that has this name.")
+    ] = False,
 ) -> None:
     """Write a run's bundle to the shelf.
 
     The shelf is a folder of your data folder; ZOO_HOME moves it. The bundle holds the spec, the weights, the
     vocabulary, the scores, a card, the hash of each file, and a proof: a few sentences with the log-probabilities that
-    they must get. It is checked before it takes its place.
+    they must get. It is checked before it takes its place. An earlier state of the same training gives way to it, and
+    any other model of its name with --replace.
     """
     from cli.console import report
     from zoo.shelf.publish import publish
 
     words = report()
-    folder = publish(run, name=name, report=words)
+    folder = publish(run, name=name, replace=replace, report=words)
     print(folder)
     words.say(f"next: zoo decode --model {folder.name}")

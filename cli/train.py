@@ -41,6 +41,7 @@ def command(
     from cli.console import report
     from cli.errors import INTERRUPTED
     from zoo.machine.ram import keep_freed
+    from zoo.model.identity import differing
     from zoo.training.train import trained
 
     keep_freed()  # this process is ours
@@ -53,7 +54,8 @@ def command(
         return INTERRUPTED
     if not done.first:
         return None
-    model, name = (f"--model {run}", str(run)) if run else (f"--spec {spec}", chosen.short)
+    place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
+    model, name = (f"--model {place}", str(place)) if place else (f"--spec {spec}", chosen.short)
     words.say(f"next: zoo decode {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 

@@ -55,9 +55,12 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
     written = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         written = written.overlaid(upper)
-    for upper in overrides_written(overrides):
+    over = overrides_written(overrides)
+    for upper in over:
         written = written.overlaid(upper)
-    return _validated(written, [source.file for source, _ in reversed(chain)]).called(chain[0][0].short)
+    named = len(chain) == 1 or any("name" in each.value for each in (chain[0][1], *over))
+    spec = _validated(written, [source.file for source, _ in reversed(chain)])
+    return spec.called(chain[0][0].short, named=named)
 
 
 def _chain(source: Source) -> list[tuple[Source, Written]]:

@@ -33,11 +33,17 @@ class Spec(Section):
     compilation: Compilation = Field(description="How the graph becomes a program (not in the paper).")
 
     _short: str | None = PrivateAttr(default=None)
+    _named: bool = PrivateAttr(default=True)
 
     @property
     def short(self) -> str:
         """The catalogue's name ("big", "table3/a-h1"), a file's stem, or, where neither is known, `name`."""
         return self.name if self._short is None else self._short
+
+    @property
+    def named(self) -> bool:
+        """Whether `name` is its own: False where it has it from the spec that it extends."""
+        return self._named
 
     def yaml(self, version: str | None = None) -> str:
         """The whole spec, and its format, as YAML that needs no other file and that YAML 1.1 and 1.2 read alike.
@@ -47,10 +53,10 @@ class Spec(Section):
         header = "" if version is None else f"{WRITTEN_BY}{version}\n"
         return header + dump({"format": FORMAT, **self.model_dump(mode="json")})
 
-    def called(self, short: str) -> Self:
-        """The same spec under the short name `short`."""
+    def called(self, short: str, *, named: bool = True) -> Self:
+        """The same spec under the short name `short`; `named` says whether its `name` is its own."""
         spec = self.model_copy()
-        spec._short = short
+        spec._short, spec._named = short, named
         return spec
 
     def __eq__(self, other: object) -> bool:

@@ -69,11 +69,14 @@ def load(
 
     Several names of models of one vocabulary are an ensemble. `device` is auto, cpu, cuda or cuda:N; `precision`
     (float32, bfloat16, int8) and `backend` (auto, or one that `zoo doctor` lists) are the spec's where they are not
-    given; `tokens` is the budget of one batch in source tokens. Raises ZooError where there is no such model, or where
-    a file of it is damaged.
+    given; `tokens` is the budget of one batch in source tokens. Weights are memory-mapped, and what is published is
+    never written in place: whoever else writes over their file changes the translations of this process, or ends it.
+    Raises ZooError where there is no such model, or where a file of it is damaged.
     """
     bundle, find = import_module("zoo.translation.opening"), import_module("zoo.model.find")
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
+    if backend is not None:
+        import_module("compiler.backends").require_known(backend)  # before a model that is not there is told
     wanted = [name] if isinstance(name, str) else name
     opened: list[Translator] = [bundle.open_model(find.model(each), **how) for each in wanted]
     if not opened:

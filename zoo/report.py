@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from types import TracebackType
 from typing import Self, TextIO
 
+_HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _EVERY = 10.0  # seconds between two plain lines of progress
 
 
@@ -47,7 +49,7 @@ class Plain(Report):
         self._every = every
 
     def say(self, text: str) -> None:
-        print(text, file=self._stream or sys.stderr, flush=True)
+        print(harmless(text), file=self._stream or sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}")
@@ -97,6 +99,14 @@ class _Lines(Progress):
             words.append(f"{duration((self._total - self._done) / speed)} left")
         words += [f"{name} {figure(value)}" for name, value in self._figures.items()]
         self._report.say(f"{self._label}: {', '.join(words)}")
+
+
+def harmless(text: str) -> str:
+    """Text for a terminal: what moves its cursor, turns its lines round or has no place in UTF-8 is spelled out.
+
+    Newlines and tabs stay; the spelling is JSON's.
+    """
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def amount(count: float, unit: str) -> str:

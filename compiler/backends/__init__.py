@@ -24,10 +24,7 @@ def choose(name: str, order: Order) -> Backend:
 
     Raises ZooError on an unknown name, and where the backend is absent or cannot express what is ordered.
     """
-    if name != "auto" and name not in BACKENDS:
-        near = nearest(name, list(BACKENDS))
-        hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
-        raise ZooError(f"`{name}` is not a backend", hint=hint)
+    require_known(name)
     # A spec's backend that cannot train leaves that to what `auto` takes.
     if name == "auto" or (Purpose.TRAIN in order.graphs and BACKENDS[name].trainable is None):
         return BACKENDS[_best(order)]
@@ -39,10 +36,18 @@ def choose(name: str, order: Order) -> Backend:
     return backend
 
 
+def require_known(name: str) -> None:
+    """Raises ZooError unless it is `auto` or the name of a backend, present or not."""
+    if name != "auto" and name not in BACKENDS:
+        near = nearest(name, list(BACKENDS))
+        hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
+        raise ZooError(f"`{name}` is not a backend", hint=hint)
+
+
 def _best(order: Order) -> str:
     # Measured (BENCHMARKS.md): on a CPU the compiled layers are not faster and take a minute to compile.
     best = inductor if order.device.startswith("cuda") else native
     return best.name if best.absent() is None and best.refuses(order) is None else eager.name
 
 
-__all__ = ["BACKENDS", "Backend", "Order", "choose"]
+__all__ = ["BACKENDS", "Backend", "Order", "choose", "require_known"]

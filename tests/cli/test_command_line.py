@@ -35,7 +35,7 @@ FROZEN = {
         *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase", "--json"),
         *_HOW,
     ],
-    "publish": ["RUN", "--name"],
+    "publish": ["RUN", "--name", "--replace"],
     "verify": ["NAME"],
     "doctor": ["--json"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
@@ -115,7 +115,7 @@ def test_translating_imports_no_compiler_of_torchs(zoo: Callable[..., object], t
     """torch's inductor and dynamo take longer to import than a short text to translate."""
     trained("runs/tiny")
     code = (
-        "import sys; from cli.app import run; status = run(['decode', '--spec', 'tiny', '--device', 'cpu']); "
+        "import sys; from cli.app import run; status = run(['decode', '--model', 'tiny', '--device', 'cpu']); "
         "late = {'torch._inductor', 'torch._dynamo', 'sacrebleu', 'onnx', 'ctranslate2'} & sys.modules.keys(); "
         "print(late, file=sys.stderr); sys.exit(status or bool(late))"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable
 from itertools import count
@@ -10,7 +11,9 @@ from itertools import count
 import pytest
 from rich.console import Console
 
-from cli.console import RichReport, report, show_table
+from cli.console import RichReport, report, show_json, show_table
+from cli.errors import tell
+from specs import ZooError
 from zoo.report import Plain
 
 
@@ -112,3 +115,13 @@ def test_a_table_in_a_pipe_is_never_cut(capsys: pytest.CaptureFixture[str]) -> N
     assert header.split() == ["name", "count", "what"]
     assert first == "a         1  " + "x" * 500
     assert second == "[b]   1,000  :smile:"
+
+
+def test_what_others_wrote_moves_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[31mred\x1b]0;title\x07\u202e\ud800"
+    show_table(["name", "description…"], [["mine", hostile]], title="Published")
+    show_json({"description": hostile})
+    tell(ZooError(hostile, hint=hostile))
+    told = capsys.readouterr()
+    assert (told.out + told.err).replace("\n", "").isprintable()
+    assert json.loads(told.out.splitlines()[-1]) == {"description": hostile}

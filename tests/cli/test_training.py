@@ -58,6 +58,11 @@ def test_a_finished_training_says_what_to_do_next(zoo: Zoo, asked: dict[str, Any
     assert isinstance(asked["report"], Report)
 
 
+def test_a_run_of_another_spec_by_its_overrides_is_named_by_its_folder(zoo: Zoo, asked: dict[str, Any]) -> None:
+    done = zoo("train", "tiny", "training.steps=30", "architecture.dropout=0.3")
+    assert "next: zoo decode --model runs/tiny, zoo evaluate --model runs/tiny, zoo publish runs/tiny\n" in done.err
+
+
 def test_a_run_elsewhere_is_named_by_its_folder(zoo: Zoo, asked: dict[str, Any]) -> None:
     done = zoo("train", "tiny", "training.steps=30", "--run", "runs/second")
     assert "zoo decode --model runs/second" in done.err

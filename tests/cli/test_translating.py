@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import zoo as library
+from specs import ZooError
 from zoo.training.run import Run
 from zoo.translation.translator import Translator
 
@@ -32,7 +33,7 @@ def translator(trained: Callable[..., Run]) -> Translator:
 
 
 def test_a_line_in_is_a_line_out_and_empty_ones_stay_empty(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", stdin=TEXT)
+    done = zoo("decode", "--model", "tiny", stdin=TEXT)
     assert done.status == 0
     assert done.out == "".join(f"{line}\n" for line in translator.translate(TEXT.splitlines()))
     assert done.out.splitlines()[1] == done.out.splitlines()[3] == ""
@@ -41,19 +42,19 @@ def test_a_line_in_is_a_line_out_and_empty_ones_stay_empty(zoo: Zoo, translator:
 
 @pytest.mark.parametrize("text", ["", "\n", "we read", "we read\r\n", "\ufeffwe read\n", "we\u2028read\u0085\n\n"])
 def test_lines_end_where_they_end(zoo: Zoo, translator: Translator, text: str) -> None:
-    done = zoo("decode", "--spec", "tiny", stdin=text)
+    done = zoo("decode", "--model", "tiny", stdin=text)
     assert done.status == 0
     assert done.out.count("\n") == text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
 def test_the_options_of_the_search_are_the_librarys(zoo: Zoo, translator: Translator) -> None:
     text = "we read two books"
-    done = zoo("decode", "--spec", "tiny", "--beam", "2", "--alpha", "0", "--tokens", "9", stdin=text)
+    done = zoo("decode", "--model", "tiny", "--beam", "2", "--alpha", "0", "--tokens", "9", stdin=text)
     assert done.out == translator.translate(text, beam=2, alpha=0.0) + "\n"
 
 
 def test_n_best_lines_have_number_score_and_text(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", "--n-best", "3", stdin="we read\n\nthe cat\n")
+    done = zoo("decode", "--model", "tiny", "--n-best", "3", stdin="we read\n\nthe cat\n")
     found = translator.hypotheses(["we read", "", "the cat"], n_best=3)
     lines = [line.split("\t") for line in done.out.splitlines()]
     wanted = [(number, each) for number, several in enumerate(found, start=1) for each in several]
@@ -63,7 +64,7 @@ def test_n_best_lines_have_number_score_and_text(zoo: Zoo, translator: Translato
 
 
 def test_json_lines_tell_everything(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", "--json", "--n-best", "2", stdin="we read\n\n")
+    done = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", stdin="we read\n\n")
     first, second = (json.loads(line) for line in done.out.splitlines())
     assert first["source"] == "we read"
     assert [each["text"] for each in first["translations"]] == translator.translate("we read", n_best=2)
@@ -73,7 +74,7 @@ def test_json_lines_tell_everything(zoo: Zoo, translator: Translator) -> None:
 
 def test_files_are_read_and_written_whole(zoo: Zoo, translator: Translator) -> None:
     Path("in.txt").write_text(TEXT, encoding="utf-8")
-    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "out.txt")
+    done = zoo("decode", "--model", "tiny", "--input", "in.txt", "--output", "out.txt")
     assert (done.status, done.out) == (0, "")
     assert Path("out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
 
@@ -84,10 +85,10 @@ def test_what_is_read_is_not_overwritten(zoo: Zoo, translator: Translator) -> No
     Path("begun").write_text("\n" * 5, encoding="utf-8")
     files = ("--input", "in.txt", "--prefix", "begun")
     for output, named in (("in.txt", "in.txt"), ("link", "link"), ("./begun", "begun")):
-        done = zoo("decode", "--spec", "tiny", *files, "--output", output)
+        done = zoo("decode", "--model", "tiny", *files, "--output", output)
         assert done.status == 2
         assert done.err == f"error: `{named}` would be read and written at once\n\nhint: write to another file\n"
-    done = zoo("score", "--spec", "tiny", "--source", "in.txt", "--target", "begun", "--output", "link")
+    done = zoo("score", "--model", "tiny", "--source", "in.txt", "--target", "begun", "--output", "link")
     assert (done.status, done.err.count("`link` would be read and written at once")) == (2, 1)
     assert Path("in.txt").read_text(encoding="utf-8") == TEXT
     assert Path("begun").read_text(encoding="utf-8") == "\n" * 5
@@ -99,9 +100,9 @@ def test_a_pipe_and_a_link_stay_what_they_are(zoo: Zoo, translator: Translator) 
     came: list[str] = []
     reader = threading.Thread(target=lambda: came.append(Path("pipe").read_text(encoding="utf-8")), daemon=True)
     reader.start()
-    assert zoo("decode", "--spec", "tiny", "--output", "pipe", stdin=TEXT).status == 0
+    assert zoo("decode", "--model", "tiny", "--output", "pipe", stdin=TEXT).status == 0
     reader.join(20)
-    assert zoo("decode", "--spec", "tiny", "--output", "link", stdin=TEXT).status == 0
+    assert zoo("decode", "--model", "tiny", "--output", "link", stdin=TEXT).status == 0
     assert Path("pipe").is_fifo()
     assert Path("link").readlink() == Path("file")
     assert came == [Path("file").read_text(encoding="utf-8")]
@@ -109,7 +110,7 @@ def test_a_pipe_and_a_link_stay_what_they_are(zoo: Zoo, translator: Translator) 
 
 
 def test_no_folder_is_made_for_an_output(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", "--output", "new/out.txt", stdin=TEXT)
+    done = zoo("decode", "--model", "tiny", "--output", "new/out.txt", stdin=TEXT)
     assert done.status == 2
     assert done.err.startswith("error: `new/out.txt` cannot be written: there is no folder `new`\n\nhint: ")
     assert not Path("new").exists()
@@ -118,26 +119,26 @@ def test_no_folder_is_made_for_an_output(zoo: Zoo, translator: Translator) -> No
 def test_what_is_not_utf8_is_named_and_leaves_the_old_output(zoo: Zoo, translator: Translator) -> None:
     Path("in.txt").write_bytes(b"we read\nna\xefve\n")
     Path("out.txt").write_text("from before\n")
-    done = zoo("decode", "--spec", "tiny", "--input", "in.txt", "--output", "out.txt")
+    done = zoo("decode", "--model", "tiny", "--input", "in.txt", "--output", "out.txt")
     assert done.status == 2
     assert "(in.txt:2)" in done.err
     assert Path("out.txt").read_text() == "from before\n"
     assert sorted(path.name for path in Path().glob("*out*")) == ["out.txt"]
-    done = zoo("decode", "--spec", "tiny", stdin=b"we read\nna\xefve\n")
+    done = zoo("decode", "--model", "tiny", stdin=b"we read\nna\xefve\n")
     assert "(<stdin>:2)" in done.err
 
 
 def test_a_missing_input_is_named(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", "--input", "none.txt")
+    done = zoo("decode", "--model", "tiny", "--input", "none.txt")
     assert (done.status, done.err) == (2, "error: `none.txt` cannot be read: No such file or directory\n")
 
 
 def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin="two books " * 12 + "\n")
+    done = zoo("decode", "--model", "tiny", "--beam", "1", stdin="two books " * 12 + "\n")
     assert done.status == 0
     assert done.out.count("\n") == 1
     assert "warning: longer than any source in training (31 pieces): 1 of 1, " in done.err
-    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two books " * 12 + "\n") * 40)
+    done = zoo("decode", "--model", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two books " * 12 + "\n") * 40)
     assert "warning: longer than any source in training (31 pieces): 40 of 160" in done.err
     assert done.err.count("warning") == 1
 
@@ -145,7 +146,7 @@ def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Tr
 def test_damaged_weights_are_an_error(zoo: Zoo, trained: Callable[..., Run]) -> None:
     run = trained("runs/tiny")
     run.weights.write_bytes(run.weights.read_bytes()[:-100])
-    done = zoo("decode", "--spec", "tiny", stdin=TEXT)
+    done = zoo("decode", "--model", "tiny", stdin=TEXT)
     assert done.status == 1
     assert done.err.startswith("error: `runs/tiny/weights.safetensors` cannot be read: ")
 
@@ -153,7 +154,7 @@ def test_damaged_weights_are_an_error(zoo: Zoo, trained: Callable[..., Run]) -> 
 def test_a_reader_that_has_enough_ends_it_quietly(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
     many = "we read\n" * 3000
-    command = f"{sys.executable} -m cli.app decode --spec tiny --beam 1 | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m cli.app decode --model tiny --beam 1 | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], input=many, capture_output=True, text=True, env=_environment(), check=False
     )
@@ -169,7 +170,7 @@ def test_what_has_come_is_answered_where_the_input_pauses(trained: Callable[...,
     theirs, ours = os.openpty() if typed else os.pipe()
     if typed:
         theirs, ours = ours, theirs
-    command = [sys.executable, "-m", "cli.app", "decode", "--spec", "tiny", "--beam", "1"]
+    command = [sys.executable, "-m", "cli.app", "decode", "--model", "tiny", "--beam", "1"]
     pipes: Any = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": _environment()}
     with subprocess.Popen(command, **pipes) as process, _ended_after_all(process):
         os.close(theirs)
@@ -192,7 +193,7 @@ def test_what_has_come_is_answered_where_the_input_pauses(trained: Callable[...,
 
 def test_scores_come_where_the_input_pauses(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
-    command = [sys.executable, "-m", "cli.app", "score", "--spec", "tiny"]
+    command = [sys.executable, "-m", "cli.app", "score", "--model", "tiny"]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": _environment()}
     with subprocess.Popen(command, **pipes) as process, _ended_after_all(process):
         assert process.stdin
@@ -206,7 +207,7 @@ def test_scores_come_where_the_input_pauses(trained: Callable[..., Run]) -> None
 
 
 def test_an_error_comes_after_the_lines_before_it(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("decode", "--spec", "tiny", "--beam", "1", stdin=b"we read\n" * 64 + b"na\xefve\n")
+    done = zoo("decode", "--model", "tiny", "--beam", "1", stdin=b"we read\n" * 64 + b"na\xefve\n")
     assert done.status == 2
     assert done.out == f"{translator.translate('we read', beam=1)}\n" * 64
     assert "(<stdin>:65)" in done.err
@@ -215,23 +216,23 @@ def test_an_error_comes_after_the_lines_before_it(zoo: Zoo, translator: Translat
 def test_samples_are_the_librarys_and_another_seed_draws_others(zoo: Zoo, translator: Translator) -> None:
     text = "we read two books\nthe cat\n"
     options = ("--search", "sample", "--temperature", "0.9", "--top-k", "50", "--top-p", "0.95", "--n-best", "2")
-    done = zoo("decode", "--spec", "tiny", *options, "--seed", "7", stdin=text)
+    done = zoo("decode", "--model", "tiny", *options, "--seed", "7", stdin=text)
     choice = {"search": "sample", "temperature": 0.9, "top_k": 50, "top_p": 0.95, "seed": 7}
     found = translator.translate(text.splitlines(), n_best=2, **choice)
     assert [line.split("\t")[2] for line in done.out.splitlines()] == [each for several in found for each in several]
-    assert zoo("decode", "--spec", "tiny", *options, "--seed", "8", stdin=text).out != done.out
+    assert zoo("decode", "--model", "tiny", *options, "--seed", "8", stdin=text).out != done.out
 
 
 def test_prefixes_are_read_beside_the_lines(zoo: Zoo, translator: Translator) -> None:
     Path("begun").write_text("wir\n\ndie Katze\n", encoding="utf-8")
-    done = zoo("decode", "--spec", "tiny", "--prefix", "begun", stdin="we read\nthe old dog\nthe cat\n")
+    done = zoo("decode", "--model", "tiny", "--prefix", "begun", stdin="we read\nthe old dog\nthe cat\n")
     texts, prefixes = ["we read", "the old dog", "the cat"], ["wir", "", "die Katze"]
     assert done.out.splitlines() == translator.translate(texts, prefixes=prefixes)
     assert [line.startswith(prefix) for line, prefix in zip(done.out.splitlines(), prefixes, strict=True)] == [True] * 3
-    done = zoo("decode", "--spec", "tiny", "--prefix", "begun", stdin="we read\n")
+    done = zoo("decode", "--model", "tiny", "--prefix", "begun", stdin="we read\n")
     assert done.status == 2
     assert "there are 1 texts, and more prefixes" in done.err
-    assert "`none` cannot be read" in zoo("decode", "--spec", "tiny", "--prefix", "none", stdin="we read\n").err
+    assert "`none` cannot be read" in zoo("decode", "--model", "tiny", "--prefix", "none", stdin="we read\n").err
 
 
 def test_several_models_are_an_ensemble(zoo: Zoo, trained: Callable[..., Run]) -> None:
@@ -254,7 +255,7 @@ def test_several_models_are_an_ensemble(zoo: Zoo, trained: Callable[..., Run]) -
 def test_choices_that_make_no_sense_are_named(
     zoo: Zoo, translator: Translator, options: tuple[str, ...], named: str
 ) -> None:
-    done = zoo("decode", "--spec", "tiny", *options, stdin="we read\n")
+    done = zoo("decode", "--model", "tiny", *options, stdin="we read\n")
     assert done.status == 2
     assert done.err.startswith(named)
 
@@ -266,17 +267,17 @@ def test_scores_of_pairs_from_stdin_and_from_files_agree(zoo: Zoo, translator: T
     sources, targets = ["we read", "", "the cat"], ["wir lesen", "die Katze", ""]
     wanted = translator.score(sources, targets)
     stdin = "".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True))
-    done = zoo("score", "--spec", "tiny", stdin=stdin)
+    done = zoo("score", "--model", "tiny", stdin=stdin)
     assert [float(line) for line in done.out.splitlines()] == pytest.approx(wanted, abs=1e-5)
     for name, lines in (("a", sources), ("b", targets)):
         Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    files = zoo("score", "--spec", "tiny", "--source", "a", "--target", "b", "--output", "scores.txt")
+    files = zoo("score", "--model", "tiny", "--source", "a", "--target", "b", "--output", "scores.txt")
     assert files.status == 0
     assert Path("scores.txt").read_text() == done.out
 
 
 def test_json_scores_have_every_piece(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("score", "--spec", "tiny", "--json", stdin="we read\twir lesen\n")
+    done = zoo("score", "--model", "tiny", "--json", stdin="we read\twir lesen\n")
     found = json.loads(done.out)
     (forced,) = translator.forced(["we read"], ["wir lesen"])
     assert found["tokens"] == forced.tokens == len(found["token_log_probabilities"])
@@ -285,7 +286,7 @@ def test_json_scores_have_every_piece(zoo: Zoo, translator: Translator) -> None:
 
 @pytest.mark.parametrize(("line", "tabs"), [("we read", 0), ("a\tb\tc", 2)])
 def test_a_line_that_is_no_pair_is_named(zoo: Zoo, translator: Translator, line: str, tabs: int) -> None:
-    done = zoo("score", "--spec", "tiny", stdin=f"we read\twir lesen\n{line}\n")
+    done = zoo("score", "--model", "tiny", stdin=f"we read\twir lesen\n{line}\n")
     assert done.status == 2
     assert done.err.startswith(f"error: a line has {tabs} tabs, not one (<stdin>:2)")
 
@@ -294,7 +295,7 @@ def test_a_line_that_is_no_pair_is_named(zoo: Zoo, translator: Translator, line:
 def test_files_of_different_length_are_named(zoo: Zoo, translator: Translator, longer: str, shorter: str) -> None:
     Path(longer).write_text("we\nread\n")
     Path(shorter).write_text("we\n")
-    done = zoo("score", "--spec", "tiny", "--source", "a", "--target", "b")
+    done = zoo("score", "--model", "tiny", "--source", "a", "--target", "b")
     assert done.status == 2
     assert f"`{shorter}` has 1 lines, and `{longer}` has more" in done.err
 
@@ -303,7 +304,7 @@ def test_files_of_different_length_are_named(zoo: Zoo, translator: Translator, l
 
 
 def test_evaluate_shows_bleu_perplexity_and_signature(zoo: Zoo, translator: Translator) -> None:
-    done = zoo("evaluate", "--spec", "tiny", "--set", "dev", "--device", "cpu")
+    done = zoo("evaluate", "--model", "tiny", "--set", "dev", "--device", "cpu")
     assert done.status == 0
     assert [line.split()[0] for line in done.out.splitlines()] == ["BLEU", "perplexity", "sentences", "signature"]
     told = json.loads(zoo("evaluate", "--model", "runs/tiny", "--json").out)
@@ -340,3 +341,34 @@ def _ended_after_all(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+# a spec and the run that is called like it
+
+
+@pytest.mark.parametrize("command", [("decode",), ("score",), ("evaluate", "--set", "dev")])
+def test_a_run_answers_only_to_the_spec_that_it_is_of(
+    zoo: Zoo, trained: Callable[..., Run], command: tuple[str]
+) -> None:
+    run = trained("runs/own", name="mine", training={"seed": 3})
+    scores = run.scores.read_bytes()
+    for folder, change in (("a", ""), ("b", "corpus: {target: fr}\narchitecture: {dropout: 0.3}\n")):
+        Path(folder).mkdir()
+        (Path(folder) / "whole.yaml").write_text(run.spec.yaml())
+        (Path(folder) / "own.yaml").write_text(f"extends: whole.yaml\n{change}")
+    refused = zoo(*command, "--spec", "b/own.yaml", stdin="we read\twir lesen\n")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("error: `runs/own` is of another spec than `b/own.yaml`:\n")
+    assert "  architecture.dropout: `0.3` in `b/own.yaml`, `0.1` there\n" in refused.err
+    assert "  corpus.target: `fr` in `b/own.yaml`, `de` there\n" in refused.err
+    assert "`runs/own` in place of `b/own.yaml`" in refused.err
+    assert run.scores.read_bytes() == scores
+    assert zoo(*command, "--spec", "a/own.yaml", "--device", "cpu", stdin="we read\twir lesen\n").status == 0
+
+
+def test_a_misspelt_backend_is_told_before_a_missing_model(zoo: Zoo) -> None:
+    for command in ("decode", "score", "evaluate"):
+        done = zoo(command, "--spec", "base", "--backend", "egaer")
+        assert (done.status, done.err) == (2, "error: `egaer` is not a backend\n\nhint: did you mean `eager`?\n")
+    with pytest.raises(ZooError, match="`egaer` is not a backend"):
+        library.load("nowhere", backend="egaer")

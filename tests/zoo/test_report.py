@@ -104,3 +104,19 @@ def test_durations(seconds, words):
 @pytest.mark.parametrize(("value", "words"), [(12345.6, "12,346"), (0.00025, "0.00025"), (3.14159, "3.142"), (7, "7")])
 def test_figures(value, words):
     assert report.figure(value) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain Größe ß\t1\n2", "plain Größe ß\t1\n2"),
+        ("\x1b[2J\x1b]0;x\x07", r"\u001b[2J\u001b]0;x\u0007"),
+        ("a\rb\x7f\x9b1m", r"a\u000db\u007f\u009b1m"),
+        ("\u202eabc\u2028", r"\u202eabc\u2028"),
+        ("\ud800\udcff", r"\ud800\udcff"),
+    ],
+)
+def test_what_would_move_a_terminal_is_spelled_out(capsys, text, shown):
+    assert report.harmless(text) == shown
+    Plain().warn(text)
+    assert capsys.readouterr().err == f"warning: {shown}\n"

@@ -13,6 +13,7 @@ from zoo.model import weights
 from zoo.model.folder import SPEC, ModelFolder
 from zoo.model.weights import Weights
 from zoo.storage import manifest
+from zoo.storage.manifest import Manifest
 from zoo.text.vocabulary import Vocabulary
 
 
@@ -26,17 +27,32 @@ class Model:
 
 
 def read_model(folder: Path) -> Model:
-    """What the folder holds. Raises ZooError where a file is missing, damaged, or does not fit the others."""
+    """What the folder holds; of a bundle, what belongs together by its manifest, though it is replaced meanwhile.
+
+    Raises ZooError where a file is missing, may not be read, is damaged, or does not fit the others.
+    """
     of = ModelFolder(folder)
-    if of.published:
-        # The weights carry a digest of their own, which covers the vocabulary, too.
-        manifest.check(folder, [SPEC])
-    spec = of.spec
-    vocabulary = Vocabulary.load(folder)
+    for _ in range(_TRIES):
+        listed = manifest.read(folder) if of.published else None
+        try:
+            return _read(of, listed)
+        except ZooError:
+            if listed is None or listed.current:
+                raise
+    hint = "wait until nobody publishes there"
+    raise ZooError(f"`{folder}` is replaced again and again while it is read", hint=hint, exit_code=1)
+
+
+_TRIES = 20
+
+
+def _read(of: ModelFolder, listed: Manifest | None) -> Model:
+    spec = of.spec if listed is None else of.parsed(listed.content(SPEC))
+    vocabulary = Vocabulary.load(of.folder, None if listed is None else lambda path: listed.content(path.name))
     if (found := (vocabulary.size, vocabulary.shared)) != (wanted := (spec.vocabulary.size, spec.vocabulary.shared)):
-        problem = f"the vocabulary in `{folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
+        problem = f"the vocabulary in `{of.folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
-    read = weights.read(of.weights)
+    read = weights.read(of.weights, listed)
     try:
         check(read.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
     except ZooError as error:

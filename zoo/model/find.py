@@ -8,7 +8,9 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
+from specs.history import NewerFormat
 from zoo.model.folder import RUNS, SPEC, ModelFolder
+from zoo.model.identity import Differing, differing, told
 from zoo.model.names import is_name, names, place
 
 _YAML = (".yaml", ".yml")
@@ -25,22 +27,25 @@ def chosen(of: str | None, name: str | None) -> Path:
 
 
 def of_spec(reference: str) -> Path:
-    """The newest run of a spec that has weights, else the published model of its name.
+    """The newest run of a spec that has weights, else the published model of its name, if it is of the spec.
 
-    Raises ZooError, with the places looked at and the commands that would make one, where there is neither.
+    Raises ZooError, with the places looked at and the commands that would make one, where there is neither; with the
+    fields that differ, where one is called like it and is of another spec.
     """
     spec = specs.load(reference)
-    trained = [run for run in runs_of(spec) if run.weights.is_file()]
+    trained = [run for run in runs_of(spec) if run.trained]
     if trained:
         return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
-    published = ModelFolder(place(spec.name))
-    if published.published:
+    published, default = ModelFolder(place(spec.name)), ModelFolder.default(spec)
+    if published.published and _is_of(published, spec):
         return published.folder
-    default = ModelFolder.default(spec)
+    for called in (default, published):
+        if called.exists and not _is_of(called, spec):
+            raise _another(called, reference, _differing(called, spec))
     there = "has no weights yet" if default.exists else "is not there"
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` {there}, no other run in `{RUNS}` "
-        f"is of this spec, and `{published.folder}` is not there",
+        f"is of this spec, and `{published.folder}` is not there{_newer()}",
         hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` would put it on the shelf",
     )
 
@@ -52,7 +57,7 @@ def model(reference: str | os.PathLike[str]) -> Path:
     """
     name = os.fspath(reference)
     looked = [Path(name)]
-    if (looked[0] / SPEC).is_file():
+    if ModelFolder(looked[0]).exists:
         return _trained(ModelFolder(looked[0]))
     if is_name(name):
         looked.append(place(name))
@@ -78,12 +83,12 @@ def run(reference: str | os.PathLike[str]) -> Path:
 
 
 def runs_of(spec: Spec) -> list[ModelFolder]:
-    """The runs of a spec under `runs/`: the one called like it, and those of the same name, network and corpus.
+    """The runs of a spec under `runs/`, whatever they are called: those of its name, network, pieces and corpus.
 
-    A name alone may be inherited with `extends`, and would mix up the models of two specs.
+    A name alone may be inherited with `extends`, and a folder is called like any spec of that file name: either would
+    mix up the models of two specs.
     """
-    default = ModelFolder.default(spec)
-    return [run for run in map(ModelFolder, all_runs()) if run == default or _is_of(run, spec)]
+    return [run for run in map(ModelFolder, all_runs()) if _is_of(run, spec)]
 
 
 def all_runs() -> list[Path]:
@@ -91,28 +96,56 @@ def all_runs() -> list[Path]:
     return sorted(file.parent for file in RUNS.rglob(SPEC)) if RUNS.is_dir() else []
 
 
-def _is_of(run: ModelFolder, spec: Spec) -> bool:
-    """A run whose spec cannot be read is nobody's."""
+def _is_of(model: ModelFolder, spec: Spec) -> bool:
+    """A model whose spec cannot be read is nobody's."""
     try:
-        own = run.spec
+        return not _differing(model, spec)
     except ZooError:
         return False
-    same = own.name == spec.name and own.architecture == spec.architecture and own.vocabulary == spec.vocabulary
-    corpus = own.corpus.model_copy(update={"folder": spec.corpus.folder})  # the same files may lie elsewhere
-    return same and corpus == spec.corpus
+
+
+def _newer() -> str:
+    """What is said of runs that a newer zoo wrote: any of them could be the one."""
+    found = []
+    for run in map(ModelFolder, all_runs()):
+        try:
+            _ = run.spec
+        except NewerFormat as error:
+            found.append(f"; {error}")
+        except ZooError:
+            continue
+    return "".join(found)
+
+
+def _differing(model: ModelFolder, spec: Spec) -> Differing:
+    return differing(model.spec, spec)
+
+
+def _another(model: ModelFolder, reference: str, fields: Differing) -> ZooError:
+    return ZooError(
+        f"`{model.folder}` is of another spec than `{reference}`:{told(fields, f'in `{reference}`', 'there')}",
+        hint=f"`{model.folder}` in place of `{reference}` means it all the same (with `--model`, where there is such "
+        f"an option); `zoo train {reference} --run DIR` trains this one",
+    )
 
 
 def _run_called(name: str) -> ModelFolder | None:
-    """Where the run of a spec is by default, by the spec's short name or its file; None for what names no spec."""
-    short = name
-    if name.endswith(_YAML):
-        short = specs.load(name).short
-    path = Path(short.removeprefix("specs/"))
-    return None if path.is_absolute() or ".." in path.parts or path == Path() else ModelFolder(RUNS / path)
+    """The place of the run that a spec has by default, by its short name or its file; None for what names no spec.
+
+    Raises ZooError where a file is named, and the run there is of another spec.
+    """
+    of_file = specs.load(name) if name.endswith(_YAML) else None
+    path = Path((of_file.short if of_file else name).removeprefix("specs/"))
+    if path.is_absolute() or ".." in path.parts or path == Path():
+        return None
+    run = ModelFolder(RUNS / path)
+    if of_file and run.exists and (fields := _differing(run, of_file)):
+        raise _another(run, name, fields)
+    return run
 
 
 def _trained(run: ModelFolder) -> Path:
-    if run.weights.is_file():
+    if run.trained:
         return run.folder
     problem = f"`{run.folder}` has no weights yet"
     if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):

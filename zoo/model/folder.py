@@ -8,10 +8,12 @@ from typing import Any, Self
 
 from specs import Spec, ZooError, parse
 from zoo.storage import manifest
+from zoo.storage.content import content, stands
 from zoo.storage.files import read_json
 
 RUNS = Path("runs")
 SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
+_LONGEST_SPEC = 1_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,12 @@ class ModelFolder:
 
     @property
     def exists(self) -> bool:
-        return self.spec_file.is_file()
+        return stands(self.spec_file)
 
     @property
     def published(self) -> bool:
         """Whether it is a bundle's."""
-        return (self.folder / manifest.NAME).is_file()
+        return stands(self.folder / manifest.NAME)
 
     @property
     def spec_file(self) -> Path:
@@ -44,14 +46,21 @@ class ModelFolder:
         if not self.exists:
             hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
             raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
+        return self.parsed(content(self.spec_file, _LONGEST_SPEC))
+
+    def parsed(self, written: bytes) -> Spec:
+        """The spec of what its file holds. Raises ZooError where it is damaged."""
         try:
-            text = self.spec_file.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise ZooError(f"`{self.spec_file}` cannot be read: {error.strerror or error}", exit_code=1) from None
+            text = written.decode("utf-8")
         except UnicodeDecodeError as error:
             problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
             raise ZooError(problem, exit_code=1) from None
         return parse(text, str(self.spec_file))
+
+    @property
+    def trained(self) -> bool:
+        """Whether it has weights."""
+        return stands(self.weights)
 
     @property
     def weights(self) -> Path:
@@ -64,7 +73,7 @@ class ModelFolder:
     @property
     def known_scores(self) -> dict[str, Any]:
         """What `scores` holds; nothing where nobody has scored the model."""
-        return read_json(self.scores) if self.scores.is_file() else {}
+        return read_json(self.scores) if stands(self.scores) else {}
 
     @property
     def checkpoints(self) -> Path:

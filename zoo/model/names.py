@@ -10,6 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from specs import ZooError
 from specs.spec import Name
 from zoo.storage import manifest, places
+from zoo.storage.content import stands
+from zoo.storage.partial import put_back
 
 _NAME = TypeAdapter(Name)
 
@@ -19,7 +21,8 @@ def names(pattern: str = "*") -> list[str]:
     shelf = places.shelf()
     if not shelf.is_dir():
         return []
-    found = (folder.name for folder in shelf.iterdir() if (folder / manifest.NAME).is_file())
+    put_back(shelf)
+    found = (folder.name for folder in shelf.iterdir() if stands(folder / manifest.NAME))
     return sorted(name for name in found if is_name(name) and fnmatchcase(name, pattern))
 
 
@@ -33,8 +36,12 @@ def is_name(text: str) -> bool:
 
 
 def place(name: str) -> Path:
-    """Where a published model of this name stands, or would. Raises ZooError for what is no name ("../x")."""
+    """Where a published model of this name stands, or would; what a killed `zoo publish` put aside is put back.
+
+    Raises ZooError for what is no name ("../x").
+    """
     if not is_name(name):
         hint = "a name has letters, digits and - _ . , only, a letter or digit first, and never two dots in a row"
         raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
+    put_back(places.shelf())
     return places.shelf() / name

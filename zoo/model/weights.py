@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.storage import digests
-from zoo.storage.files import sha256, writing
+from zoo.storage.content import content, opened
+from zoo.storage.files import writing
+from zoo.storage.manifest import Manifest
 
-_DIGEST, _VOCABULARY = "sha256", "vocabulary"
+_DIGEST, VOCABULARY = "sha256", "vocabulary"
 _FACTS = "zoo"
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -36,47 +39,81 @@ class Weights:
     @property
     def longest_source(self) -> int | None:
         """In pieces, EOS not counted; None where the file does not say."""
-        said = self.facts.get("longest_source", "")
-        return int(said) if said.isdigit() else None
+        return _number(self.facts.get("longest_source", ""))
+
+    @property
+    def last_step(self) -> int | None:
+        """The latest step that they are of; None where the file does not say."""
+        steps = [_number(step) for step in self.facts.get("steps", "").split(",")]
+        known = [step for step in steps if step is not None]
+        return max(known) if len(known) == len(steps) else None
 
     def write(self, file: Path) -> None:
         """As `zoo.storage.files.writing` does it, for the vocabulary that stands beside `file`, if one does."""
-        facts = {**self.facts, _DIGEST: _digest(self.tensors), _VOCABULARY: _vocabulary(file.parent)}
+        facts = {**self.facts, _DIGEST: _digest(self.tensors), VOCABULARY: _vocabulary(file.parent)}
         whole = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with writing(file) as partial:
             # One entry: several would be written in another order each time.
             safetensors.torch.save_file(whole, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
 
 
-def read(file: Path) -> Weights:
-    """The weights in a file, memory-mapped; their digest is computed where that was not done before.
+def read(file: Path, listed: Manifest | None = None) -> Weights:
+    """The weights in a file, memory-mapped: whoever writes over it changes them, or ends the process.
 
-    Raises ZooError where the file is missing, cut short or changed, where a tensor is not of numbers, and where the
-    vocabulary beside it is not the one that the weights were written with.
+    They are held to what is `listed`, or to the digest that they carry where they are of no bundle; it is computed
+    where that was not done before. Raises ZooError where the file is missing, may not be read, is cut short or was
+    changed, where a tensor is not of numbers, and where the vocabulary beside it is not the one that the weights were
+    written with.
     """
-    try:
-        tensors = safetensors.torch.load_file(file)
-        with safe_open(file, framework="pt") as opened:
-            said = opened.metadata() or {}
-        # Files of before have an entry for each fact.
-        facts = {str(k): str(v) for k, v in json.loads(said[_FACTS]).items()} if _FACTS in said else said
-    except FileNotFoundError:
-        raise ZooError(f"`{file}` is missing", hint=_HINT, exit_code=1) from None
-    except (SafetensorError, OSError, ValueError, AttributeError) as error:
-        raise ZooError(f"`{file}` cannot be read: {error}", hint=_HINT, exit_code=1) from None
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _TYPES:
-            raise ZooError(f"`{file}`: `{name}` is of {tensor.dtype}, which weights are not", hint=_HINT, exit_code=1)
-    if _DIGEST in facts and digests.digest(file, lambda: _digest(tensors)) != facts[_DIGEST]:
-        problem = f"`{file}` is damaged: its content is not what was written"
-        raise ZooError(problem, hint=_HINT, exit_code=1)
-    if _VOCABULARY in facts and facts[_VOCABULARY] != _vocabulary(file.parent):
+    with _readable(file):
+        before = digests.identity(file)
+        with safe_open(file, framework="pt") as opened_file:
+            facts = _facts(opened_file.metadata())
+            tensors = {name: opened_file.get_tensor(name) for name in opened_file.keys()}  # noqa: SIM118
+        if listed is not None:
+            listed.hold(file.name)
+        elif _DIGEST in facts and not digests.holds(file, facts[_DIGEST], lambda: _digest(tensors)):
+            raise ZooError(f"`{file}` is damaged: its content is not what was written", exit_code=1)
+        if digests.identity(file) != before:
+            raise ZooError(f"`{file}` was replaced while it was read", hint="read it again", exit_code=1)
+        for name, tensor in tensors.items():
+            if tensor.dtype not in _TYPES:
+                raise ZooError(f"`{file}`: `{name}` is of {tensor.dtype}, which weights are not", exit_code=1)
+    if VOCABULARY in facts and facts[VOCABULARY] != _vocabulary(file.parent):
         problem = f"the vocabulary in `{file.parent}` is damaged, or not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
     return Weights(tensors, facts)
 
 
+def read_facts(file: Path) -> dict[str, str]:
+    """What is known of the weights in a file, without them. Raises ZooError where that cannot be read."""
+    with _readable(file), safe_open(file, framework="pt") as opened_file:
+        return _facts(opened_file.metadata())
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Raises ZooError where it is not, with what to do."""
+    try:
+        with opened(file):
+            yield
+    except ZooError as error:
+        raise ZooError(error.problem, hint=error.hint or _HINT, exit_code=1) from None
+    except (SafetensorError, OSError, ValueError, AttributeError, RecursionError) as error:
+        raise ZooError(f"`{file}` cannot be read: {error}", hint=_HINT, exit_code=1) from None
+
+
+def _facts(said: Mapping[str, str] | None) -> dict[str, str]:
+    """Files of before have an entry for each fact."""
+    found = said or {}
+    return {str(key): str(value) for key, value in (json.loads(found[_FACTS]) if _FACTS in found else found).items()}
+
+
 _HINT = "restore it from where it came from, or make it anew: `zoo average RUN`"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -90,4 +127,4 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 def _vocabulary(folder: Path) -> str:
     """What tells the vocabulary in a folder from any other; nothing where there is none."""
-    return " ".join(sha256(file) for file in sorted(folder.glob("vocabulary*.model")))
+    return " ".join(hashlib.sha256(content(file)).hexdigest() for file in sorted(folder.glob("vocabulary*.model")))

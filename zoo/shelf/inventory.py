@@ -102,7 +102,7 @@ def _run(run: ModelFolder) -> FoundRun:
         parameters=compiler.parameters(spec),
         step=max(steps, default=None),
         steps=spec.training.steps,
-        trained=run.weights.is_file(),
+        trained=run.trained,
         dev=_bleu(scores, "dev"),
         test=_bleu(scores, "test"),
     )
@@ -123,4 +123,4 @@ def _published(report: Report) -> Iterator[PublishedModel]:
 def _bleu(scores: dict[str, Any], split: str) -> float | None:
     entry = scores.get(split)
     found = entry.get("bleu") if isinstance(entry, dict) else None
-    return float(found) if isinstance(found, int | float) else None
+    return float(found) if isinstance(found, int | float) and 0 <= found <= 100 else None

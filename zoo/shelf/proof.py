@@ -16,8 +16,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from compiler.program import Scoring
-from specs import BOS, EOS, ZooError
+from specs import BOS, EOS, PAD, Spec, ZooError
 from zoo.search.groups import padded
+from zoo.storage.content import opened
 from zoo.storage.files import writing
 from zoo.text.vocabulary import Vocabulary
 
@@ -61,12 +62,41 @@ def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, s
     return Proof(source, target, program.score(source, target))
 
 
-def read(file: Path) -> Proof:
-    """A proof from its file. Raises ZooError where it is missing, damaged or empty."""
+def read(file: Path, spec: Spec) -> Proof:
+    """The proof in a file, of a model of this spec.
+
+    Raises ZooError where it is missing, damaged, empty, or not of such a model.
+    """
     try:
-        proof = Proof(**safetensors.torch.load_file(file))
+        with opened(file):
+            proof = Proof(**safetensors.torch.load_file(file))
     except (SafetensorError, OSError, TypeError) as error:
         raise ZooError(f"`{file}` cannot be read: {error}", exit_code=1) from None
-    if not proof.source.numel() or not proof.log_probabilities.numel():
-        raise ZooError(f"`{file}` proves nothing: it is empty", exit_code=1)
+    if fault := _fault(proof, spec):
+        raise ZooError(f"`{file}` proves nothing: {fault}", exit_code=1)
     return proof
+
+
+def _fault(proof: Proof, spec: Spec) -> str | None:
+    source, target, expected = proof.source, proof.target, proof.log_probabilities
+    types = (source.dtype, target.dtype, expected.dtype)
+    if types != (torch.int64, torch.int64, torch.float32) or any(each.dim() != 2 for each in vars(proof).values()):
+        return "its tensors are of other types"
+    rows, longest = expected.shape
+    if not source.numel() or not expected.numel():
+        return "it is empty"
+    if source.shape[0] != rows or target.shape != (rows, longest + 1):
+        return "its tensors do not fit each other"
+    limits = spec.architecture
+    positions = limits.max_positions if limits.positional_encoding == "learned" else _LONGEST
+    if max(longest, source.shape[1]) > positions or rows > _MOST:
+        return "it is larger than any that was published"
+    pieces = torch.cat([source.flatten(), target.flatten()])
+    if int(pieces.min()) < 0 or int(pieces.max()) >= spec.vocabulary.size:
+        return f"it has pieces that are none of {spec.vocabulary.size:,}"
+    if not bool((source != PAD).any(1).all() & (target[:, 1:] != PAD).any(1).all()):
+        return "a sentence in it is nothing but padding"
+    return None if bool(expected.isfinite().all()) else "it has log-probabilities that are no numbers"
+
+
+_LONGEST, _MOST = 10_000, 1_000  # pieces of a sentence, and sentences: many times what `zoo publish` writes

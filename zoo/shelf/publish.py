@@ -6,14 +6,16 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.corpus.prepare import Prepared
 from zoo.model import find, weights
 from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.model.names import names, place
+from zoo.model.weights import Weights
 from zoo.report import Report
 from zoo.shelf import proof
 from zoo.shelf.card import card
+from zoo.shelf.precedence import require_own_name, require_precedence
 from zoo.storage import manifest, places
 from zoo.storage.files import read_json, require_space, write_json, writing_folder
 from zoo.text.vocabulary import Side
@@ -39,35 +41,50 @@ class Verified:
     difference: float
 
 
-def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Report | None = None) -> Path:
+def publish(
+    run: str | os.PathLike[str], *, name: str | None = None, replace: bool = False, report: Report | None = None
+) -> Path:
     """Writes the bundle of a trained run onto the shelf, under `name` or the name in its spec, and returns its folder.
 
-    A bundle of that name gives way when the new one is whole and proved. Raises ZooError where there is no such run or
-    it has no weights, where the name is none, or where the disk is full.
+    A bundle of that name gives way when the new one is whole and proved: by itself if it is an earlier state of the
+    same training, any other with `replace`. Raises ZooError where there is no such run or it has no weights, where the
+    name is none or not its own, where another run stands there, or where the disk is full.
     """
     report = report or Report()
     source = Run(find.run(run))
     spec = source.spec
-    if name is not None:
+    if name is None:
+        require_own_name(source)
+    else:
         spec = spec.model_copy(update={"name": name})
-    folder = place(spec.name)
-    translator = open_model(find.model(source.folder), **_PLAIN, report=report)
+    folder, trained = place(spec.name), find.model(source.folder)
+    read = weights.read(source.weights)
+    if not replace:
+        require_precedence(source, read, ModelFolder(folder))
+    translator = open_model(trained, **_PLAIN, report=report)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
-    scores = source.known_scores
     with writing_folder(folder) as partial:
-        bundle = ModelFolder(partial)
-        bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
-        translator.vocabulary.save(partial)
-        read = weights.read(source.weights)
-        read.write(bundle.weights)
-        pairs = _pairs(source, translator)
-        proof.prove(translator.program, translator.vocabulary, pairs).write(partial / proof.NAME)
-        write_json(bundle.scores, scores)
-        (partial / CARD).write_text(card(spec, translator.vocabulary, scores, read.facts), encoding="utf-8")
-        manifest.write(partial)
+        _write(ModelFolder(partial), spec, source, read, translator)
         del translator  # so that two of the model are never in memory
         _verify(partial, report)
     return folder
+
+
+def _write(bundle: ModelFolder, spec: Spec, run: Run, read: Weights, translator: Translator) -> None:
+    scores = run.known_scores
+    bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
+    translator.vocabulary.save(bundle.folder)
+    read.write(bundle.weights)
+    proved = proof.prove(translator.program, translator.vocabulary, _pairs(run, translator))
+    proved.write(bundle.folder / proof.NAME)
+    write_json(bundle.scores, scores)
+    try:
+        text = card(spec, translator.vocabulary, scores, read.facts)
+    except (KeyError, TypeError, ValueError):
+        hint = f"remove it: `zoo evaluate --model {run.folder}` writes it anew"
+        raise ZooError(f"`{run.scores}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
+    (bundle.folder / CARD).write_text(text, encoding="utf-8")
+    manifest.write(bundle.folder)
 
 
 def verify(name: str, *, report: Report | None = None) -> Verified:
@@ -85,9 +102,9 @@ def verify(name: str, *, report: Report | None = None) -> Verified:
 def _verify(folder: Path, report: Report) -> Verified:
     manifest.check(folder)
     manifest.check(folder, FILES)
-    program = open_model(folder, **_PLAIN, report=report).program
-    proved = proof.read(folder / proof.NAME)
-    difference = proved.check(program)
+    translator = open_model(folder, **_PLAIN, report=report)
+    proved = proof.read(folder / proof.NAME, translator.spec)
+    difference = proved.check(translator.program)
     return Verified(len(read_json(folder / manifest.NAME)), len(proved.source), difference)
 
 

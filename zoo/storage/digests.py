@@ -2,12 +2,13 @@
 
 A large file takes longer to hash than to open. What says that it is the same: the device and the place on it, its size,
 and when content and entry were last changed, to the nanosecond. Damage that a disk does to itself is not seen by
-this: `zoo verify` computes every hash anew.
+this: `zoo verify` computes every hash anew. What was kept can only confirm: nothing is refused without being read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,26 +21,26 @@ from zoo.storage.files import read_json, write_json
 _SETTLED = 3.0  # seconds: a clock that is coarse could give two contents one time
 
 
-def digest(file: Path, compute: Callable[[], str]) -> str:
-    """What `compute` says of a file's content, or said when it was the same file. Raises OSError where it is gone."""
-    known, before = _entry(file), _identity(file)
+def holds(file: Path, digest: str, compute: Callable[[], str]) -> bool:
+    """Whether `digest` is what `compute` says of a file's content, or was when it was the same file.
+
+    Raises OSError where it is gone.
+    """
+    known, before = _entry(file), identity(file)
     with suppress(ZooError):
-        if known.is_file() and (entry := read_json(known)).get("file") == before and "digest" in entry:
-            return str(entry["digest"])
-    found = compute()
+        if known.is_file() and read_json(known) == {"file": before, "digest": digest}:
+            return True
+    if compute() != digest:
+        return False
     changed = max(before["modified_ns"], before["entry_changed_ns"]) / 1e9
-    if time.time() - changed > _SETTLED and _identity(file) == before:
+    if time.time() - changed > _SETTLED and identity(file) == before:
         with suppress(ZooError, OSError):  # a home that cannot be written to
-            write_json(known, {"file": before, "digest": found})
-    return found
+            write_json(known, {"file": before, "digest": digest})
+    return True
 
 
-def _entry(file: Path) -> Path:
-    name = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]
-    return places.verified() / f"{name}.json"
-
-
-def _identity(file: Path) -> dict[str, int]:
+def identity(file: Path) -> dict[str, int]:
+    """What tells a file from any other that stood or will stand in its place. Raises OSError where there is none."""
     state = file.stat()
     return {
         "device": state.st_dev,
@@ -48,3 +49,8 @@ def _identity(file: Path) -> dict[str, int]:
         "modified_ns": state.st_mtime_ns,
         "entry_changed_ns": state.st_ctime_ns,
     }
+
+
+def _entry(file: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:32]
+    return places.verified() / f"{name}.json"

@@ -7,15 +7,17 @@ import hashlib
 import json
 import os
 import shutil
-import socket
-import threading
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from specs import ZooError
 from zoo.report import size
+from zoo.storage.content import content
+from zoo.storage.exchange import exchange
+from zoo.storage.partial import REPLACED, beside, put_back, remove, sweep
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
@@ -27,12 +29,14 @@ def writing(path: Path) -> Iterator[Path]:
 
     Makes the folder it lies in. Raises ZooError where the disk is full or the place cannot be written to.
     """
-    partial = _partial(path)
+    partial = beside(path)
     with explained(path, partial):
-        _sweep(path.parent)
+        sweep(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            mode = _mode(partial)
             yield partial
+            _open(partial, mode)
             _flush(partial)
             os.replace(partial, path)
             _flush(path.parent)
@@ -47,24 +51,27 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
     Where there is a folder at `path` by the end it gives way; with `replace=False` it stays, and what was written
     is thrown away.
     """
-    partial = _partial(path)
+    partial = beside(path)
     with explained(path, partial):
-        _sweep(path.parent)
+        sweep(path.parent)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
+            mode = _mode(partial / "mode")
             yield partial
             for each in (*partial.rglob("*"), partial):
+                if each.is_file():
+                    _open(each, mode)
                 _flush(each)
             _settle(partial, path, replace)
             _flush(path.parent)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            remove(partial)
 
 
 def remove_folder(path: Path) -> None:
     """Renames first, so that a removal that is cut short leaves nothing that looks whole."""
-    shutil.rmtree(_put_aside(path, ".removed"), ignore_errors=True)
+    remove(_put_aside(path, ".removed"))
 
 
 def sha256(path: Path) -> str:
@@ -85,14 +92,16 @@ def require_space(folder: Path, needed: int, what: str) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ZooError where there is none, or where it is damaged."""
     try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
-    except ValueError as error:
+        value = json.loads(content(path), parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
     if not isinstance(value, dict):
         raise ZooError(f"`{path}` is damaged: it is not a JSON object", exit_code=1)
     return value
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
@@ -135,23 +144,38 @@ def _code(error: Exception) -> int | None:
 
 
 def _settle(partial: Path, path: Path, replace: bool) -> None:
-    """Gives a whole folder its name."""
-    aside = _put_aside(path, _REPLACED) if replace else None
+    """Gives a whole folder its name; what had it before stands at `partial` then, or is removed."""
+    for attempt in range(_TRIES):
+        try:
+            if not (replace and os.path.lexists(path)):
+                partial.rename(path)
+            elif not exchange(partial, path):
+                _replace(partial, path)
+            return
+        except OSError as error:
+            if not replace and error.errno in _TAKEN:
+                return
+            # Another process put something there, or took it away.
+            if error.errno not in {*_TAKEN, errno.ENOENT} or attempt == _TRIES - 1 or not partial.exists():
+                raise
+
+
+def _replace(partial: Path, path: Path) -> None:
+    """By two renames, where the file system cannot exchange: what is cut short between them is put back."""
+    aside = _put_aside(path, REPLACED)
     try:
         partial.rename(path)
-        if aside:
-            shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        if replace or error.errno not in _TAKEN:
-            raise
+    finally:
+        put_back(path.parent)  # nothing, if it went well
+    remove_folder(aside)  # by another name: half of it is never put back
 
 
-_REPLACED = ".replaced"
+_TRIES = 100
 
 
 def _put_aside(path: Path, why: str) -> Path:
     """Renames what is at `path`, if anything is, and says to what."""
-    aside = _partial(path)
+    aside = beside(path)
     aside = aside.with_name(f"{aside.name}{why}")
     shutil.rmtree(aside, ignore_errors=True)
     with suppress(FileNotFoundError):
@@ -159,48 +183,18 @@ def _put_aside(path: Path, why: str) -> Path:
     return aside
 
 
-def _partial(path: Path) -> Path:
-    """Beside `path`, and nobody else's."""
-    return path.absolute().with_name(f".{path.name}{_mark()}{os.getpid()}.{threading.get_ident()}")
+def _mode(path: Path) -> int:
+    """Who may read and write a new file, by the umask of this process."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.unlink()
+    return mode
 
 
-def _mark() -> str:
-    return f".partial-{socket.gethostname()}-"
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what processes of this machine that were killed left half-written in `folder`.
-
-    What such a process had put aside, and not yet replaced, is put back.
-    """
-    if os.name != "posix" or not folder.is_dir():
-        return
-    for left in folder.iterdir():
-        name, mark, process = left.name.partition(_mark())
-        number = process.partition(".")[0]
-        if mark and number.isdigit() and not _alive(int(number)):
-            place = folder / name.removeprefix(".")
-            if left.name.endswith(_REPLACED) and not place.exists():
-                left.rename(place)
-            else:
-                _remove(left)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
+def _open(path: Path, mode: int) -> None:
+    """Libraries write files that are for their user alone."""
+    if stat.S_IMODE(path.stat().st_mode) != mode:
+        path.chmod(mode)
 
 
 def _flush(path: Path) -> None:

@@ -14,6 +14,7 @@ import sentencepiece
 
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.storage.content import content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean, without_control
 
@@ -97,15 +98,14 @@ class Vocabulary:
                 partial.write_bytes(model)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """From the files that `save` writes. Raises ZooError where there are none, or they are damaged."""
-        shared = not any((folder / name).exists() for name in _names(shared=False))
-        paths = [folder / name for name in _names(shared)]
-        try:
-            return cls(*(path.read_bytes() for path in paths), name=str(folder / _pattern(shared)))
-        except OSError as error:
-            problem = f"`{error.filename}` cannot be read: {error.strerror or error}"
-            raise ZooError(problem, exit_code=1) from None
+    def load(cls, folder: Path, read: Callable[[Path], bytes] | None = None) -> Self:
+        """From the files that `save` writes, by `read` if that is given.
+
+        Raises ZooError where there are none, where they may not be read, or are damaged.
+        """
+        shared = not any(stands(folder / name) for name in _names(shared=False))
+        models = [(read or content)(folder / name) for name in _names(shared)]
+        return cls(*models, name=str(folder / _pattern(shared)))
 
     @classmethod
     def learn(cls, pairs: Pairs, section: specs.Vocabulary, count: int = 0) -> Self:
@@ -146,7 +146,10 @@ def _opened(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.load_from_serialized_proto(model)
-    except (RuntimeError, ValueError):
+        # What is no text in it would be found out by the sentence that needs it.
+        processor.id_to_piece(list(range(processor.get_piece_size())))
+        processor.decode([UNK])
+    except (RuntimeError, ValueError, IndexError):
         raise _damaged(name, "it is not a SentencePiece model") from None
     found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if found != _SPECIAL or processor.get_piece_size() <= EOS + 1:

@@ -50,6 +50,8 @@ class Basis:
     """Versions of what computes the steps."""
     matrix_library: str = ""
     """Of float32 products on a CPU, as it was chosen by measuring; where nobody did, the usual one."""
+    named: bool = True
+    """Whether the name in its spec is its own, and not that of the spec it extends."""
 
 
 class Run(ModelFolder):

@@ -115,7 +115,9 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
         report.warn(str(problem))  # what a run has learned is not lost for it
     outset = Outset.of(spec, program, report) if processes.first else None
     library, threads = outset.matrix_library if outset else "", torch.get_num_threads()
-    basis = Basis(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, library)
+    basis = Basis(
+        prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, library, spec.named
+    )
     with processes.first_then_others():
         if processes.first and fresh:
             run.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from zoo.model import find
 from zoo.shelf.publish import publish
 from zoo.training.run import Run
 
+SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
+
 
 def age(run: Run, seconds: int) -> Run:
     stamp = 1_700_000_000 - seconds
@@ -21,49 +24,102 @@ def age(run: Run, seconds: int) -> Run:
     return run
 
 
-def test_the_run_called_like_the_spec_is_its_run_whatever_was_set(trained: Callable[..., Run]) -> None:
-    run = trained("runs/tiny", name="renamed")
-    assert find.of_spec("tiny") == run.folder
-    assert find.of_spec("specs/tiny.yaml") == run.folder
+def own(run: Run, file: str = "own.yaml") -> str:
+    """A file with the spec that a run is of."""
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(run.spec.yaml(), encoding="utf-8")
+    return file
+
+
+def test_how_a_run_was_trained_decoded_and_compiled_does_not_matter(trained: Callable[..., Run]) -> None:
+    spec = own(trained("runs/own"))
+    more = {"decoding": {"beam": 9}, "training": {"steps": 7, "seed": 3}, "compilation": {"backend": "native"}}
+    shutil.rmtree("runs")
+    run = trained("runs/own", **more)
+    assert find.of_spec(spec) == find.run(spec) == find.model(spec) == run.folder
+
+
+@pytest.mark.parametrize(
+    ("key", "fields"),
+    [
+        ("name", {"name": "other"}),
+        ("architecture.dropout", {"architecture": {**SIZES, "dropout": 0.3}}),
+        ("corpus.train", {"corpus": {"train": [{"grammar": 10}]}}),
+    ],
+)
+def test_a_run_of_another_spec_is_told_with_what_differs(
+    trained: Callable[..., Run], key: str, fields: dict[str, object]
+) -> None:
+    spec = own(trained("runs/elsewhere"))
+    shutil.rmtree("runs")
+    trained("runs/own", **fields)
+    for look in (find.of_spec, find.run, find.model):
+        with pytest.raises(ZooError, match=r"^`runs/own` is of another spec than `own.yaml`:") as caught:
+            look(spec)
+        assert f"\n  {key}: " in str(caught.value)
+    assert find.model("own") == find.run("own") == Path("runs/own"), "called by its own name it is meant"
+    there = trained("runs/there")
+    assert find.of_spec(spec) == there.folder
+
+
+def test_a_published_model_of_another_spec_does_not_stand_in(trained: Callable[..., Run]) -> None:
+    publish(trained("runs/there").folder)
+    shutil.rmtree("runs")
+    Path("mine.yaml").write_text("extends: tiny\n")
+    with pytest.raises(ZooError, match=r"shelf/transformer-tiny-ende` is of another spec than `mine.yaml`"):
+        find.of_spec("mine.yaml")
+
+
+def test_a_run_that_a_newer_zoo_wrote_is_said(trained: Callable[..., Run]) -> None:
+    run = trained("runs/newer")
+    spec = own(run)
+    text = run.spec_file.read_text()
+    run.spec_file.write_text(text.replace(text.partition("\n")[0], "format: 99"))
+    with pytest.raises(ZooError, match=r"no trained model of `own.yaml`.*; a newer zoo wrote this, in format 99"):
+        find.of_spec(spec)
+    other = trained("runs/other")
+    assert find.of_spec(spec) == other.folder
 
 
 def test_the_newest_run_of_a_spec_is_meant(trained: Callable[..., Run]) -> None:
-    Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
-    age(trained("runs/mine", name="mine"), 100)
-    newer = age(trained("runs/elsewhere/second", **_as("mine.yaml")), 50)
-    assert find.of_spec("mine.yaml") == newer.folder
-    age(Run(Path("runs/mine")), 10)
-    assert find.of_spec("mine.yaml") == Path("runs/mine")
+    run = age(trained("runs/own"), 100)
+    spec = own(run)
+    newer = age(trained("runs/elsewhere/second"), 50)
+    assert find.of_spec(spec) == newer.folder
+    age(run, 10)
+    assert find.of_spec(spec) == run.folder
 
 
 def test_a_run_without_weights_is_passed_over(trained: Callable[..., Run]) -> None:
     Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
     older = age(trained("runs/older", **_as("mine.yaml")), 100)
-    trained("runs/mine", name="mine").weights.unlink()
+    trained("runs/mine", **_as("mine.yaml")).weights.unlink()
     assert find.of_spec("mine.yaml") == older.folder
 
 
 def test_a_spec_that_inherits_its_name_does_not_take_its_parents_place(trained: Callable[..., Run]) -> None:
     """Whoever forgets `name:` must not be given the other's model."""
-    Path("mine.yaml").write_text("extends: tiny\narchitecture: {h: 2}\n")
-    trained("runs/mine")
-    with pytest.raises(ZooError, match="no trained model of `tiny`"):
-        find.of_spec("tiny")
-    assert find.of_spec("mine.yaml") == Path("runs/mine")
+    parent = own(trained("runs/parent"), "parent.yaml")
+    Path("mine.yaml").write_text(f"extends: {parent}\narchitecture: {{dropout: 0.3}}\n")
+    shutil.rmtree("runs")
+    mine = trained("runs/mine", architecture={**SIZES, "dropout": 0.3})
+    with pytest.raises(ZooError, match=r"no trained model of `parent.yaml`"):
+        find.of_spec(parent)
+    assert find.of_spec("mine.yaml") == mine.folder
 
 
 def test_a_published_model_stands_in_for_a_run(trained: Callable[..., Run]) -> None:
     run = trained()
-    bundle = publish(run.folder)
-    assert find.of_spec("tiny") == run.folder
+    bundle, spec = publish(run.folder), own(run)
+    assert find.of_spec(spec) == run.folder
     run.weights.unlink()
-    assert find.of_spec("tiny") == bundle
+    assert find.of_spec(spec) == bundle
 
 
 def test_a_damaged_run_hides_no_other(trained: Callable[..., Run]) -> None:
     trained("runs/broken").spec_file.write_bytes(b"\xff\xfe")
     run = trained("runs/tiny")
-    assert find.of_spec("tiny") == run.folder
+    assert find.of_spec(own(run)) == run.folder
 
 
 def test_where_there_is_neither_the_places_and_the_commands_are_named(home: Path) -> None:
@@ -81,7 +137,6 @@ def test_a_model_is_a_folder_a_published_name_or_a_specs_run(trained: Callable[.
     bundle = publish(run.folder, name="published")
     assert find.model("published") == bundle
     assert find.model("table3/a-h1") == run.folder
-    assert find.model("specs/table3/a-h1.yaml") == run.folder
     assert find.model("runs/table3/a-h1") == run.folder
     assert find.model(str(other.folder)) == other.folder
     assert find.model(str(bundle)) == bundle
@@ -116,7 +171,7 @@ def test_a_missing_model_suggests_the_nearest(trained: Callable[..., Run]) -> No
 
 def test_a_run_is_a_folder_or_the_name_of_a_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
     run, other = trained(), trained(tmp_path / "other")
-    assert find.run("tiny") == find.run("specs/tiny.yaml") == find.run("runs/tiny") == run.folder
+    assert find.run("tiny") == find.run("runs/tiny") == run.folder
     assert find.run(other.folder) == other.folder
 
 
@@ -140,7 +195,7 @@ def test_weights_that_are_not_there_yet_are_told_with_what_makes_them(trained: C
 
 def test_exactly_one_says_which_model_is_meant(trained: Callable[..., Run]) -> None:
     run = trained()
-    assert find.chosen("tiny", None) == find.chosen(None, "tiny") == run.folder
+    assert find.chosen(own(run), None) == find.chosen(None, "tiny") == run.folder
     for spec, model in ((None, None), ("tiny", "tiny")):
         with pytest.raises(ZooError) as caught:
             find.chosen(spec, model)

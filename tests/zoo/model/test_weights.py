@@ -1,5 +1,8 @@
 """Files of weights: the same content is the same bytes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,48 @@ def test_files_of_before_and_of_another_hand_are_read(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2)}, file, metadata={"sha256": "0" * 64})
     with pytest.raises(ZooError, match="damaged"):
         read(file)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_who_may_read_them_is_said_by_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        Weights({"a": torch.ones(2)}).write(tmp_path / "w.safetensors")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "w.safetensors").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+ANOTHER = """
+import os, sys
+import os
+import subprocess
+import sys
+from pathlib import Path
+from specs import ZooError
+from zoo.model import find
+from zoo.model.contents import read_model
+from zoo.model.weights import read
+os.setgid(65534), os.setuid(65534)
+for look in (lambda: read(Path(sys.argv[1])), lambda: read_model(find.model(sys.argv[2]))):
+    try:
+        look()
+    except ZooError as error:
+        print(error, "|", error.hint)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser can be another user")
+def test_what_another_user_keeps_private_is_not_called_missing(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    file, closed = tmp_path / "w.safetensors", tmp_path / "closed"
+    Weights({"a": torch.ones(2)}).write(file)
+    file.chmod(0o600)
+    closed.mkdir(0o700)
+    run = [sys.executable, "-c", ANOTHER, str(file), str(closed)]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[0].startswith(f"`{file}` may not be read by this user | ask whoever owns it")
+    assert told[1].startswith(f"`{closed}/manifest.json` may not be read by this user | ")

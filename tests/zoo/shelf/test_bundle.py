@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 
 import zoo
 from compiler.backends import BACKENDS
-from specs import ZooError
+from specs import BOS, EOS, PAD, ZooError
 from specs.history import FORMAT
 from zoo.model import weights
 from zoo.model.weights import Weights
-from zoo.shelf import publish
+from zoo.shelf import proof, publish
 from zoo.storage.files import write_json
 from zoo.training.run import Run
 from zoo.translation.opening import open_model
@@ -49,6 +49,7 @@ def bundle(trained: Callable[..., Run]) -> Path:
 
 def test_it_has_these_files_and_no_others(bundle: Path) -> None:
     assert sorted(path.name for path in bundle.iterdir()) == FILES
+    assert len({path.stat().st_mode for path in bundle.iterdir()}) == 1, "whoever may read one may read all"
 
 
 def test_it_opens_as_the_run_did(trained: Callable[..., Run]) -> None:
@@ -274,12 +275,66 @@ def test_a_proof_of_other_weights_fails(bundle: Path, trained: Callable[..., Run
         publish.verify(bundle.name)
 
 
-def test_an_empty_proof_is_refused(bundle: Path) -> None:
-    empty = {"source": torch.zeros(0, 1).long(), "target": torch.zeros(0, 2).long()}
-    save_file({**empty, "log_probabilities": torch.zeros(0, 1)}, bundle / "proof.safetensors")
-    publish.manifest.write(bundle)
+def _nothing(proved: dict[str, torch.Tensor]) -> None:
+    for name, tensor in proved.items():
+        proved[name] = tensor[:0]
+
+
+def _source_of_padding(proved: dict[str, torch.Tensor]) -> None:
+    proved["source"][1] = PAD
+
+
+def _target_of_padding(proved: dict[str, torch.Tensor]) -> None:
+    proved["target"][1, 1:] = PAD
+
+
+def _impossible_piece(proved: dict[str, torch.Tensor]) -> None:
+    proved["target"][0, 1] = 101
+
+
+def _negative_piece(proved: dict[str, torch.Tensor]) -> None:
+    proved["source"][0, 0] = -1
+
+
+def _other_type(proved: dict[str, torch.Tensor]) -> None:
+    proved["source"] = proved["source"].float()
+
+
+def _other_rows(proved: dict[str, torch.Tensor]) -> None:
+    proved["source"] = proved["source"][:1]
+
+
+def _other_shape(proved: dict[str, torch.Tensor]) -> None:
+    proved["log_probabilities"] = proved["log_probabilities"].flatten()
+
+
+def _no_numbers(proved: dict[str, torch.Tensor]) -> None:
+    proved["log_probabilities"][0, 0] = torch.nan
+
+
+def _endless(proved: dict[str, torch.Tensor]) -> None:
+    proved["source"] = torch.full((len(proved["target"]), 20_000), 5)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(_nothing, _source_of_padding, _target_of_padding, _impossible_piece, _negative_piece),
+        *(_other_type, _other_rows, _other_shape, _no_numbers, _endless),
+    ],
+)
+def test_a_proof_that_proves_nothing_is_refused(tmp_path: Path, damage: Callable[..., None]) -> None:
+    spec = zoo.spec("tiny", {"vocabulary": {"size": 101}})
+    rows = {"source": [[5, 6, EOS], [7, EOS, PAD]], "target": [[BOS, 5, EOS], [BOS, EOS, PAD]]}
+    proved = {name: torch.tensor(row) for name, row in rows.items()}
+    proved["log_probabilities"] = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]])
+    file = tmp_path / "proof.safetensors"
+    save_file(proved, file)
+    assert proof.read(file, spec).source.tolist() == rows["source"]
+    damage(proved)
+    save_file({name: tensor.contiguous() for name, tensor in proved.items()}, file)
     with pytest.raises(ZooError, match="proves nothing"):
-        publish.verify(bundle.name)
+        proof.read(file, spec)
 
 
 def test_the_card_tells_what_one_needs(bundle: Path) -> None:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import specs
 import zoo
 from specs import ZooError
 from zoo.corpus.prepare import prepare
+from zoo.model import weights
+from zoo.model.weights import Weights
 from zoo.report import Report
 from zoo.shelf import proof, publish
 from zoo.storage import places
-from zoo.training.run import Run
+from zoo.training.run import Basis, Run
+
+SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
+BASIS = Basis("0123456789abcdef", 30, "eager", 2, 1)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -48,11 +55,89 @@ def test_an_older_bundle_gives_way(trained: Callable[..., Run], tmp_path: Path) 
     folder = publish.publish(trained().folder)
     (folder / "stray.txt").write_text("of the old one")
     before = contents(folder)
-    assert publish.publish(trained(tmp_path / "second", training={"seed": 2}).folder) == folder
+    assert publish.publish(trained(tmp_path / "second", training={"seed": 2}).folder, replace=True) == folder
     after = contents(folder)
     assert "stray.txt" not in after
     assert after["weights.safetensors"] != before["weights.safetensors"]
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def at_step(run: Run, *steps: int) -> Run:
+    read = weights.read(run.weights)
+    Weights(read.tensors, {**read.facts, "steps": ",".join(map(str, steps))}).write(run.weights)
+    return run
+
+
+OTHERS: list[dict[str, object]] = [
+    {"training": {"seed": 2}},
+    {"training": {"warmup_steps": 7}},
+    {"architecture": {"dropout": 0.2}},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_model_of_another_run_gives_way_by_word_alone(
+    trained: Callable[..., Run], tmp_path: Path, other: dict[str, dict[str, object]]
+) -> None:
+    folder = publish.publish(trained().folder, name="mine")
+    before, ((section, fields),) = contents(folder), other.items()
+    ((key, value),) = fields.items()
+    whole = {**SIZES, **fields} if section == "architecture" else fields
+    second = trained(tmp_path / "second", **{section: whole})
+    with pytest.raises(
+        ZooError, match=f"mine` is of another run:\n  {section}.{key}: .* there, `{value}` here"
+    ) as told:
+        publish.publish(second.folder, name="mine")
+    assert "`--replace`" in str(told.value.hint)
+    assert contents(folder) == before
+    publish.publish(second.folder, name="mine", replace=True)
+    assert contents(folder) != before
+
+
+def test_a_run_that_went_on_takes_the_place_of_what_it_was(trained: Callable[..., Run], tmp_path: Path) -> None:
+    folder = publish.publish(trained().folder)
+    longer = {"steps": 5000, "average": 2, "patience": 3}
+    further = at_step(trained(tmp_path / "further", training=longer, decoding={"beam": 9}), 9, 12)
+    assert publish.publish(further.folder) == folder
+    assert "beam: 9" in (folder / "spec.yaml").read_text()
+    assert publish.publish(further.folder) == folder, "again, to the same"
+
+
+def test_a_training_of_fewer_steps_is_another_run(trained: Callable[..., Run], tmp_path: Path) -> None:
+    folder = publish.publish(trained().folder)
+    before = contents(folder)
+    with pytest.raises(ZooError, match="its weights are of step 9, and these of step 5"):
+        publish.publish(at_step(trained(tmp_path / "short"), 5).folder)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("damaged", ["spec.yaml", "weights.safetensors"])
+def test_what_cannot_be_read_gives_way_by_word_alone(trained: Callable[..., Run], damaged: str) -> None:
+    run = trained()
+    folder = publish.publish(run.folder)
+    (folder / damaged).write_bytes(b"\xff")
+    with pytest.raises(ZooError, match="transformer-tiny-ende` cannot be read"):
+        publish.publish(run.folder)
+    publish.publish(run.folder, replace=True)
+    publish.verify(folder.name)
+
+
+def test_a_name_that_was_inherited_is_not_published() -> None:
+    Path("own.yaml").write_text("extends: tiny\n")
+    Path("named.yaml").write_text("extends: own.yaml\nname: mine\n")
+    own, named = specs.load("own.yaml"), specs.load("named.yaml")
+    assert (own.named, named.named, specs.load("tiny").named) == (False, True, True)
+    assert specs.load("own.yaml", ["name=mine"]).named
+    run = Run(Path("runs/own"))
+    run.start(own, replace(BASIS, named=own.named), Report())
+    with pytest.raises(ZooError, match="says no name of its own: `transformer-tiny-ende`") as told:
+        publish.publish("own")
+    assert "`--name NAME`" in str(told.value.hint)
+    run.start(own, BASIS, Report())
+    with pytest.raises(ZooError, match="says no name of its own"):  # it stays what it was begun as
+        publish.publish("own")
+    with pytest.raises(ZooError, match="no weights yet"):
+        publish.publish("own", name="mine")
 
 
 @pytest.mark.parametrize("at", ["card", "prove", "check", "interrupt"])
@@ -76,7 +161,7 @@ def test_what_goes_wrong_leaves_the_older_bundle(
     with monkeypatch.context() as patch:
         patch.setattr(place, name, fail)
         with pytest.raises(type(error)) as caught:
-            publish.publish(second.folder)
+            publish.publish(second.folder, replace=True)
     assert caught.value is error
     assert contents(folder) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -107,11 +192,20 @@ def test_a_run_without_scores_is_published(trained: Callable[..., Run]) -> None:
     assert "Nobody had scored it" in (publish.publish(run.folder) / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("scores", [{"dev": {}}, {"dev": 3}, {"dev": {"bleu": "much"}}])
+def test_scores_that_do_not_say_enough_are_told(trained: Callable[..., Run], home: Path, scores: object) -> None:
+    run = trained()
+    publish.write_json(run.scores, scores)  # type: ignore[arg-type]
+    with pytest.raises(ZooError, match=r"scores.json` is damaged"):
+        publish.publish(run.folder)
+    assert list((home / "shelf").iterdir()) == []
+
+
 def test_the_proof_is_of_the_dev_set_where_it_is_prepared(trained: Callable[..., Run]) -> None:
     run = trained()
     prepared = prepare(run.spec, Report())
     publish.write_json(run.data, {"fingerprint": prepared.fingerprint, "longest_source": 31})
-    made = proof.read(publish.publish(run.folder) / "proof.safetensors")
+    made = proof.read(publish.publish(run.folder) / "proof.safetensors", run.spec)
     vocabulary = prepared.vocabulary
     assert [vocabulary.decode(row, "source") for row in made.source.tolist()] == prepared.texts("dev")[0]
     assert [vocabulary.decode(row, "target") for row in made.target.tolist()] == prepared.texts("dev")[1]
@@ -130,5 +224,5 @@ def test_learned_positions_bound_the_proof(trained: Callable[..., Run]) -> None:
     architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
     learned = {**architecture, "positional_encoding": "learned", "max_positions": 14}
     run = trained(architecture=learned, corpus={"max_length": 12, "train": [{"grammar": 9}]})
-    made = proof.read(publish.publish(run.folder) / "proof.safetensors")
+    made = proof.read(publish.publish(run.folder) / "proof.safetensors", run.spec)
     assert 0 < made.source.shape[1] <= 14

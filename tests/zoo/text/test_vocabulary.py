@@ -218,11 +218,11 @@ def test_a_model_cut_short_anywhere_is_told(shared, tmp_path):
 
 
 def test_a_model_that_is_not_there_is_told(tmp_path, separate):
-    with pytest.raises(ZooError, match=r"vocabulary\.model` cannot be read: No such file"):
+    with pytest.raises(ZooError, match=r"vocabulary\.model` is missing"):
         Vocabulary.load(tmp_path)
     separate.save(tmp_path)
     (tmp_path / "vocabulary.target.model").unlink()
-    with pytest.raises(ZooError, match=r"vocabulary\.target\.model` cannot be read: No such file"):
+    with pytest.raises(ZooError, match=r"vocabulary\.target\.model` is missing"):
         Vocabulary.load(tmp_path)
 
 
@@ -279,3 +279,31 @@ def test_with_bytes_too_small_a_size_is_told_too(kind):
         learn(100, kind=kind, byte_fallback=True)
     least = int(told.value.hint.split("=")[1].split("`")[0])
     assert learn(least, kind=kind, byte_fallback=True).size == least
+
+
+def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
+    """Bytes of a piece that are no text would be found out by the sentence that needs it."""
+    shared.save(tmp_path)
+    whole = (tmp_path / "vocabulary.model").read_bytes()
+    draw, refused = random.Random(7), 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(draw.choice([1, 1, 3])):
+            damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+        try:
+            vocabulary = Vocabulary(bytes(damaged))
+        except ZooError:
+            refused += 1
+            continue
+        vocabulary.decode(range(vocabulary.size))
+    assert 0 < refused < 300
+
+
+def test_a_piece_that_is_no_text_is_damage(shared, tmp_path):
+    shared.save(tmp_path)
+    whole = (tmp_path / "vocabulary.model").read_bytes()
+    piece = shared.target.id_to_piece(shared.size - 1).encode()
+    assert whole.count(b"\n" + bytes([len(piece)]) + piece) == 1
+    damaged = whole.replace(b"\n" + bytes([len(piece)]) + piece, b"\n" + bytes([len(piece)]) + b"\xff" * len(piece))
+    with pytest.raises(ZooError, match="is damaged"):
+        Vocabulary(damaged)

@@ -1,0 +1,30 @@
+"""When two specs are of one model: the fields in which they differ, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from specs import Spec, difference
+from specs.notation import on_one_line
+
+_ELSEWHERE = "corpus.folder"  # the same files may lie elsewhere
+Differing = Mapping[str, tuple[Any, Any]]
+
+
+OF_A_MODEL = ("name", "architecture", "vocabulary", "corpus")
+"""What a model is, however long and by which recipe it was trained."""
+
+
+def differing(spec: Spec, other: Spec, sections: Iterable[str] = OF_A_MODEL, free: Iterable[str] = ()) -> Differing:
+    """Dotted key -> (value in `other`, value in `spec`) of what differs in these sections, but for `free` keys."""
+    wanted, unseen = set(sections), {_ELSEWHERE, *free}
+    found = difference(spec, other).items()
+    return {key: pair for key, pair in found if key.partition(".")[0] in wanted and key not in unseen}
+
+
+def told(fields: Differing, there: str, here: str) -> str:
+    """A line for each field: its value `there`, and its value `here`."""
+    return "".join(
+        f"\n  {key}: {on_one_line(old)} {there}, {on_one_line(new)} {here}" for key, (old, new) in fields.items()
+    )
