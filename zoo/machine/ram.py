@@ -49,12 +49,21 @@ def most_used(device: torch.device) -> int:
     """The most that there has been: of the GPU's memory, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    with suppress(OSError, AttributeError):  # what getrusage says, a child has from its parent, if that was larger
+    process = os.getpid()
+    _MOST[process] = max(_MOST.get(process, 0), _peak())  # Linux counts in lots of pages, and may say less later
+    return _MOST[process]
+
+
+def _peak() -> int:
+    """Of this process: what getrusage says, a child has from its parent, if that was larger."""
+    with suppress(OSError, AttributeError):
         return 1024 * int(_PEAK.search(_STATUS.read_text(encoding="utf-8"))[1])  # type: ignore[index]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
 
 
+_MOST: dict[int, int] = {}
+"""By process: one that is forked has this one's memory, and not its peak."""
 _STATUS = Path("/proc/self/status")
 _PEAK = re.compile(r"VmHWM:\s*(\d+) kB")
 

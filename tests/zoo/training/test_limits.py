@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +149,7 @@ def test_every_line_of_the_log_says_speed_padding_utilisation_and_memory(world: 
     before = ram.most_used(cpu)
     lines = _lines(train(world()))
     memory = [before, *(line["memory_bytes"] for line in lines), ram.most_used(cpu)]
-    assert all(later > 0.99 * earlier for earlier, later in pairwise(memory))  # Linux counts in lots of pages
+    assert memory == sorted(memory)
     assert [line["step"] for line in lines] == [step for step in range(1, 25) if step % 3 == 0 or step % 4 == 0]
     for line in lines:
         assert 0.8 < line["target_tokens_per_second"] / line["source_tokens_per_second"] < 1.5
