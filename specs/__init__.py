@@ -1,7 +1,7 @@
 """Specs: what a model is, as frozen data with places; the lowest room, which knows no torch."""
 
 from specs.architecture import Architecture, Depths
-from specs.catalogue import names
+from specs.catalogue import file_content, names
 from specs.compilation import Compilation
 from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part
 from specs.decoding import Decoding
@@ -41,6 +41,7 @@ __all__ = [
     "Vocabulary",
     "ZooError",
     "difference",
+    "file_content",
     "load",
     "names",
     "nearest",

@@ -30,6 +30,15 @@ def test_command_line_values_are_read_as_yaml() -> None:
     assert spec.short == "base"
 
 
+@pytest.mark.parametrize(("written", "value"), [("1e-3", 1e-3), ("5E+2", 500.0), ("2.e0", 2.0)])
+def test_an_exponent_needs_no_dot_where_it_is_typed(written: str, value: float) -> None:
+    assert load("tiny", [f"training.learning_rate={written}"]).training.learning_rate == value
+    assert load("tiny", [f"training={{learning_rate: {written}, clip_norm: 1e1}}"]).training.clip_norm == 10.0
+    assert load("tiny", [f"corpus.folder={written}", f"name={written.replace('+', '')}"]).corpus.folder == written
+    with pytest.raises(specs.ZooError, match="must be a whole number"):
+        load("tiny", [f"training.steps={written}"])
+
+
 def test_the_last_override_wins() -> None:
     assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
 

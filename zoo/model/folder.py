@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from specs import Spec, ZooError, parse
+from specs import Spec, ZooError, file_content, parse
 from zoo.storage import manifest
 from zoo.storage.files import read_json
 
@@ -45,7 +45,7 @@ class ModelFolder:
             hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
             raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
         try:
-            text = self.spec_file.read_bytes().decode("utf-8")
+            text = file_content(self.spec_file, str(self.spec_file)).decode("utf-8")
         except OSError as error:
             raise ZooError(f"`{self.spec_file}` cannot be read: {error.strerror or error}", exit_code=1) from None
         except UnicodeDecodeError as error:
