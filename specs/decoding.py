@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag
 from specs.section import Count, Positive, Section, Size
 
 MOST_BEAM, MOST_ALPHA, MOST_TEMPERATURE, MOST_TOP_K, MOST_WORKERS = 1_024, 10, 1e6, 1_048_576, 1_024
+MOST_N_BEST, MOST_TOKENS, MOST_SEED = 10_000, 100_000_000, 2**63 - 1
 """What a choice may be at most, in a spec or without one."""
 Workers = Annotated[int, Field(ge=1, le=MOST_WORKERS)]
 
