@@ -61,10 +61,20 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
     written = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         written = written.overlaid(upper)
+    written = _described(written, chain)
     for upper in overrides_written(overrides):
         written = written.overlaid(upper)
     written = from_their_files(written, [source for source, _ in chain[:-1] if not source.shipped])
     return _validated(written, [source.file for source, _ in reversed(chain)]).called(chain[0][0].short)
+
+
+def _described(written: Written, chain: Sequence[tuple[Source, Written]]) -> Written:
+    """What another spec says of itself is not true of one that only extends it."""
+    source, own = chain[0]
+    if len(chain) == 1 or source.shipped or "description" in own.value:
+        return written
+    words = f"A model of one's own, by a spec that extends `{chain[1][0].short}`."
+    return written.overlaid(Written({"description": Written(words, own.file, own.line)}, own.file))
 
 
 def _chain(source: Source) -> list[tuple[Source, Written]]:

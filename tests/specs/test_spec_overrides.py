@@ -71,6 +71,19 @@ def test_a_file_extends_a_name_or_a_path_beside_it(tmp_path: Path, monkeypatch: 
     assert specs.parent("deep/own.yml") == load("mine.yaml")
 
 
+def test_a_description_is_true_of_the_spec_that_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text("extends: tiny\nname: own\n", encoding="utf-8")
+    Path("more.yaml").write_text("extends: own.yaml\nname: more\n", encoding="utf-8")
+    Path("said.yaml").write_text("extends: own.yaml\ndescription: Said.\n", encoding="utf-8")
+    assert load("own.yaml").description == "A model of one's own, by a spec that extends `tiny`."
+    assert load("more.yaml").description == "A model of one's own, by a spec that extends `own`."
+    assert load("said.yaml").description == "Said."
+    assert load("own.yaml", ["description=Set."]).description == "Set."
+    Path("whole.yaml").write_text(load("tiny").yaml(), encoding="utf-8")
+    assert load("whole.yaml").description == load("tiny").description == load("tiny", ["name=x"]).description
+
+
 def test_a_file_at_the_path_wins_over_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "big.yaml").write_text("extends: base\nname: mine\n", encoding="utf-8")

@@ -20,8 +20,6 @@ from zoo.storage.files import writing
 
 LENGTH = 27
 """Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word pieces."""
-MOST_LENGTH = 10_000
-"""Tokens of the longest sentence that a plan is made for: decoding is added up step by step."""
 
 
 @dataclass(frozen=True)
