@@ -40,5 +40,12 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that `word` was probably meant to be, or None where none is near."""
     by_lower, lower = {choice.lower(): choice for choice in choices}, word.lower()
     found = get_close_matches(lower, by_lower, n=1, cutoff=_NEAR_SHORT if len(lower) <= _SHORT else _NEAR)
-    begun = (each for each in by_lower if len(each) >= _BEGINNING and lower.startswith(each))
-    return by_lower[found[0]] if found else by_lower.get(next(begun, ""))
+    if found:
+        return by_lower[found[0]]
+    # Cut short, or with something added.
+    begun = (each for each in by_lower if min(len(each), len(lower)) >= _BEGINNING and _one_begins(each, lower))
+    return by_lower.get(next(begun, ""))
+
+
+def _one_begins(word: str, other: str) -> bool:
+    return word.startswith(other) or other.startswith(word)

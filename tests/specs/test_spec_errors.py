@@ -176,6 +176,7 @@ def test_what_is_not_near_is_not_offered(word: str, choices: list[str]) -> None:
 
 
 def test_nearest() -> None:
+    assert specs.nearest("warmup", ["beta1", "warmup_steps"]) == "warmup_steps"
     assert specs.nearest("d_modle", ["d_k", "d_model", "d_ff"]) == "d_model"
     assert specs.nearest("n", ["N", "h"]) == "N"
     assert specs.nearest("zzz", ["N", "h"]) is None

@@ -173,10 +173,8 @@ def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Ind
         return slice(None)
     many = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
     if many * _ORDERED > memory():
-        takes = (
-            f"an epoch of {many:,.0f} pairs, by the weights of `corpus.train`, takes {size(many * _ORDERED)} of memory"
-        )
-        raise ZooError(f"{takes} to order, and this machine has {size(memory())}", hint="lower the weights")
+        takes = f"an epoch of {many:,.0f} pairs takes {size(many * _ORDERED)} of memory to order"
+        raise ZooError(f"{takes}, and this machine has {size(memory())}", hint="lower the weights of `corpus.train`")
     random, start, drawn = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)
