@@ -15,7 +15,9 @@ def command(
     run: options.Run,
     last: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, show_default="training.average of its spec", help="How many checkpoints."),
+        typer.Option(
+            metavar="N", min=1, max=1_000, show_default="training.average of its spec", help="How many checkpoints."
+        ),
     ] = None,
 ) -> None:
     """Write the mean of a run's last checkpoints as its weights."""

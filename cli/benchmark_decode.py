@@ -20,9 +20,13 @@ EXAMPLES = (
 def command(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sentences that are translated together.")] = 32,
-    sentences: Annotated[int, typer.Option(metavar="N", min=1, help="Sentences of a round.")] = 64,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds, of which the median is told.")] = 5,
+    batch: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Sentences that are translated together.")
+    ] = 32,
+    sentences: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Sentences of a round.")] = 64,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Rounds, of which the median is told.")
+    ] = 5,
     json: options.Json = False,
     device: options.Device = "auto",
     backend: options.Backend = None,

@@ -20,8 +20,12 @@ EXAMPLES = (
 def command(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Updates of a round, each on another batch.")] = 3,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds, of which the median is told.")] = 3,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000, help="Updates of a round, each on another batch.")
+    ] = 3,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000, help="Rounds, of which the median is told.")
+    ] = 3,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from specs.decoding import MOST_ALPHA, MOST_BEAM, MOST_N_BEST, MOST_SEED, MOST_TOP_K
 
 if TYPE_CHECKING:
     from zoo.search.request import Choice
@@ -54,11 +55,13 @@ _Search = Annotated[
 ]
 _Beam = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, show_default=_OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."),
+    typer.Option(
+        metavar="N", min=1, max=MOST_BEAM, show_default=_OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."
+    ),
 ]
 _Alpha = Annotated[
     float | None,
-    typer.Option(metavar="X", min=0.0, show_default=_OF_SPEC, help="Exponent of the length penalty."),
+    typer.Option(metavar="X", min=0.0, max=MOST_ALPHA, show_default=_OF_SPEC, help="Exponent of the length penalty."),
 ]
 _NBest = Annotated[
     int | None,
@@ -66,6 +69,7 @@ _NBest = Annotated[
         "--n-best",
         metavar="N",
         min=1,
+        max=MOST_N_BEST,
         help="The N best of each line, best first, as line number, score and text with tabs between them. They differ "
         "in their word pieces: two may be the same text. Samples come as they were drawn.",
     ),
@@ -77,7 +81,12 @@ _Temperature = Annotated[
 _TopK = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, show_default=_OF_SPEC, rich_help_panel=_SAMPLES, help="Only the N likeliest pieces; 0: any."
+        metavar="N",
+        min=0,
+        max=MOST_TOP_K,
+        show_default=_OF_SPEC,
+        rich_help_panel=_SAMPLES,
+        help="Only the N likeliest pieces; 0: any.",
     ),
 ]
 _TopP = Annotated[
@@ -94,6 +103,7 @@ _Seed = Annotated[
     typer.Option(
         metavar="N",
         min=0,
+        max=MOST_SEED,
         show_default="its training.seed",
         rich_help_panel=_SAMPLES,
         help="Another seed draws others. What is drawn for a line does not depend on the other lines.",

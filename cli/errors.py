@@ -46,10 +46,10 @@ def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
 
 
 def tell(error: ZooError) -> None:
-    """Writes an error to stderr."""
-    hint = f"\n\nhint: {error.hint}" if error.hint else ""
+    """Writes an error to stderr, and those that came with it."""
+    told = [f"error: {each}" + (f"\n\nhint: {each.hint}" if each.hint else "") for each in (error, *error.further)]
     with suppress(BrokenPipeError):
-        print(harmless(f"error: {error}{hint}"), file=sys.stderr, flush=True)
+        print(harmless("\n\n".join(told)), file=sys.stderr, flush=True)
 
 
 def explained(error: Exception, command: str = "zoo") -> ZooError:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from specs.decoding import MOST_TOKENS
+
 _HOW = "How it runs"
 
 Reference = Annotated[
@@ -80,6 +82,7 @@ Tokens = Annotated[
     typer.Option(
         metavar="N",
         min=1,
+        max=MOST_TOKENS,
         show_default="4096",
         rich_help_panel=_HOW,
         help="Source tokens of one batch, padding counted; less takes less memory.",

@@ -34,7 +34,9 @@ def command(
     ] = None,
     length: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="Tokens of a sentence on either side, for figures that depend on it."),
+        typer.Option(
+            metavar="N", min=1, max=10_000, help="Tokens of a sentence on either side, for figures that depend on it."
+        ),
     ] = 27,
     json: options.Json = False,
     device: Annotated[
@@ -67,7 +69,19 @@ def command(
     if passes:
         return _show_passes(plan)
     _show(plan)
+    _warn_of_memory(plan)
     return _show_outlook(outlook) if outlook else None
+
+
+def _warn_of_memory(plan: Plan) -> None:
+    from cli.console import report
+    from zoo.machine.installed import memory
+    from zoo.report import size
+
+    there = memory()
+    for what, needed in (("the weights", plan.weight_bytes), ("a training", plan.state_bytes)):
+        if needed > there:
+            report().warn(f"{what} of this spec needs {size(needed)} of memory, and this machine has {size(there)}")
 
 
 def _outlook(spec: Spec, length: int, device: str) -> Outlook:

@@ -5,15 +5,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from specs.section import Positive, Probability, Section, Size, broken_rule
+from specs.section import Epsilon, Probability, Section, Size, broken_rule
 from specs.sublayers import DecoderSubLayer, EncoderSubLayer
+
+Layers = Annotated[int, Field(ge=1, le=128)]
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Kinds = 16  # of sub-layers in a layer, at most
 
 
 class Depths(Section):
     """The numbers of layers where encoder and decoder have not the same (3.1: both have N)."""
 
-    encoder: Size = Field(description="N (3.1) of the encoder: its identical layers; a number of layers.")
-    decoder: Size = Field(description="N (3.1) of the decoder: its identical layers; a number of layers.")
+    encoder: Layers = Field(description="N (3.1) of the encoder: its identical layers; a number of layers.")
+    decoder: Layers = Field(description="N (3.1) of the decoder: its identical layers; a number of layers.")
 
     def __str__(self) -> str:
         return f"{self.encoder} and {self.decoder}"
@@ -26,25 +30,27 @@ def _one_or_two(value: Any) -> str:
 class Architecture(Section):
     """The network (section 3). Every size is free of the others: nothing is derived from d_model / h."""
 
-    N: Annotated[Annotated[Size, Tag("one")] | Annotated[Depths, Tag("two")], Discriminator(_one_or_two)] = Field(
+    N: Annotated[Annotated[Layers, Tag("one")] | Annotated[Depths, Tag("two")], Discriminator(_one_or_two)] = Field(
         description="N (3.1): identical layers of the encoder, and of the decoder, or both as `{encoder: 12, decoder: "
         "2}`; a number of layers."
     )
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(
         min_length=1,
+        max_length=Kinds,
         description="Sub-layers of each of the encoder's layers (3.1: self-attention, feed-forward), in order; a list "
         "of sub-layers.",
     )
     decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(
         min_length=1,
+        max_length=Kinds,
         description="Sub-layers of each of the decoder's layers (3.1: self-attention, attention to the encoder's "
         "output, feed-forward), in order; a list of sub-layers.",
     )
-    d_model: Size = Field(description="d_model (3.1): width of every sub-layer's output; features.")
-    d_ff: Size = Field(description="d_ff (3.3): width of the feed-forward network's inner layer; features.")
-    h: Size = Field(description="h (3.2.2): attention heads; a number of heads.")
-    d_k: Size = Field(description="d_k (3.2.1): width of one head's queries and keys; features.")
-    d_v: Size = Field(description="d_v (3.2.1): width of one head's values; features.")
+    d_model: Width = Field(description="d_model (3.1): width of every sub-layer's output; features.")
+    d_ff: Size = Field(le=262_144, description="d_ff (3.3): width of the feed-forward network's inner layer; features.")
+    h: Size = Field(le=1_024, description="h (3.2.2): attention heads; a number of heads.")
+    d_k: Width = Field(description="d_k (3.2.1): width of one head's queries and keys; features.")
+    d_v: Width = Field(description="d_v (3.2.1): width of one head's values; features.")
     dropout: Probability = Field(
         description="P_drop (5.4): dropout on every sub-layer's output and on embeddings + positions; a probability."
     )
@@ -55,12 +61,12 @@ class Architecture(Section):
         description="PE (3.5; Table 3 row E): interleaved sinusoids, or a learned table of positions; a choice."
     )
     max_positions: Size = Field(
-        description="Rows of the table of learned positions (3.5); pieces. Sinusoids know no bound."
+        le=1_048_576, description="Rows of the table of learned positions (3.5); pieces. Sinusoids know no bound."
     )
     norm: Literal["post", "pre"] = Field(
         description="LayerNorm (3.1) after the residual sum, as in the paper, or before the sub-layer; a choice."
     )
-    norm_epsilon: Positive = Field(
+    norm_epsilon: Epsilon = Field(
         description="LayerNorm's epsilon (3.1; the paper is silent), added to the variance; no unit."
     )
     tied_embeddings: Literal["all", "target", "none"] = Field(

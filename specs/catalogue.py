@@ -9,6 +9,7 @@ from specs.notation import shown
 
 FOLDER = Path(__file__).resolve().parent
 _SUFFIXES = (".yaml", ".yml")
+_MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,15 @@ class Source:
     file: str
     short: str
 
+    @property
+    def shipped(self) -> bool:
+        """Whether it is one of the catalogue's."""
+        return self.path.is_relative_to(FOLDER)
+
     def text(self) -> str:
         """What is written in the file. Raises ZooError where it cannot be read or is not UTF-8."""
         try:
-            content = self.path.read_bytes()
+            content = file_content(self.path, self.file)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ZooError(f"`{self.file}` cannot be read: {reason}", exit_code=1) from None
@@ -32,6 +38,16 @@ class Source:
             where = f"{self.file}:{content.count(10, 0, error.start) + 1}"
             problem = f"byte 0x{content[error.start]:02x} is not UTF-8"
             raise ZooError(problem, where=where, hint="save the file as UTF-8") from None
+
+
+def file_content(path: Path, file: str) -> bytes:
+    """All that is in a spec's file. Raises OSError, and ZooError where it is larger than a spec could be."""
+    with path.open("rb") as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        hint = "a spec has a few thousand bytes: is this another file?"
+        raise ZooError(f"`{file}` has more than {_MOST_BYTES:,} bytes", hint=hint)
+    return content
 
 
 def names() -> tuple[str, ...]:

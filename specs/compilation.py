@@ -6,6 +6,8 @@ from pydantic import Field
 
 from specs.section import Section, Size
 
+Name = Annotated[str, Field(max_length=100)]
+
 
 class Compilation(Section):
     """What the compiler may do. None of it changes what the model is (no section of the paper)."""
@@ -18,9 +20,9 @@ class Compilation(Section):
         description="Numbers of weights and products when it translates (no letter); all but float32 are approximate; "
         "a choice."
     )
-    without: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        description="Passes switched off, by name, as `zoo plan SPEC` lists them; a list of names."
+    without: Annotated[tuple[Name, ...], Field(strict=False)] = Field(
+        max_length=100, description="Passes switched off, by name, as `zoo plan SPEC` lists them; a list of names."
     )
     vocabulary_multiple: Size = Field(
-        description="The pre-softmax projection is padded to a multiple of this (no letter); pieces."
+        le=4_096, description="The pre-softmax projection is padded to a multiple of this (no letter); pieces."
     )

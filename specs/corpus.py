@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     SerializerFunctionWrapHandler,
@@ -11,11 +13,25 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from specs.section import Positive, Section, Size, broken_rule
 
-Path = Annotated[str, Field(min_length=1)]
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$")]
+Path = Annotated[str, Field(min_length=1, max_length=4_096)]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$", max_length=35)]
+
+
+def _address(written: str) -> str:
+    """As it is written; raises what is told as a broken pattern for brackets, hosts and ports that are none."""
+    try:
+        parts = urlsplit(written)
+        host, _ = parts.hostname or "", parts.port
+        whole = parts.scheme == "file" or bool(host.encode("idna"))
+    except ValueError:
+        whole = False
+    if not whole or not written.isprintable():
+        raise PydanticCustomError("string_pattern_mismatch", "it is no address")
+    return written
 
 
 class Weighted(Section):
@@ -23,6 +39,7 @@ class Weighted(Section):
 
     weight: Positive = Field(
         default=1.0,
+        le=1_000,
         description="How often an epoch has each pair of this part of `train` (the paper is silent): 2 for twice, 0.25 "
         "for a quarter of them, others in each epoch; a number.",
     )
@@ -35,7 +52,9 @@ class Weighted(Section):
 class Grammar(Weighted):
     """Pairs of the built-in corpus, disjoint from those of the other sets."""
 
-    grammar: Size = Field(description="Pairs taken from the built-in English-German corpus; sentence pairs.")
+    grammar: Size = Field(
+        le=5_000_000, description="Pairs taken from the built-in English-German corpus; sentence pairs."
+    )
 
 
 class Files(Weighted):
@@ -50,8 +69,8 @@ class Files(Weighted):
 class Archive(Weighted):
     """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is fetched once and kept."""
 
-    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$")] = Field(
-        description="Address of the archive (5.1 names the corpora, not the files); a URL."
+    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_address)] = (
+        Field(description="Address of the archive (5.1 names the corpora, not the files); a URL.")
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         description="SHA-256 of the archive in hexadecimal; null: the first download records it in `corpus.lock`."
@@ -63,7 +82,7 @@ class Archive(Weighted):
 class HeldOut(Section):
     """Pairs taken out of the training set, the same ones every time: chosen by a hash of the source line."""
 
-    held_out: Size = Field(description="Pairs taken out of `train` for this set; sentence pairs.")
+    held_out: Size = Field(le=1_000_000, description="Pairs taken out of `train` for this set; sentence pairs.")
 
 
 def _kind(part: Any) -> str | None:
@@ -86,7 +105,7 @@ Part = Annotated[
     Discriminator(_kind),
 ]
 # A YAML list arrives as a list; inside a frozen spec it is a tuple.
-Parts = Annotated[tuple[Part, ...], Field(strict=False)]
+Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 
 
 class Corpus(Section):
@@ -103,10 +122,11 @@ class Corpus(Section):
     dev: Parts = Field(min_length=1, description="Pairs for development (6.2: newstest2013); a list of parts.")
     test: Parts = Field(description="Pairs for the final score (6.1: newstest2014); a list of parts.")
     max_length: Size = Field(
+        le=1_048_576,
         description="Longest side of a training pair (the paper is silent; the authors' code has 256), EOS "
-        "not counted; pieces. Longer pairs are dropped."
+        "not counted; pieces. Longer pairs are dropped.",
     )
-    max_ratio: Annotated[float, Field(ge=1)] | None = Field(
+    max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None = Field(
         description="Longer side over shorter side of a training pair, in pieces; a ratio. Pairs beyond it "
         "are dropped; null: none is (the paper is silent)."
     )

@@ -6,6 +6,11 @@ from pydantic import Discriminator, Field, Tag
 
 from specs.section import Count, Positive, Section, Size
 
+MOST_BEAM, MOST_ALPHA, MOST_TEMPERATURE, MOST_TOP_K, MOST_WORKERS = 1_024, 10, 1e6, 1_048_576, 1_024
+MOST_N_BEST, MOST_TOKENS, MOST_SEED = 10_000, 100_000_000, 2**63 - 1
+"""What a choice may be at most, in a spec or without one."""
+Workers = Annotated[int, Field(ge=1, le=MOST_WORKERS)]
+
 
 def _word_or_number(value: Any) -> str:
     return "word" if isinstance(value, str) else "number"
@@ -18,28 +23,35 @@ class Decoding(Section):
         description="beam looks for the best translations (6.1); sample draws from the model's distribution "
         "(the paper is silent), piece by piece; a choice."
     )
-    beam: Size = Field(description="Beam size (6.1: 4); hypotheses. 1 is greedy search. Samples need none.")
-    alpha: Annotated[float, Field(ge=0, le=10)] = Field(
+    beam: Size = Field(
+        le=MOST_BEAM, description="Beam size (6.1: 4); hypotheses. 1 is greedy search. Samples need none."
+    )
+    alpha: Annotated[float, Field(ge=0, le=MOST_ALPHA)] = Field(
         description="alpha (6.1: 0.6) of the length penalty ((5 + length) / 6)^alpha of Wu et al. 2016; no unit."
     )
     extra_length: Count = Field(
-        description="A translation is at most the source's length plus this (6.1: 50), EOS not counted; pieces."
+        le=10_000,
+        description="A translation is at most the source's length plus this (6.1: 50), EOS not counted; pieces.",
     )
     max_source_length: Size = Field(
+        le=100_000,
         description="A longer source is translated in parts that end where its sentences do, and refused where one "
-        "sentence is longer (no letter); pieces."
+        "sentence is longer (no letter); pieces.",
     )
     temperature: Positive = Field(
+        le=MOST_TEMPERATURE,
         description="Logits are divided by this before a piece is drawn (no letter); no unit. Read only by sample, as "
-        "are top_k and top_p."
+        "are top_k and top_p.",
     )
-    top_k: Count = Field(description="Only the k likeliest pieces may be drawn (no letter), 0: any; pieces.")
+    top_k: Count = Field(
+        le=MOST_TOP_K, description="Only the k likeliest pieces may be drawn (no letter), 0: any; pieces."
+    )
     top_p: Annotated[float, Field(gt=0, le=1)] = Field(
         description="Only the fewest likeliest pieces that together reach this may be drawn (no letter), 1.0: any; "
         "a probability. It counts after temperature and top_k."
     )
     workers: Annotated[
-        Annotated[Literal["auto"], Tag("word")] | Annotated[Size, Tag("number")], Discriminator(_word_or_number)
+        Annotated[Literal["auto"], Tag("word")] | Annotated[Workers, Tag("number")], Discriminator(_word_or_number)
     ] = Field(
         description="Threads that search at the same time, each a batch of its own (no letter); threads. auto: as many "
         "as there are cores where the backend computes one batch on one core, else 1."

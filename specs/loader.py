@@ -10,7 +10,8 @@ from specs.errors import ZooError
 from specs.history import FIRST, FORMAT, NewerFormat, upgraded, writer
 from specs.notation import shown
 from specs.override import Overrides, overrides_written
-from specs.problem import first_error
+from specs.paths import from_their_files
+from specs.problem import all_errors
 from specs.reader import read
 from specs.spec import Spec
 from specs.written import Written
@@ -25,7 +26,11 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
     Raises ZooError where there is no such spec, a file cannot be read or is of a newer zoo, `extends` goes in a
     circle, or a value is wrong.
     """
-    return _spec(_chain(find(os.fspath(reference))), overrides)
+    try:
+        return _spec(_chain(find(os.fspath(reference))), overrides)
+    except RecursionError:  # of values that Python gave
+        problem, hint = "the values are nested too deeply", "a spec has four levels at most"
+        raise ZooError(problem, where="override", hint=hint) from None
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
@@ -48,7 +53,8 @@ def parse(text: str, where: str) -> Spec:
         hint = "`zoo` wrote this file, with every field, and it has changed since: restore it"
         if by := writer(text):
             hint = f"zoo {by} wrote this file: restore it, or read it with that version"
-        raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1) from None
+        further = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.further]
+        raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, further=further) from None
 
 
 def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) -> Spec:
@@ -56,11 +62,22 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
     for _, upper in reversed(chain[:-1]):
         written = written.overlaid(upper)
     over = overrides_written(overrides)
+    named = len(chain) == 1 or any("name" in each.value for each in (chain[0][1], *over))
+    written = _described(written, chain)
     for upper in over:
         written = written.overlaid(upper)
-    named = len(chain) == 1 or any("name" in each.value for each in (chain[0][1], *over))
+    written = from_their_files(written, [source for source, _ in chain[:-1] if not source.shipped])
     spec = _validated(written, [source.file for source, _ in reversed(chain)])
     return spec.called(chain[0][0].short, named=named)
+
+
+def _described(written: Written, chain: Sequence[tuple[Source, Written]]) -> Written:
+    """What another spec says of itself is not true of one that only extends it."""
+    source, own = chain[0]
+    if len(chain) == 1 or source.shipped or "description" in own.value:
+        return written
+    words = f"A model of one's own, by a spec that extends `{chain[1][0].short}`."
+    return written.overlaid(Written({"description": Written(words, own.file, own.line)}, own.file))
 
 
 def _chain(source: Source) -> list[tuple[Source, Written]]:
@@ -91,4 +108,4 @@ def _validated(written: Written, files: Sequence[str]) -> Spec:
     try:
         return Spec.model_validate(written.plain())
     except ValidationError as invalid:
-        raise first_error(invalid, written, files) from None
+        raise all_errors(invalid, written, files) from None

@@ -1,6 +1,7 @@
 """How values are written in YAML, so that YAML 1.1 and 1.2 read the same from them."""
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from math import inf, isfinite
 
@@ -15,12 +16,13 @@ _NUMBER_OF_EITHER = re.compile(
 )
 _BREAKS = frozenset("\x85\u2028\u2029")  # of lines to YAML 1.1, and letters to 1.2
 _SHOWN = 100
+_DIGITS = 4_300  # Python writes no whole number of more
 
 
 def number(value: float) -> str:
     """`value` as YAML 1.1 and 1.2 both read it: `300000`, `1.0e-9`."""
     if isinstance(value, int):
-        return str(value)
+        return str(value) if value.bit_length() < 3 * _DIGITS else hex(value)
     text = repr(value)
     if not isfinite(value):
         return text.replace("inf", ".inf").replace("nan", ".nan")
@@ -39,8 +41,21 @@ def number_meant(text: str) -> float | None:
             meant = kind(plain)
         except ValueError:
             continue
-        return meant if isfinite(meant) else None
+        return meant if isinstance(meant, int) or isfinite(meant) else None
     return None
+
+
+def printable(text: str) -> str:
+    """`text` with everything written out that a terminal would act upon, hide or refuse; line breaks stay."""
+    return "".join(letter if _is_seen(letter) else _written_out(ord(letter)) for letter in text)
+
+
+def _is_seen(letter: str) -> bool:
+    return letter.isprintable() or letter == "\n" or unicodedata.category(letter) == "Zs"
+
+
+def _written_out(code: int) -> str:
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def shown(value: object) -> str:
@@ -52,8 +67,7 @@ def shown(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "a list"
     text = number(value) if isinstance(value, (int, float)) else " ".join(str(value).split())
-    text = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
-    return f"`{text}`" if len(text) <= _SHOWN else f"`{text[:_SHOWN]}...`"
+    return f"`{printable(text)}`" if len(text) <= _SHOWN else f"`{printable(text[:_SHOWN])}...`"
 
 
 def on_one_line(value: object) -> str:

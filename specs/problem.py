@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from specs.errors import ZooError, nearest
-from specs.notation import shown
-from specs.remedy import PATTERNS, alternatives, dotted, field_meant, kinds_meant, value_meant
+from specs.notation import number, shown
+from specs.remedy import PATTERNS, alternatives, dotted, field_meant, kinds_meant, meaning, value_meant
 from specs.shape import Location, fields, written_at
 from specs.written import Written
 
@@ -29,10 +29,16 @@ _LIMITS = {
 }
 
 
-def first_error(invalid: ValidationError, written: Written, files: Sequence[str]) -> ZooError:
-    """The first error in the order of reading (`files`, each from the top), and how many more there are."""
+_MOST_TOLD = 20
+
+
+def all_errors(invalid: ValidationError, written: Written, files: Sequence[str]) -> ZooError:
+    """The first error in the order of reading (`files`, each from the top), with the others as its `further`.
+
+    What one mapping lacks is one error. Of very many the last are counted.
+    """
     found = []
-    for error in invalid.errors(include_url=False):
+    for error in _lacks_together(invalid.errors(include_url=False)):
         # A list of parts that are all wrong counts as empty for pydantic; nobody wrote an empty one.
         if error["type"] == "too_short" and error["input"]:
             continue
@@ -40,11 +46,26 @@ def first_error(invalid: ValidationError, written: Written, files: Sequence[str]
         # On one line, a field that is no field comes first: it may well be the one that is missing.
         found.append((_rank(place, files), place.line or 0, error["type"] == "missing", told))
     found.sort(key=lambda each: each[:3])
-    first = found[0][-1]
-    if len(found) > 1:
-        more = "1 more error follows" if len(found) == 2 else f"{len(found) - 1} more errors follow"
-        first.hint = more if first.hint is None else f"{first.hint} ({more})"
+    first, *further = [each[-1] for each in found]
+    if left := len(further[_MOST_TOLD:]):
+        hint = "mend those above first: many errors often have one cause"
+        further[_MOST_TOLD:] = [ZooError(f"there {'is' if left == 1 else 'are'} {left:,} more", hint=hint)]
+    first.further = tuple(further)
     return first
+
+
+def _lacks_together(errors: Sequence[Any]) -> list[Any]:
+    """The errors, but of the fields that one mapping lacks only the first, with the names of the others."""
+    together: dict[Location, Any] = {}
+    kept = []
+    for error in errors:
+        if error["type"] == "missing":
+            *mapping, name = error["loc"]
+            if (first := together.setdefault(tuple(mapping), error)) is not error:
+                first.setdefault("others", []).append(name)
+                continue
+        kept.append(error)
+    return kept
 
 
 def _rank(place: Written, files: Sequence[str]) -> int:
@@ -63,14 +84,20 @@ def _told(error: Any, written: Written, files: Sequence[str]) -> tuple[ZooError,
         # Of the fields that do not go together, the one written last is the one to mend, else the first named.
         place = max((written.at((*location, *key)) for key in keys), key=lambda each: _rank(each, files))
     elif error["type"] == "missing":
-        problem, hint = _missing(location, files)
+        problem, hint = _missing(location, error.get("others", ()), files)
     else:
         problem, hint = _words(error, location)
+        hint = hint or meaning(error["loc"])
     return ZooError(problem, where=place.where, hint=hint), place
 
 
-def _missing(location: Location, files: Sequence[str]) -> tuple[str, str]:
+def _missing(location: Location, others: Sequence[str], files: Sequence[str]) -> tuple[str, str]:
     problem = f"`{dotted(location)}` is missing"
+    if others:
+        named = [f"`{dotted((*location[:-1], name))}`" for name in others[:2]]
+        more = [f"{len(others) - 2} more"] if len(others) > 2 else []
+        *before, last = [f"`{dotted(location)}`", *named, *more]
+        problem = f"{', '.join(before)} and {last} are missing"
     if len(location) > 2:
         return problem, kinds_meant(location[:-1]) or f"write `{location[-1]}` here"
     root = f" to {files[0]}" if len(files) > 1 else ""
@@ -95,18 +122,24 @@ def _words(error: Any, location: Location) -> tuple[str, str | None]:
         return problem, hint or kinds_meant(location)
     if kind in _LIMITS:
         name, words = _LIMITS[kind]
-        return f"`{key}` must be {words} {context[name]:.20g}, not {shown(value)}", None
+        return f"`{key}` must be {words} {_limit(context[name])}, not {shown(value)}", kinds_meant(location)
     if kind in _WANTED:
         return f"`{key}` must be {_WANTED[kind]}, not {shown(value)}", value_meant(kind, value, key) or kinds_meant(
             location
         )
     if kind == "string_too_long":
-        return f"`{key}` is longer than {context['max_length']} characters", "write less"
+        return f"`{key}` is longer than {context['max_length']:,} characters", "write less"
+    if kind == "too_long":
+        return f"`{key}` has more than {context['max_length']:,} entries", "write fewer"
     if kind in ("too_short", "string_too_short"):
         return f"`{key}` is empty", "write at least one" if kind == "too_short" else "write something"
     if kind == "string_pattern_mismatch":
         return f"`{key}` cannot be {shown(value)}", PATTERNS.get(str(location[-1]))
     return f"`{key}` cannot be {shown(value)}: {error['msg']}", None
+
+
+def _limit(limit: float) -> str:
+    return number(int(limit) if float(limit).is_integer() else limit)
 
 
 def _choice(key: str, value: object, expected: str) -> tuple[str, str | None]:

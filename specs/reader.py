@@ -2,7 +2,7 @@
 
 import re
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
@@ -12,10 +12,40 @@ from specs.written import Written, given
 
 _TAG = "tag:yaml.org,2002:"
 _MOST_VALUES = 20_000
+_MOST_LEVELS = 20
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes for a number, a truth value or null only what YAML 1.1 and 1.2 agree on; the rest is text."""
+    """Takes for a number, a truth value or null only what YAML 1.1 and 1.2 agree on; the rest is text.
+
+    It reads no further than a spec could go.
+    """
+
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text)
+        self._file, self._nodes, self._levels = file, 0, 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._nodes += 1
+        self._levels += 1
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        place = f"{self._file}:{mark.line + 1}"
+        if self._nodes > 2 * _MOST_VALUES:  # keys are nodes, too
+            raise _too_many(place)
+        if self._levels > _MOST_LEVELS:
+            raise _too_deep(place)
+        node = super().compose_node(parent, index)
+        self._levels -= 1
+        return node
+
+
+def _too_many(where: str) -> ZooError:
+    hint = "write less, or use fewer aliases"
+    return ZooError(f"there are more than {_MOST_VALUES:,} values here", where=where, hint=hint)
+
+
+def _too_deep(where: str) -> ZooError:
+    return ZooError("the values are nested too deeply", where=where, hint="a spec has four levels at most")
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -40,13 +70,15 @@ class _Reader:
         raise ZooError(problem, where=f"{self.file}:{node.start_mark.line + 1}", hint=hint)
 
     def value(self, node: yaml.Node) -> Written:
+        line = node.start_mark.line + 1
         self.count += 1
-        if self.count > _MOST_VALUES:
-            self.fail(f"there are more than {_MOST_VALUES} values here", node, "write less, or use fewer aliases")
+        if self.count > _MOST_VALUES:  # an alias counts whenever it is used
+            raise _too_many(f"{self.file}:{line}")
+        if len(self.open) >= _MOST_LEVELS:
+            raise _too_deep(f"{self.file}:{line}")
         if id(node) in self.open:
             self.fail("an alias stands for a value that it is part of", node, "write the value out")
         self.open.add(id(node))
-        line = node.start_mark.line + 1
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             written = Written(self.mapping(node), self.file, line)
         elif isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
@@ -97,7 +129,7 @@ _NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
 
 def _values(text: str, file: str) -> Written | None:
     try:
-        node = _Loader(text).get_single_node()
+        node = _Loader(text, file).get_single_node()
         return None if node is None else _Reader(file).value(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -107,9 +139,6 @@ def _values(text: str, file: str) -> Written | None:
     except yaml.reader.ReaderError as error:
         where = f"{file}:{text.count(chr(10), 0, error.position) + 1}"
         raise ZooError("a control character stands here", where=where, hint="delete it") from None
-    except RecursionError:
-        hint = "a spec has four levels at most"
-        raise ZooError("the values are nested too deeply", where=file, hint=hint) from None
 
 
 @lru_cache(maxsize=64)

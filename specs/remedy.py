@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from specs.errors import nearest
 from specs.notation import number, number_meant, shown
-from specs.shape import fields, kinds
+from specs.shape import description, fields, kinds
 from specs.spec import Spec
 
 _PART = (
@@ -50,6 +50,12 @@ def kinds_meant(location: Sequence[str | int]) -> str | None:
         return _PART
     written = [f"{{kind: {kind}}}" for kind in found]
     return _EITHER.get(dotted(location)) or f"a sub-layer of `{dotted(location[:-1])}` is {alternatives(written)}"
+
+
+def meaning(location: Sequence[str | int]) -> str | None:
+    """What the field at one of pydantic's locations is: the remedy where none is nearer."""
+    told = description(location)
+    return None if told is None else f"what it is: {told.rstrip('.')}"
 
 
 def value_meant(kind: str, value: object, key: str) -> str | None:

@@ -9,6 +9,10 @@ Count = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
+# Every number has a greatest value, too, beyond that of any model there is: it is written with its field.
+Epsilon = Annotated[float, Field(ge=1e-30, le=1)]
+Steps = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Minutes = Annotated[float, Field(gt=0, le=1e7)]
 
 
 class Section(BaseModel):

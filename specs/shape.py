@@ -4,7 +4,7 @@ Pydantic names the member of a union that it took, a word that nobody wrote: it 
 key may be any word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import Tag
@@ -31,18 +31,39 @@ def fields(location: Sequence[str | int]) -> tuple[str, ...]:
     return tuple(section.model_fields) if _is_section(section) else ()
 
 
+def description(location: Sequence[str | int]) -> str | None:
+    """What is said of the innermost field on the way to one of pydantic's locations."""
+    told, before = None, Spec
+    for step, kind in _steps(location):
+        section = _bare(before)
+        if isinstance(step, str) and _is_section(section) and step in section.model_fields:
+            told = section.model_fields[step].description
+        before = kind
+    return told
+
+
+def takes_fractions(location: Sequence[str | int]) -> bool:
+    """Whether a number that is not whole may stand at a location."""
+    return _has_float(_walked(location)[1])
+
+
+def _has_float(kind: Any) -> bool:
+    return kind is float or any(_has_float(each) for each in get_args(kind))
+
+
 def _walked(location: Sequence[str | int]) -> tuple[Location, Any]:
     """The keys and indices on the way, and the type of what is there."""
-    steps: list[str | int] = []
+    way = list(_steps(location))
+    return tuple(step for step, _ in way if step is not None), way[-1][1] if way else Spec
+
+
+def _steps(location: Sequence[str | int]) -> Iterator[tuple[str | int | None, Any]]:
+    """Each key or index with the type of what is there; None for a word that pydantic put there by itself."""
     kind: Any = Spec
     for step in location:
         members = _members(kind)
-        if step in members:
-            kind = members[str(step)]
-        else:
-            steps.append(step)
-            kind = _inside(kind, step)
-    return tuple(steps), kind
+        kind = members[str(step)] if step in members else _inside(kind, step)
+        yield None if step in members else step, kind
 
 
 def _inside(kind: Any, step: str | int) -> Any:

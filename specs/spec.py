@@ -22,7 +22,7 @@ class Spec(Section):
     """One model, declared. Two specs are equal when all their fields are, wherever they were read from."""
 
     name: Name = Field(description="Name the trained model is published under: letters, digits and - _ . , only; text.")
-    description: str = Field(description="What this spec is, in one short sentence; text.")
+    description: str = Field(max_length=10_000, description="What this spec is, in one short sentence; text.")
     architecture: Architecture = Field(description="The network (section 3).")
     vocabulary: Vocabulary = Field(description="Word pieces (section 5.1).")
     corpus: Corpus = Field(description="Sentence pairs (section 5.1).")

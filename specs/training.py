@@ -4,29 +4,34 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from specs.section import Positive, Probability, Section, Size, broken_rule
+from specs.section import Epsilon, Minutes, Positive, Probability, Section, Size, Steps, broken_rule
+
+Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 class Training(Section):
     """How the weights are found (section 5), and which of them are averaged (section 6.1)."""
 
-    steps: Size = Field(
+    steps: Steps = Field(
         description="Training steps (5.2; Table 3): 100,000 for base, 300,000 for big; optimiser updates."
     )
-    source_tokens: Size = Field(
+    source_tokens: Tokens = Field(
         description="Source side of one step's batch (5.1: about 25,000), padding counted; pieces."
     )
-    target_tokens: Size = Field(
+    target_tokens: Tokens = Field(
         description="Target side of one step's batch (5.1: about 25,000), padding counted; pieces. Both budgets hold."
     )
     accumulation: Size = Field(
-        description="Parts that one step's batch is computed in, one after another, to save memory (no letter); parts."
+        le=65_536,
+        description="Parts that one step's batch is computed in, one after another, to save memory (no letter); parts.",
     )
-    learning_rate: Positive = Field(description="Factor on the schedule's lrate (5.3; the paper's is 1.0); no unit.")
-    warmup_steps: Size = Field(description="warmup_steps (5.3): the rate rises this long, then falls; steps.")
+    learning_rate: Positive = Field(
+        le=1e6, description="Factor on the schedule's lrate (5.3; the paper's is 1.0); no unit."
+    )
+    warmup_steps: Steps = Field(description="warmup_steps (5.3): the rate rises this long, then falls; steps.")
     beta1: Probability = Field(description="beta_1 of Adam (5.3): decay of the mean of gradients; no unit.")
     beta2: Probability = Field(description="beta_2 of Adam (5.3): decay of the mean of their squares; no unit.")
-    epsilon: Positive = Field(description="epsilon of Adam (5.3): added to the root of the squares; no unit.")
+    epsilon: Epsilon = Field(description="epsilon of Adam (5.3): added to the root of the squares; no unit.")
     label_smoothing: Probability = Field(
         description="epsilon_ls (5.4): probability moved from the right piece to others; a probability."
     )
@@ -34,19 +39,19 @@ class Training(Section):
         description="Which pieces share epsilon_ls (5.4; the paper is silent): the V - 1 wrong ones, as in "
         "the authors' code, or all V; a choice."
     )
-    checkpoint_steps: Size | None = Field(
+    checkpoint_steps: Steps | None = Field(
         description="A checkpoint every so many steps (6.1: every 10 minutes, at 0.4 s a step 1,500 steps); "
         "steps. Exactly one of this and checkpoint_minutes is not null."
     )
-    checkpoint_minutes: Positive | None = Field(
+    checkpoint_minutes: Minutes | None = Field(
         description="A checkpoint every so many minutes (6.1: 10); minutes. Which weights are averaged then "
         "depends on the clock, so two runs differ."
     )
-    max_tokens: Size | None = Field(
+    max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
         description="Training ends after so many target tokens, if it has not before (no letter), null: steps alone "
         "count; pieces."
     )
-    max_minutes: Positive | None = Field(
+    max_minutes: Minutes | None = Field(
         description="Training ends after so many minutes spent in steps (no letter), null: steps alone count; minutes. "
         "Which step is the last then depends on the clock."
     )
@@ -54,11 +59,11 @@ class Training(Section):
         description="What the dev set is scored by at every checkpoint (6.2: perplexity and BLEU); the best is kept "
         "beside the last ones; null: it is scored at the end alone; a choice."
     )
-    patience: Size | None = Field(
+    patience: Steps | None = Field(
         description="Training ends after so many checkpoints in a row of which none has a better `dev_score` than the "
         "best (no letter); null: never; checkpoints."
     )
-    clip_norm: Positive | None = Field(
+    clip_norm: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
         description="The norm of all gradients together is scaled down to this where it is greater (the paper is "
         "silent); null: never; no unit."
     )
@@ -67,12 +72,12 @@ class Training(Section):
         "merge is left out (bpe), or the exponent of the probabilities drawn by (unigram); null: the likeliest; a "
         "number."
     )
-    start_from: Annotated[str, Field(min_length=1)] | None = Field(
+    start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None = Field(
         description="A published model or a run whose weights are the first ones (no letter), with a fresh optimiser; "
         "its vocabulary is taken, too; null: random ones; a name or a path."
     )
     average: Size = Field(
-        description="Last checkpoints averaged (6.1: base 5, big 20; Table 3: none, so 1); checkpoints."
+        le=1_000, description="Last checkpoints averaged (6.1: base 5, big 20; Table 3: none, so 1); checkpoints."
     )
     precision: Literal["float32", "bfloat16"] = Field(
         description="Arithmetic of the matrix products (the paper is silent); weights stay float32; a choice."
@@ -80,7 +85,7 @@ class Training(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         description="Seed of first weights, shuffling and dropout (no letter); a whole number."
     )
-    log_steps: Size = Field(description="A line in log.jsonl every so many steps (no letter); steps.")
+    log_steps: Steps = Field(description="A line in log.jsonl every so many steps (no letter); steps.")
 
     @model_validator(mode="after")
     def _patience_needs_a_score(self) -> Self:

@@ -17,7 +17,8 @@ class Vocabulary(Section):
         description="How pieces are learned (5.1: byte pairs for EN-DE): byte-pair merges or a unigram model; a choice."
     )
     size: Annotated[int, Field(gt=EOS + 1)] = Field(
-        description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special pieces included; pieces."
+        le=1_048_576,
+        description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special pieces included; pieces.",
     )
     byte_fallback: bool = Field(
         description="Characters without a piece are spelled in bytes (no letter); true or false. The bytes take 256 of "

@@ -89,10 +89,11 @@ def model(spec: Spec, *, device: str = "cpu") -> EmittedProgram:
     """A plain torch.nn.Module with the weights of before training, for a loop of one's own.
 
     `model(source, target)` gives the summed losses of a batch and its number of tokens; `model.weights()` is what a
-    weights file holds.
+    weights file holds. Raises ZooError where the memory is less than a training needs.
     """
     compiler = import_module("compiler")
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
+    import_module("zoo.planning.room").require_to_train(spec, device)
     made: EmittedProgram = compiler.trainable(spec, purposes, device=device)
     return made
 

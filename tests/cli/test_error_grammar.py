@@ -81,6 +81,8 @@ hint: did you mean `d_model`?
 """,
     ("train", "tiny", "training.steps=many"): """\
 error: `training.steps` must be a whole number, not `many` (command line: `training.steps=many`)
+
+hint: what it is: Training steps (5.2; Table 3): 100,000 for base, 300,000 for big; optimiser updates
 """,
     ("decode",): """\
 error: nothing says which model is meant
@@ -145,7 +147,21 @@ def test_an_error_reads_like_this(zoo: Callable[..., object], home: Path, argume
     assert done.status == 2  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("arguments", [("plan", "tiny", "--length", "0"), ("decode", "--beam", "three")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "tiny", "--length", "0"),
+        ("plan", "tiny", "--length", "1000000000"),
+        ("decode", "--beam", "three"),
+        ("decode", "--beam", "9" * 300),
+        ("decode", "--n-best", "10000000000"),
+        ("decode", "--alpha", "1e300"),
+        ("decode", "--top-k", str(2**62)),
+        ("decode", "--seed", str(2**63)),
+        ("decode", "--tokens", "9" * 300),
+        ("average", "tiny", "--last", "1000000000"),
+    ],
+)
 def test_a_value_that_is_none_is_named(zoo: Callable[..., object], arguments: tuple[str, ...]) -> None:
     """In the words of typer, which change."""
     done = zoo(*arguments)
@@ -153,6 +169,44 @@ def test_a_value_that_is_none_is_named(zoo: Callable[..., object], arguments: tu
     option = next(word for word in arguments if word.startswith("--"))
     assert done.err.startswith(f"error: `{option}`: ")  # type: ignore[attr-defined]
     assert done.err.endswith(f"\n\nhint: `zoo {arguments[0]} --help` shows how it is used\n")  # type: ignore[attr-defined]
+
+
+def test_all_errors_of_a_spec_are_told(zoo: Callable[..., object]) -> None:
+    done = zoo("show", "tiny", "architecture.h=x", "training.steps=0", "decoding.beem=4")
+    assert done.status == 2  # type: ignore[attr-defined]
+    paragraphs = done.err.removesuffix("\n").split("\n\n")  # type: ignore[attr-defined]
+    assert [each.partition(":")[0] for each in paragraphs] == ["error", "hint"] * 3
+    assert all(
+        field in each for field, each in zip(("`architecture.h`", "steps", "beem"), paragraphs[::2], strict=True)
+    )
+
+
+def test_a_plan_says_what_fits_no_memory(zoo: Callable[..., object]) -> None:
+    done = zoo("plan", "tiny", "architecture={N: 8, d_model: 65536, d_ff: 262144}")
+    assert done.status == 0  # type: ignore[attr-defined]
+    assert "warning: a training of this spec needs" in done.err  # type: ignore[attr-defined]
+    assert "of memory, and this machine has" in done.err  # type: ignore[attr-defined]
+    assert zoo("plan", "tiny").err == ""  # type: ignore[attr-defined]
+
+
+def test_a_hostile_spec_of_a_run_stops_nobody(zoo: Callable[..., object]) -> None:
+    import specs
+
+    whole = specs.load("tiny").yaml()
+    for name, text in {
+        "many": whole.replace("N: 2\n", "N: 100000000\n"),
+        "deep": "[" * 500_000,
+        "long": whole.replace("beam: 4", f"beam: {'9' * 300}"),
+        "large": whole + "#" * 5_000_000,
+    }.items():
+        Path(f"runs/{name}").mkdir(parents=True)
+        Path(f"runs/{name}/spec.yaml").write_text(text)
+        done = zoo("decode", "--model", f"runs/{name}")
+        assert done.status in (1, 2)  # type: ignore[attr-defined]
+        assert done.err.startswith("error: ")  # type: ignore[attr-defined]
+    done = zoo("list")
+    assert done.status == 0  # type: ignore[attr-defined]
+    assert done.err.count("warning: ") == 4  # type: ignore[attr-defined]
 
 
 def failing(error: BaseException) -> Callable[[], int]:

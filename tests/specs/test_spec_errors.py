@@ -39,6 +39,7 @@ def test_snapshot(snapshot: dict[str, Any]) -> None:
     with pytest.raises(specs.ZooError) as error:
         cause(snapshot)
     assert told(error) == (snapshot["error"], snapshot["hint"])
+    assert [str(each) for each in error.value.further] == snapshot.get("further", [])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_snapshot(snapshot: dict[str, Any]) -> None:
         (b"extends: base\nname: \xff\n", "byte 0xff is not UTF-8 (mine.yaml:2)"),
         ("extends: base".encode("utf-16-le"), "a control character stands here (mine.yaml:1)"),
         ("extends: base".encode("utf-16"), "byte 0xff is not UTF-8 (mine.yaml:1)"),
-        (b"[" * 5000, "the values are nested too deeply (mine.yaml)"),
+        (b"[" * 5000, "the values are nested too deeply (mine.yaml:1)"),
         (b"extends: base\nname: " + b"a" * 101, "`name` is longer than 100 characters (mine.yaml:2)"),
         (
             b"extends: base\ntraining: {steps: " + b"9" * 5000 + b"}",
@@ -78,7 +79,12 @@ def test_errors_of_parents_come_first_and_stand_where_they_were_written() -> Non
     with pytest.raises(specs.ZooError) as error:
         load("mine.yaml", ["decoding.beam=0"])
     message = "`training.steps` must be a whole number, not `x` (deep/parent.yaml:3)"
-    assert told(error) == (message, "2 more errors follow")
+    assert told(error)[0] == message
+    assert [str(each) for each in error.value.further] == [
+        "`architecture.h` must be a whole number, not `x` (mine.yaml:2)",
+        "`decoding.beam` must be at least 1, not `0` (command line: `decoding.beam=0`)",
+    ]
+    assert all(each.hint for each in (error.value, *error.value.further))
 
 
 def test_a_rule_points_at_the_field_written_last() -> None:
@@ -96,8 +102,8 @@ def test_what_no_file_writes_is_missing_from_the_first() -> None:
     Path("mine.yaml").write_text("extends: root.yaml\ndescription: X.\n", encoding="utf-8")
     with pytest.raises(specs.ZooError) as error:
         load("mine.yaml")
-    assert error.value.problem == "`architecture` is missing"
-    assert error.value.hint == "add `extends: base` to root.yaml, or write `architecture` here (5 more errors follow)"
+    assert error.value.problem == "`architecture`, `vocabulary`, `corpus` and 3 more are missing"
+    assert error.value.hint == "add `extends: base` to root.yaml, or write `architecture` here"
 
 
 def test_a_resolved_spec_that_was_changed_is_the_worlds_fault() -> None:
@@ -119,10 +125,10 @@ def test_a_resolved_spec_that_was_changed_is_the_worlds_fault() -> None:
 def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("mine.yaml").write_text("extends: base\n", encoding="utf-8")
 
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(specs.ZooError) as error:
         load("mine.yaml")
     assert (str(error.value), error.value.exit_code) == ("`mine.yaml` cannot be read: Permission denied", 1)
@@ -135,7 +141,42 @@ def test_a_file_with_a_name_of_dots() -> None:
     assert told(error) == ("`...yaml` is no name for a spec's file", "call it `mine.yaml`, for example")
 
 
+def test_very_many_errors_are_counted() -> None:
+    with pytest.raises(specs.ZooError) as error:
+        load("tiny", {"compilation.without": [1] * 60})
+    assert len(error.value.further) == 21
+    assert str(error.value.further[-1]) == "there are 39 more"
+
+
+@pytest.mark.parametrize(
+    "text", ["a\x1b[31mb=1", "architecture={a\x1b]0;b: 1}", "name=\u202eb", "corpus.source=\udcff"]
+)
+def test_what_a_terminal_would_act_upon_is_written_out(text: str) -> None:
+    with pytest.raises(specs.ZooError) as error:
+        load("tiny", [text])
+    for each in (error.value, *error.value.further):
+        assert f"{each}{each.hint}".isprintable()
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [("a\x1b[31m", "a\\x1b[31m"), ("\u202e\U000e0041", "\\u202e\\U000e0041"), ("ä 2\u2009m\n", "ä 2\u2009m\n")],
+)
+def test_every_error_is_printable(written: str, seen: str) -> None:
+    error = specs.ZooError(written, where=written, hint=written)
+    assert (error.problem, error.where, error.hint, str(error)) == (seen, seen, seen, f"{seen} ({seen})")
+
+
+@pytest.mark.parametrize(
+    ("word", "choices"),
+    [("tensorflow", ["tensorrt", "eager"]), ("fp8", ["int8", "float32"]), ("nope", ["one", "name"])],
+)
+def test_what_is_not_near_is_not_offered(word: str, choices: list[str]) -> None:
+    assert specs.nearest(word, choices) is None
+
+
 def test_nearest() -> None:
+    assert specs.nearest("warmup", ["beta1", "warmup_steps"]) == "warmup_steps"
     assert specs.nearest("d_modle", ["d_k", "d_model", "d_ff"]) == "d_model"
     assert specs.nearest("n", ["N", "h"]) == "N"
     assert specs.nearest("zzz", ["N", "h"]) is None

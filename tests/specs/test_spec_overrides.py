@@ -30,6 +30,15 @@ def test_command_line_values_are_read_as_yaml() -> None:
     assert spec.short == "base"
 
 
+@pytest.mark.parametrize(("written", "value"), [("1e-3", 1e-3), ("5E+2", 500.0), ("2.e0", 2.0)])
+def test_an_exponent_needs_no_dot_where_it_is_typed(written: str, value: float) -> None:
+    assert load("tiny", [f"training.learning_rate={written}"]).training.learning_rate == value
+    assert load("tiny", [f"training={{learning_rate: {written}, clip_norm: 1e1}}"]).training.clip_norm == 10.0
+    assert load("tiny", [f"corpus.folder={written}", f"name={written.replace('+', '')}"]).corpus.folder == written
+    with pytest.raises(specs.ZooError, match="must be a whole number"):
+        load("tiny", [f"training.steps={written}"])
+
+
 def test_the_last_override_wins() -> None:
     assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
 
@@ -60,6 +69,19 @@ def test_a_file_extends_a_name_or_a_path_beside_it(tmp_path: Path, monkeypatch: 
     assert (spec.short, spec.name) == ("own", "transformer-big-ende")
     assert load(Path("deep") / "own.yml") == spec
     assert specs.parent("deep/own.yml") == load("mine.yaml")
+
+
+def test_a_description_is_true_of_the_spec_that_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text("extends: tiny\nname: own\n", encoding="utf-8")
+    Path("more.yaml").write_text("extends: own.yaml\nname: more\n", encoding="utf-8")
+    Path("said.yaml").write_text("extends: own.yaml\ndescription: Said.\n", encoding="utf-8")
+    assert load("own.yaml").description == "A model of one's own, by a spec that extends `tiny`."
+    assert load("more.yaml").description == "A model of one's own, by a spec that extends `own`."
+    assert load("said.yaml").description == "Said."
+    assert load("own.yaml", ["description=Set."]).description == "Set."
+    Path("whole.yaml").write_text(load("tiny").yaml(), encoding="utf-8")
+    assert load("whole.yaml").description == load("tiny").description == load("tiny", ["name=x"]).description
 
 
 def test_a_file_at_the_path_wins_over_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from compiler.initial import initial_weights
 from compiler.program import Stepping, SteppingProgram
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.machine.clock import Host, Spread, host, spread, timed
+from zoo.planning.room import require_to_translate
 from zoo.report import Report
 from zoo.search.beam import Beam
 from zoo.search.groups import padded
@@ -27,6 +28,8 @@ from zoo.translation.opening import How
 
 LENGTH = 27
 """Tokens of a translation, EOS counted: as many as the decoder takes steps. Sources have up to four pieces fewer."""
+MOST_WORK = 100_000
+"""Sentences, or rounds, that anybody would wait for."""
 CHECKED = 4
 """Sentences whose log-probabilities are compared with the interpreter's."""
 
@@ -65,7 +68,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: `rounds` times `sentences`, `batch` at a time in every worker. Raises ZooError below 1."""
+    """What is measured: `rounds` times `sentences`, `batch` at a time in every worker. ZooError out of bounds."""
 
     batch: int = 32
     sentences: int = 64
@@ -73,8 +76,8 @@ class Work:
 
     def __post_init__(self) -> None:
         for name, count in vars(self).items():
-            if count < 1:
-                raise ZooError(f"`{name}` is {count}: it must be a whole number of at least 1")
+            if not 1 <= count <= MOST_WORK:
+                raise ZooError(f"`{name}` is {count}: it must be a whole number from 1 to {MOST_WORK:,}")
 
 
 def measure(
@@ -92,6 +95,7 @@ def measure(
             hint=f"set `architecture.max_positions={LENGTH}`",
         )
     how = {**how, "device": find_device(how.get("device", "auto"))}
+    require_to_translate(spec, how["device"])
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     building, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
     if program.search == "own":

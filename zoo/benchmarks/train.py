@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 
 from compiler import find_device, trainable
 from compiler.switches import fast_float32
@@ -18,6 +19,7 @@ from zoo.corpus.training_set import TrainingSet
 from zoo.machine import ram
 from zoo.machine.clock import Host, Spread, host, spread, timed
 from zoo.machine.peak import matrix_peak
+from zoo.planning.room import require_to_train
 from zoo.report import Report
 from zoo.training.prediction import Outset
 from zoo.training.processes import Processes
@@ -25,6 +27,9 @@ from zoo.training.run import Run
 from zoo.training.trainer import Trainer, Work
 
 _MEDIAN, _SPREAD = 22, 0.5
+_PAIR = 2_000  # bytes, while pairs are made up
+MOST_STEPS = 1_000
+"""Of a round, or rounds, that anybody would wait for."""
 """Lengths of sources, in pieces: log-normal, about as those of WMT 2014. A target has up to 15 % more or less."""
 _LONGEST = 80
 
@@ -65,8 +70,9 @@ def measure(
     Raises ZooError for a device or a backend that cannot be had, for counts below 1, and for a budget that holds no
     sentence of 80 pieces.
     """
-    if steps < 1 or rounds < 1:
-        raise ZooError(f"there is nothing to measure in {rounds} rounds of {steps} steps")
+    if not (1 <= steps <= MOST_STEPS and 1 <= rounds <= MOST_STEPS):
+        raise ZooError(f"nobody measures {rounds} rounds of {steps} steps", hint=f"both are from 1 to {MOST_STEPS:,}")
+    require_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = trainable(spec, device=device)
     outset = Outset.of(spec, program, report)
@@ -118,6 +124,9 @@ def made_up(spec: Spec, batches: int, folder: Path) -> Store:
     budget = max(spec.training.source_tokens, spec.training.target_tokens)
     random = np.random.default_rng(1)
     count = max(4096, 4 * batches * budget // _MEDIAN)
+    ram.require(
+        _PAIR * count, torch.device("cpu"), f"to make up {count:,} pairs", "measure fewer steps, or smaller ones"
+    )
     sources = np.clip(random.lognormal(np.log(_MEDIAN), _SPREAD, count), 4, _LONGEST - 1).astype(int)
     targets = np.clip(sources * random.uniform(0.85, 1.15, count), 4, _LONGEST - 1).astype(int)
     with StoreWriter(folder, spec.vocabulary.size) as writer:

@@ -15,11 +15,14 @@ from torch import Tensor
 
 from specs import BOS, EOS, PAD, ZooError
 from zoo.corpus.store import Store
+from zoo.machine.installed import memory
+from zoo.report import size
 
 Indices = npt.NDArray[np.int64]
 Pieces = npt.NDArray[np.int32]
 Lengths = npt.NDArray[np.int32]
 
+_ORDERED = 64  # bytes a pair: where it stands, how long it is, and what it is sorted by
 _BLUR = 0.05  # of a length: costs one percent of padding, and halves how many pairs meet again in the next epoch
 _BANDS = 1.5  # to the square root of the batches: measured, a little more of them than of batches in each
 
@@ -147,7 +150,7 @@ def epoch_batches(
 
     Which pairs meet and the order of the batches follow from `seed` and `epoch` alone. With `weights`, one for each
     part of the corpus, an epoch has each of its pairs so many times; of a fraction others in each epoch. Raises
-    ZooError where a pair is longer than a budget.
+    ZooError where a pair is longer than a budget, and where the weights leave no pair.
     """
     pairs = _drawn(store, weights, seed, epoch)
     source, target = store.source_lengths[pairs] + 1, store.target_lengths[pairs] + 1
@@ -185,12 +188,19 @@ def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Ind
     """The pairs of an epoch, by the weights of their parts."""
     if all(weight == 1.0 for weight in weights):
         return slice(None)
+    many = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
+    if many * _ORDERED > memory():
+        takes = f"an epoch of {many:,.0f} pairs takes {size(many * _ORDERED)} of memory to order"
+        raise ZooError(f"{takes}, and this machine has {size(memory())}", hint="lower the weights of `corpus.train`")
     random, start, drawn = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)
         drawn += [np.arange(start, start + count)] * whole
         drawn.append(start + random.permutation(count)[: round((weight - whole) * count)])
         start += count
+    if not sum(map(len, drawn)):
+        hint = "raise them: the weight of a part times its pairs is how many an epoch has of it"
+        raise ZooError("an epoch has no pair at all: so small are the weights of `corpus.train`", hint=hint)
     return np.concatenate(drawn)
 
 

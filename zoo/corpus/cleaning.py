@@ -13,9 +13,13 @@ import numpy.typing as npt
 
 from specs import ZooError
 from zoo.corpus.parallel import Pair
+from zoo.machine.installed import memory
+from zoo.report import size
 from zoo.text.lines import clean
 
 Fates = npt.NDArray[np.uint8]
+_PAIR, _TASK = 2, 40  # bytes a pair, and more for each task: its hashes, and their order
+_LOOKED_AT = 1 << 20  # pairs
 
 
 class Fate(IntEnum):
@@ -74,11 +78,15 @@ def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int =
     source are more than the set takes, the rest is left out. Memory: a byte a pair, and 8 for each of the
     two tasks while it works.
 
-    Raises ZooError where there are too few sources to hold out `dev` and `test` pairs.
+    Raises ZooError where there are too few sources to hold out `dev` and `test` pairs, and where the memory has no room
+    for that.
     """
     fates, sources, both = array("B"), array("Q"), array("Q")
     control = 0
+    takes = _PAIR + _TASK * (bool(dev or test) + deduplicate)
     for source, target in pairs:
+        if len(fates) % _LOOKED_AT == 0:
+            _require_memory(len(fates) * takes)
         cleaned = clean(source), clean(target)
         control += (source.strip(), target.strip()) != cleaned
         fates.append(Fate.KEPT if all(cleaned) else Fate.EMPTY)
@@ -100,6 +108,14 @@ def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int =
         kept=int(of[Fate.KEPT]),
         control=control,
     )
+
+
+def _require_memory(needed: int) -> None:
+    if needed > (there := memory()):
+        problem = (
+            f"the pairs of `corpus.train` take {size(needed)} of memory to judge, and this machine has {size(there)}"
+        )
+        raise ZooError(problem, hint="train on fewer pairs, or hold none out and keep duplicates")
 
 
 def with_fate(pairs: Iterable[Pair], fates: Fates, fate: Fate) -> Iterator[Pair]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import html
-import re
+import os
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,10 +14,12 @@ from typing import IO, Any, Literal
 
 from specs import Archive, Corpus, Files, Grammar, HeldOut, ZooError
 from zoo.corpus import builtin
-from zoo.report import Report
+from zoo.corpus.sgml import is_sgml, segments
+from zoo.report import Report, size
 from zoo.storage.archive import take_out, taken_out
 from zoo.storage.download import fetch, known_sha256
 from zoo.storage.files import sha256
+from zoo.storage.unpacking import unpacked
 from zoo.text.lines import decoded_lines
 
 Split = Literal["train", "dev", "test"]
@@ -26,7 +27,8 @@ Pair = tuple[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _READ = 1 << 20
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.DOTALL | re.IGNORECASE)
+LONGEST_LINE = 1_000_000
+"""Bytes of the longest line that may be a sentence: to encode one takes fifty times as much memory."""
 
 
 class ParallelText:
@@ -38,6 +40,22 @@ class ParallelText:
         self._report = report
         self._places: dict[Archive, tuple[Path, Path]] = {}
         self._made: dict[tuple[Split, Grammar], IO[bytes]] = {}
+        for split in SPLITS:
+            for number, part in enumerate(getattr(corpus, split)):
+                if isinstance(part, (Files, Archive)):
+                    self._check_sides(part, f"corpus.{split}[{number}]")
+
+    def _check_sides(self, part: Files | Archive, name: str) -> None:
+        """That a part has two sides, and that they are not called by the other's language."""
+        if os.path.normpath(part.source) == os.path.normpath(part.target):
+            hint = "name two files: line n of the one is the translation of line n of the other"
+            raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
+        languages = self.corpus.source, self.corpus.target
+        if languages[0] != languages[1] and (_language(part.target), _language(part.source)) == languages:
+            self._report.warn(
+                f"`{name}` seems to have its sides the wrong way round: its source, of the language "
+                f"`{languages[0]}`, is `{part.source}`, and its target, of `{languages[1]}`, is `{part.target}`"
+            )
 
     def close(self) -> None:
         """Gives up what was written down on the way."""
@@ -73,7 +91,9 @@ class ParallelText:
             if isinstance(part, Grammar):
                 total += 150 * part.grammar
             elif isinstance(part, (Files, Archive)):
-                total += sum(path.stat().st_size * (4 if path.suffix == ".gz" else 1) for path in self._places_of(part))
+                for path in self._places_of(part):
+                    with _reading(path):
+                        total += path.stat().st_size * (4 if path.suffix == ".gz" else 1)
         return total
 
     def identity(self) -> dict[str, Any]:
@@ -91,7 +111,7 @@ class ParallelText:
         if isinstance(part, Archive):
             known = part.sha256 or known_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, part.source, part.target]
-        return ["files", *([_kind(path), sha256(path)] for path in self._places_of(part))]
+        return ["files", *([_kind(path), _digest(path)] for path in self._places_of(part))]
 
     def _made_of(self, split: Split, part: Grammar) -> Iterator[Pair]:
         """The built-in sentences, written down: to make them takes longer than all else that is done with them."""
@@ -118,23 +138,38 @@ class ParallelText:
         return self._places[part]
 
     def _local(self, written: str) -> Path:
-        path = Path(self.corpus.folder).expanduser() / Path(written).expanduser()
-        if not path.is_file():
-            hint = "say where the corpus is with `corpus.folder=DIR`; its paths start there"
-            problem = "is a folder, not a file" if path.is_dir() else "is not there"
+        # What is no user's folder stays as it is written.
+        path = Path(os.path.expanduser(self.corpus.folder)) / os.path.expanduser(written)
+        if not os.path.isfile(path):
+            hint = "say where the corpus is with `corpus.folder=DIR`, from the current folder on; its paths start there"
+            problem = "is a folder, not a file" if os.path.isdir(path) else "is not there"
             raise ZooError(f"the corpus file `{path}` {problem}", hint=hint)
         return path
+
+
+def _language(written: str) -> str:
+    """The last ending of a file's name, but for those that say how it is written."""
+    path = Path(written)
+    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
+        path = path.with_suffix("")
+    return path.suffix.removeprefix(".")
 
 
 def lines(path: Path) -> Iterator[str]:
     """The sentences of a file: lines, or the segments of an .sgm file; with .gz at the end unpacked as it is read.
 
-    Raises ZooError, naming the file, where it is missing, damaged, or not UTF-8 (with the line).
+    Raises ZooError, naming the file, where it is missing, damaged, or unpacks to more than text does, and, with the
+    line, for what is not UTF-8 or longer than LONGEST_LINE.
     """
+    with _reading(path), unpacked(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        decoded = decoded_lines(_bounded(stream, path), str(path))
+        yield from segments(decoded, path, LONGEST_LINE) if is_sgml(path) else decoded
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            decoded = decoded_lines(stream, str(path))
-            yield from _segments(decoded) if _kind(path) == "sgm" else decoded
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         hint = "get the file again: `gzip -t` tells whether it is whole"
         raise ZooError(f"`{path}` is cut short or damaged: {error}", hint=hint) from error
@@ -144,13 +179,23 @@ def lines(path: Path) -> Iterator[str]:
 
 def _kind(path: Path) -> str:
     """How a file is read; whether it is compressed does not matter to what is in it."""
-    return "sgm" if path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml")) else "lines"
+    return "sgm" if is_sgml(path) else "lines"
 
 
-def _segments(decoded: Iterable[str]) -> Iterator[str]:
-    """The segments of SGML in the way of WMT's test sets, on one line each."""
-    for found in _SEGMENT.finditer("\n".join(decoded)):
-        yield " ".join(html.unescape(found[1]).split())
+def _digest(path: Path) -> str:
+    with _reading(path):
+        return sha256(path)
+
+
+def _bounded(stream: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The lines, none of which is held before it is known to be one."""
+    number = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            problem = f"a line has more than {size(LONGEST_LINE)}, and no sentence is as long"
+            raise ZooError(problem, where=f"{path}:{number}", hint="one sentence a line: split it, or delete it")
+        yield line
 
 
 def _written_down(file: IO[bytes]) -> Iterator[Pair]:
@@ -181,7 +226,7 @@ def _together(source: Path, target: Path) -> Iterator[Pair]:
         yield first, second
         count += 1
     if not count:
-        what = "no <seg> in it" if _kind(source) == "sgm" else "no line in it"
+        what = "no <seg> in it" if is_sgml(source) else "no line in it"
         raise ZooError(f"`{source}` has {what}", hint="name another file, or leave the part out")
 
 

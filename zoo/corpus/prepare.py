@@ -7,7 +7,6 @@ import json
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from zoo.corpus.ahead import ahead
 from zoo.corpus.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
 from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.store import Store, StoreWriter
-from zoo.report import Report
+from zoo.report import Report, size
 from zoo.storage import manifest, places
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.text.lines import clean, read_lines
@@ -26,6 +25,9 @@ from zoo.text.vocabulary import Vocabulary, learned_from
 
 _FORMAT = 2  # what is prepared from the same corpus changes with it
 _CHUNK = 8192
+_CHUNK_TEXT = 4_000_000  # characters; to encode one takes fifty bytes
+_SCORED_TEXT = 256_000_000
+_AROUND = 200  # bytes that a pair takes beside its text
 _SCORED: dict[Split, Fate] = {"dev": Fate.DEV, "test": Fate.TEST}
 _COUNTS, _SECTIONS = "counts.json", "sections.yaml"
 _HASHED_BYTES = 1 << 30  # of more than this, opening looks at the sizes alone; training verifies it as it goes
@@ -126,7 +128,7 @@ class _Preparation:
 
     def write(self) -> None:
         # The small sets first: what is wrong with them is told before the long work.
-        own = {split: [(clean(s), clean(t)) for s, t in self.text.pairs(split)] for split in _SCORED}
+        own = {split: self._whole(split) for split in _SCORED}
         judged, counts = judge(
             self._shown("reading", self._read()),
             deduplicate=self.spec.corpus.deduplicate,
@@ -142,6 +144,17 @@ class _Preparation:
             held_out = with_fate(self.text.pairs("train"), judged, fate) if self.text.held_out(split) else ()
             self._write_texts(split, [*own[split], *held_out], vocabulary)
         self._describe(counts)
+
+    def _whole(self, split: Split) -> list[Pair]:
+        """The pairs of dev or test: they are held in memory."""
+        pairs, taken = [], 0
+        for source, target in self.text.pairs(split):
+            pairs.append((clean(source), clean(target)))
+            taken += len(source) + len(target) + _AROUND
+            if taken > _SCORED_TEXT:
+                hint = "a few thousand pairs do: all of it is translated and scored"
+                raise ZooError(f"`corpus.{split}` has more than {size(_SCORED_TEXT)} of text", hint=hint)
+        return pairs
 
     def _read(self) -> Iterator[Pair]:
         """The pairs of train; `read` has how many each of its parts has."""
@@ -220,6 +233,13 @@ def encoded(
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    waiting = iter(pairs)
-    while chunk := list(islice(waiting, _CHUNK)):
+    chunk: list[Pair] = []
+    text = 0
+    for pair in pairs:
+        chunk.append(pair)
+        text += len(pair[0]) + len(pair[1])
+        if len(chunk) == _CHUNK or text >= _CHUNK_TEXT:
+            yield chunk
+            chunk, text = [], 0
+    if chunk:
         yield chunk

@@ -12,6 +12,9 @@ from pathlib import Path
 import torch
 
 from compiler.switches import own_process
+from specs import ZooError
+from zoo.machine import installed
+from zoo.report import size
 
 FAILURES = (MemoryError, RuntimeError)
 """What may be raised; not every RuntimeError is one of memory (`is_short`)."""
@@ -27,22 +30,25 @@ def is_short(error: BaseException) -> bool:
 
 
 _FILLED = 0.9
-_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def there(device: torch.device) -> int:
     """Bytes that a process may use: a GPU's, or the machine's shared by the processes that torchrun started on it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):
-        machine = min(machine, int(_LIMIT.read_text()))
-    return machine // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return installed.memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def fits(needed: int, device: torch.device) -> bool:
     """Whether there is room for so many bytes on a device, with some to spare."""
     return needed <= _FILLED * there(device)
+
+
+def require(needed: int, device: torch.device, what: str, hint: str) -> None:
+    """Raises ZooError where a device has no room for the bytes that `what` needs, before any of them is taken."""
+    if needed > there(device):
+        whose = "the GPU" if device.type == "cuda" else "this machine"
+        raise ZooError(f"{what} needs {size(needed)} of memory, and {whose} has {size(there(device))}", hint=hint)
 
 
 def most_used(device: torch.device) -> int:

@@ -8,12 +8,32 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypedDict
 
 from specs import Spec, ZooError
+from specs.decoding import (
+    MOST_ALPHA,
+    MOST_BEAM,
+    MOST_N_BEST,
+    MOST_SEED,
+    MOST_TEMPERATURE,
+    MOST_TOKENS,
+    MOST_TOP_K,
+    MOST_WORKERS,
+)
+from specs.notation import shown
 from zoo.search.beam import Beam
 from zoo.search.sample import Sample
 
 TOKENS = 4096
 """Source tokens of one batch, EOS and padding counted, where the caller does not say."""
 _TINY = sys.float_info.min
+_WHOLE = {
+    "beam": (1, MOST_BEAM),
+    "n_best": (1, MOST_N_BEST),
+    "top_k": (0, MOST_TOP_K),
+    "seed": (0, MOST_SEED),
+    "tokens": (1, MOST_TOKENS),
+    "workers": (1, MOST_WORKERS),
+}
+"""The least and the most of whole numbers."""
 
 
 class Choice(TypedDict, total=False):
@@ -69,13 +89,17 @@ class Request:
     def _check(self, chosen: Iterable[str]) -> None:
         if self.search not in ("beam", "sample"):
             raise ZooError(f"`search` is {self.search!r}", hint="it is `beam` or `sample`")
-        for name, least in (("beam", 1), ("n_best", 1), ("top_k", 0), ("seed", 0)):
-            _whole(name, getattr(self, name), least)
-        budget(self.tokens)
-        if self.workers != "auto":
-            _whole("workers", self.workers, 1)
-        _number("alpha", self.alpha, 0.0, 10.0, "a number from 0 to 10")
-        _number("temperature", self.temperature, _TINY, sys.float_info.max, "a number above 0")
+        for name in _WHOLE:
+            if (name, value := getattr(self, name)) != ("workers", "auto"):
+                _whole(name, value)
+        _number("alpha", self.alpha, 0.0, MOST_ALPHA, f"a number from 0 to {MOST_ALPHA}")
+        _number(
+            "temperature",
+            self.temperature,
+            _TINY,
+            MOST_TEMPERATURE,
+            f"a number above 0 and at most {MOST_TEMPERATURE:,.0f}",
+        )
         _number("top_p", self.top_p, _TINY, 1.0, "a number above 0 and at most 1")
         self._check_use(chosen)
 
@@ -96,19 +120,24 @@ class Request:
 
 
 def budget(tokens: int | None) -> int:
-    """The tokens of a batch. Raises ZooError unless they are a whole number of at least 1."""
+    """The tokens of a batch. Raises ZooError unless they are a whole number within bounds."""
     if tokens is None:
         return TOKENS
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-        raise ZooError(f"`tokens` is {tokens!r}: the budget of a batch is a whole number of at least 1")
+    _whole("tokens", tokens)
     return tokens
 
 
 def _number(name: str, value: object, least: float, most: float, words: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ZooError(f"`{name}` is {value!r}: it must be {words}")
+        raise ZooError(f"`{name}` is {_quoted(value)}: it must be {words}")
 
 
-def _whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ZooError(f"`{name}` is {value!r}: it must be a whole number of at least {least}")
+def _whole(name: str, value: object) -> None:
+    least, most = _WHOLE[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ZooError(f"`{name}` is {_quoted(value)}: it must be a whole number from {least} to {most:,}")
+
+
+def _quoted(value: object) -> str:
+    """As Python writes it, unless that is long."""
+    return shown(value)[1:-1] if isinstance(value, int) and not isinstance(value, bool) else repr(value)[:100]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import tarfile
 import zipfile
@@ -10,19 +9,40 @@ import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Self
 
 from specs import ZooError, nearest
+from zoo.report import size
 from zoo.storage import places
 from zoo.storage.download import Fetched
 from zoo.storage.files import require_space, writing
 from zoo.storage.lock import lock_file
+from zoo.storage.unpacking import require_text, unpacked
 
 # NotImplementedError: a way of packing that zipfile does not know; RuntimeError: a password.
 _UNREADABLE = (EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError)
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 _SHOWN = 5
+_HEADER = 1_000_000  # bytes that a member's long name or its further facts may take
+_MEMBERS = 100_000
+
+
+class _Member(tarfile.TarInfo):
+    """One whose header is no larger than a header may be: tarfile holds it in memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADERS and member.size > _HEADER:
+            raise tarfile.ReadError(f"a header takes {size(member.size)}")
+        return member
+
+
+_HEADERS = {
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+}
 
 
 def taken_out(sha256: str, names: Sequence[str]) -> list[Path] | None:
@@ -35,7 +55,7 @@ def take_out(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Takes the members out of a .tar, .tar.gz or .zip, whatever it is called, and returns where they are.
 
     Nothing is written but these members, and not before the whole archive has been read and found sound. Raises
-    ZooError where it has no such member, or is damaged.
+    ZooError where it has no such member, is damaged, or unpacks to more than text does.
     """
     members = {name: _place(archive.sha256, name) for name in names}
     with ExitStack() as stack:
@@ -56,15 +76,20 @@ def take_out(archive: Fetched, names: Sequence[str]) -> list[Path]:
 def _from_tar(path: Path, partials: dict[str, Path]) -> set[str]:
     """Reads the archive from front to end, once. Returns the names of all its files."""
     seen: set[str] = set()
+    count = 0
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
-    with gzip.open(path) if packed else path.open("rb") as stream:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+    with unpacked(path) if packed else path.open("rb") as stream:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
                 if member.isfile() and name not in seen:
                     seen.add(name)
+                    require_text(path, member.size)
                     _copy(archive.extractfile(member), partials.get(name), member.size)
+                archive.members = []  # type: ignore[attr-defined]  # tarfile keeps them all
+                if (count := count + 1) > _MEMBERS:
+                    raise tarfile.ReadError(f"it has more than {_MEMBERS:,} members")
         # What follows the last member holds the checksum.
         while stream.read(_CHUNK):
             pass
@@ -75,6 +100,7 @@ def _from_zip(path: Path, partials: dict[str, Path]) -> set[str]:
     with zipfile.ZipFile(path) as archive:
         members = {member.filename.removeprefix("./"): member for member in archive.infolist() if not member.is_dir()}
         for name in partials.keys() & members.keys():
+            require_text(path, members[name].file_size)
             with archive.open(members[name]) as stream:
                 _copy(stream, partials[name], members[name].file_size)
     return set(members)

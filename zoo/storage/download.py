@@ -88,7 +88,10 @@ def _arrived(path: Path, source: str, url: str, expected: str | None, report: Re
 
 def _accepted(path: Path, url: str, expected: str | None, known: Entry | None) -> Fetched:
     """The file, if it has the content it must have; then it is recorded."""
-    found = sha256(path)
+    try:
+        found = sha256(path)
+    except OSError as error:
+        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
     if expected not in (None, found):
         raise ZooError(
             f"what came from `{url}` has the SHA-256 {found}, not {expected} as the spec says",
@@ -115,9 +118,20 @@ def _source(url: str) -> str | Path:
     # No address leads out of the mirror.
     inner = posixpath.normpath(f"/{parts.path}").lstrip("/")
     if mirror.startswith(("http://", "https://")):
+        _check_address(mirror)
         return f"{mirror.rstrip('/')}/{inner}" + (f"?{parts.query}" if parts.query else "")
     folder = url2pathname(urlsplit(mirror).path) if mirror.startswith("file://") else mirror
-    return Path(folder).expanduser() / posixpath.normpath(f"/{unquote(inner)}").lstrip("/")
+    return Path(os.path.expanduser(folder)) / posixpath.normpath(f"/{unquote(inner)}").lstrip("/")
+
+
+def _check_address(mirror: str) -> None:
+    try:
+        whole = bool((urlsplit(mirror).hostname or "").encode("idna")) and (urlsplit(mirror).port or 1) > 0
+    except ValueError:  # a bracket, a host or a port that is none
+        whole = False
+    if not whole:
+        hint = "write a whole address, such as https://mirror.org/wmt, or a folder; or unset it"
+        raise ZooError(f"ZOO_MIRROR is `{mirror}`, which is no address", hint=hint)
 
 
 def _name(url: str) -> str:

@@ -24,11 +24,12 @@ except ImportError:  # a system without it
     fcntl = None  # type: ignore[assignment]
 
 MAY_DIFFER = (
+    *("description", "corpus.folder"),
     *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation"),
 )
 """What a resumed training may have otherwise than the run it resumes: none of it changes a step that is done, and of
-those to come `accumulation` alone does: rounding, and where dropout falls."""
+those to come `accumulation` alone does: rounding, and where dropout falls. The corpus is known by its content."""
 
 
 @dataclass(frozen=True)

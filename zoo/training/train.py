@@ -21,6 +21,7 @@ from zoo.corpus.prepare import prepare
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.planning.footprint import footprint
+from zoo.planning.room import require_to_train
 from zoo.report import Report
 from zoo.storage.files import require_space
 from zoo.text.vocabulary import Vocabulary
@@ -50,8 +51,8 @@ def train(
     on a CPU after `zoo.machine.ram.keep_freed()`, as `zoo train` is.
     Ctrl-C or SIGTERM writes a checkpoint and stops. At the end the last checkpoints are averaged and the dev set is
     scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything of the run is written,
-    where it was begun with another spec or corpus, where another process trains in it, where the disk is too small, or
-    where the device is not there.
+    where it was begun with another spec or corpus, where another process trains in it, where the disk or the
+    memory is too small, or where the device is not there.
     """
     return trained(spec, run=run, fresh=fresh, device=device, report=report).run
 
@@ -78,6 +79,7 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
     require_space(place.folder, footprint(spec).disk_bytes - _size(place.checkpoints), "the run")
     with ExitStack() as held:
         with joined(device) as processes:
+            require_to_train(spec, str(processes.device), processes.count)
             report = report if processes.first else Report()
             if processes.first:
                 held.enter_context(place.locked())

@@ -17,6 +17,7 @@ from compiler.assemble import ordered
 from specs import Spec
 from zoo.model import find
 from zoo.model.contents import read_model
+from zoo.planning.room import require_to_translate
 from zoo.report import Report
 from zoo.storage import places
 from zoo.translation.building import waiting
@@ -65,8 +66,11 @@ def compile_spec(
 ) -> Compiled:
     """Builds what translates with these weights (those of before training without any) and runs it once.
 
-    Raises ZooError where device, precision or backend are not there, or cannot express the spec.
+    Raises ZooError where device, precision or backend are not there, or cannot express the spec, and where
+    the weights are more than there is memory.
     """
+    if weights is None:
+        require_to_translate(spec, device)
     chosen, order = ordered(
         spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
     )

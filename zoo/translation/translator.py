@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Self, Unpack, overload
 
 import torch
 
 from compiler.program import Translating
 from specs import Spec
+from zoo.planning.room import sentences_at_once
 from zoo.report import Report
 from zoo.search.dispatch import dispatched
+from zoo.search.groups import SHORTEST
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.request import Choice, Request, budget
 from zoo.text.sentences import pairs, sentences, with_prefixes
@@ -132,9 +135,14 @@ class Translator:
         return found
 
     def request(self, n_best: int | None, choice: Choice) -> Request:
-        """How translations are wanted, with what the choice leaves open. Raises ZooError for values out of range."""
+        """How translations are wanted, with what the choice leaves open. Raises ZooError for values out of range.
+
+        Where hypotheses are many, fewer sentences go together than the choice would allow.
+        """
         tokens = choice.get("tokens")
-        return Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
+        request = Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
+        rows = request.beam if request.search == "beam" else request.n_best
+        return replace(request, tokens=min(request.tokens, SHORTEST * sentences_at_once(self.spec, rows, self.device)))
 
     def found(
         self,

@@ -251,6 +251,21 @@ def test_an_epoch_has_each_part_as_often_as_its_weight_says():
     assert drawn[0] != drawn[1]
 
 
+@pytest.mark.parametrize("weight", [0.0001, 1e-300])
+def test_weights_that_leave_nothing_are_told(weight):
+    store = real(5)
+    store.parts = (5,)
+    with pytest.raises(ZooError, match="an epoch has no pair at all"):
+        epoch_batches(store, 1000, 1000, 1, 0, weights=[weight])
+
+
+def test_weights_that_fill_the_memory_are_told():
+    store = real(5)
+    store.parts = (5_000_000,)
+    with pytest.raises(ZooError, match=r"an epoch of 5,000,000,000,000 pairs takes 320\S* TB of memory"):
+        epoch_batches(store, 1000, 1000, 1, 0, weights=[1e6])
+
+
 def test_weights_of_one_change_nothing():
     store = real(900)
     store.parts = (500, 400)

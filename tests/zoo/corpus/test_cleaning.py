@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs import ZooError
+from zoo.corpus import cleaning
 from zoo.corpus.cleaning import Counts, Fate, Limits, judge, with_fate
 from zoo.text.lines import clean
 
@@ -122,3 +123,18 @@ def test_counts_read_well():
         "10 pairs read (control characters became spaces in 4), 2 kept; left out: 1 with an empty side, "
         "2 seen before, 1 held out, 3 too long, 1 of too uneven lengths"
     )
+
+
+def test_more_pairs_than_the_memory_has_room_for_are_told_before_they_are_held(monkeypatch):
+    monkeypatch.setattr(cleaning, "_LOOKED_AT", 100)
+    monkeypatch.setattr(cleaning, "memory", lambda: 50_000)
+    read = []
+
+    def endless():
+        while True:
+            read.append(None)
+            yield "a", "b"
+
+    with pytest.raises(ZooError, match=r"`corpus\.train` take \d+ kB of memory to judge, and this machine has 50 kB"):
+        judge(endless(), deduplicate=True, dev=5)
+    assert 500 < len(read) < 1_000

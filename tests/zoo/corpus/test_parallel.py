@@ -1,12 +1,16 @@
 """Sentence pairs from files."""
 
+import errno
 import gzip
+import subprocess
+import sys
 
 import pytest
 
 import specs
 from specs import ZooError
-from zoo.corpus.parallel import ParallelText, lines
+from zoo.corpus import parallel
+from zoo.corpus.parallel import LONGEST_LINE, ParallelText, lines
 from zoo.report import Report
 
 
@@ -84,8 +88,9 @@ def test_empty_files_are_told(tmp_path):
     with pytest.raises(ZooError, match=r"train\.en` has no line in it"):
         pairs_of(tmp_path)
     write(tmp_path / "set.sgm", "<doc></doc>")
+    write(tmp_path / "ref.sgm", "<doc></doc>")
     with pytest.raises(ZooError, match=r"set\.sgm` has no <seg> in it"):
-        pairs_of(tmp_path, source="set.sgm", target="set.sgm")
+        pairs_of(tmp_path, source="set.sgm", target="ref.sgm")
 
 
 def test_a_missing_file_is_told_with_the_place_looked_at(tmp_path):
@@ -133,9 +138,137 @@ def test_identity_is_that_of_the_content_wherever_it_lies(tmp_path):
 
 
 def test_identity_knows_how_a_file_is_read_and_what_is_held_out(tmp_path):
-    write(tmp_path / "a", SGM)
-    write(tmp_path / "a.sgm", SGM)
-    plain, segments = (text_of(tmp_path, source=name, target=name).identity() for name in ("a", "a.sgm"))
+    for name in ("a", "b", "a.sgm", "b.sgm"):
+        write(tmp_path / name, SGM)
+    plain, segments = (text_of(tmp_path, source=f"a{kind}", target=f"b{kind}").identity() for kind in ("", ".sgm"))
     assert plain != segments
-    held_out = [text_of(tmp_path, source="a", target="a", dev=[{"held_out": n}]).identity() for n in (1, 2)]
+    held_out = [text_of(tmp_path, source="a", target="b", dev=[{"held_out": n}]).identity() for n in (1, 2)]
     assert held_out[0] != held_out[1]
+
+
+@pytest.mark.parametrize("target", ["train.en", "./train.en", "a/../train.en"])
+def test_one_file_is_not_two_sides(tmp_path, target):
+    with pytest.raises(ZooError, match=r"`corpus\.train\[0\]` has the same file for source and target: `train\.en`"):
+        text_of(tmp_path, target=target)
+    part = {"archive": "http://x/y.tgz", "sha256": None, "source": "train.en", "target": target}
+    with pytest.raises(ZooError, match="has the same file for source and target"):
+        text_of(tmp_path, train=[part])
+
+
+class Heard(Report):
+    def __init__(self):
+        self.warnings = []
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "count"),
+    [
+        ("train.de", "train.en", 1),
+        ("x.de.gz", "x.en.sgm", 1),
+        ("train.en", "train.de", 0),
+        ("a", "b", 0),
+        ("train.en-de.en", "train.en-de.de", 0),
+        ("de", "en", 0),
+    ],
+)
+def test_sides_that_look_swapped_are_told(tmp_path, source, target, count):
+    part = [{"source": source, "target": target}]
+    spec = specs.load("tiny", {"corpus": {"train": part, "dev": [{"grammar": 5}], "test": []}})
+    heard = Heard()
+    ParallelText(spec.corpus, heard)
+    assert len(heard.warnings) == count
+    assert all("`corpus.train[0]`" in each and f"`{source}`" in each for each in heard.warnings)
+
+
+def test_nobodys_home_and_names_that_are_none_are_not_there(tmp_path):
+    for source in ("~nosuchuser/train.en", "a\0b", "x" * 3000):
+        with pytest.raises(ZooError, match="is not there"):
+            pairs_of(tmp_path, source=source)
+    text = text_of("~nosuchuser")
+    with pytest.raises(ZooError, match=r"the corpus file `~nosuchuser/train\.en` is not there"):
+        list(text.pairs("train"))
+
+
+def test_a_disk_that_fails_is_told_with_the_file(tmp_path, monkeypatch):
+    for side in ("train.en", "train.de"):
+        write(tmp_path / side, "a\n")
+    text = text_of(tmp_path)
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(parallel, "sha256", fail)
+    with pytest.raises(ZooError, match=r"train\.en` cannot be read: Input/output error"):
+        text.identity()
+
+
+@pytest.mark.parametrize("name", ["long", "long.gz", "long.sgm"])
+def test_a_line_that_is_no_sentence_is_told_with_its_number(tmp_path, name):
+    path = write(tmp_path / name, b"<seg>a</seg>\n" + b"x" * (LONGEST_LINE + 1) + b"\n")
+    with pytest.raises(ZooError, match=rf"a line has more than 1\.0 MB, and no sentence is as long \(.*{name}:2\)"):
+        list(lines(path))
+    assert list(lines(write(tmp_path / "fits", b"x" * (LONGEST_LINE - 1) + b"\ny"))) == ["x" * (LONGEST_LINE - 1), "y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<seg>a\n<seg>b</seg>", r"has no `</seg>` before the next one \(.*set\.sgm:1\)"),
+        ("<doc>\n<seg id='1'>a\nb\nc", r"has no `</seg>` to the end \(.*set\.sgm:2\)"),
+        ("<seg>" + ("a" * 99 + "\n") * 11_000 + "</seg>", r"has no `</seg>` in 1\.0 MB \(.*set\.sgm:1\)"),
+    ],
+)
+def test_a_segment_that_is_not_closed_is_told(tmp_path, text, told):
+    with pytest.raises(ZooError, match=told):
+        list(lines(write(tmp_path / "set.sgm", text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<seg\n id='1'\n>a</seg\n>b<seg>c</SEG >", ["a", "c"]),
+        ("</seg> x <seg>a < b <i>c</i></seg>", ["a < b <i>c</i>"]),
+        ("<segment>no</segment><seg>yes</seg>", ["yes"]),
+        ("<seg " * 100_000 + ">a</seg>", ["a"]),
+        ("<seg\n" * 100_000, []),
+        ("</seg" * 100_000, []),
+        ("<" * 900_000, []),
+    ],
+)
+def test_tags_however_they_are_written(tmp_path, text, found):
+    """Each is read once: none of them takes a time that grows faster than the file."""
+    assert list(lines(write(tmp_path / "set.sgm", text))) == found
+
+
+def bomb(path, amount, content=b"\0"):
+    """So many bytes in a small file."""
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        for _ in range(amount // 1_000_000):
+            file.write(content * (1_000_000 // len(content)))
+    return path
+
+
+@pytest.mark.parametrize("content", [b"\n", b"a\n", b"\0"])
+def test_what_unpacks_to_more_than_text_does_takes_no_memory(tmp_path, content):
+    path = bomb(tmp_path / "bomb.gz", 30_000_000, content)
+    script = f"""
+import pathlib, resource
+from zoo.storage import unpacking
+from zoo.corpus.parallel import lines
+from specs import ZooError
+used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = used()
+unpacking.ANY = 3_000_000
+try:
+    for line in lines(pathlib.Path({str(path)!r})):
+        pass
+except ZooError as error:
+    print(used() - before, error)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    taken, _, problem = told.partition(" ")
+    assert int(taken) < 15_000
+    assert "no text does" in problem or "no sentence is as long" in problem

@@ -13,6 +13,7 @@ import pytest
 
 import specs
 from specs import ZooError
+from zoo.corpus import prepare as prepare_module
 from zoo.corpus.prepare import Prepared, prepare
 from zoo.report import Report
 from zoo.storage import places
@@ -352,3 +353,18 @@ def test_the_built_in_corpus_is_a_corpus():
         sources, targets = prepared.texts(split)
         assert len(sources) == len(targets) == len(prepared.store(split)) == count
         assert not trained & set(sources)
+
+
+def test_a_dev_set_that_fills_the_memory_is_told(folder, monkeypatch):
+    monkeypatch.setattr(prepare_module, "_SCORED_TEXT", 2_000)
+    with pytest.raises(ZooError, match=r"`corpus\.dev` has more than 2\.0 kB of text"):
+        prepare(spec_of(folder), Report())
+
+
+def test_long_lines_go_in_small_chunks(monkeypatch):
+    monkeypatch.setattr(prepare_module, "_CHUNK", 4)
+    monkeypatch.setattr(prepare_module, "_CHUNK_TEXT", 100)
+    pairs = [("a", "b")] * 6 + [("x" * 60, "y" * 60), ("x" * 30, "y" * 30), ("c", "d")]
+    chunks = list(prepare_module._chunks(pairs))
+    assert [pair for chunk in chunks for pair in chunk] == pairs
+    assert [len(chunk) for chunk in chunks] == [4, 3, 2]

@@ -26,6 +26,15 @@ def test_what_is_left_open_the_spec_decides():
     [
         ({"beam": 0}, "`beam` is 0"),
         ({"beam": 2.0}, "`beam` is 2.0"),
+        ({"beam": 2**62}, "`beam` is 4611686018427387904: it must be a whole number from 1 to 1,024"),
+        ({"beam": 10**5000}, "`beam` is 0x"),
+        ({"n_best": 10**10}, "`n_best` is 10000000000: it must be a whole number from 1 to 10,000"),
+        ({"alpha": 10**400}, "`alpha` is 1000"),
+        ({"tokens": 10**300}, "`tokens` is 1000"),
+        ({"workers": 100_000}, "`workers` is 100000"),
+        ({"search": "sample", "top_k": 2**62}, "`top_k` is 4611686018427387904"),
+        ({"search": "sample", "seed": 2**64}, "`seed` is 18446744073709551616"),
+        ({"search": "sample", "temperature": 1e300}, "`temperature` is 1e+300"),
         ({"beam": True}, "`beam` is True"),
         ({"n_best": 0}, "`n_best` is 0"),
         ({"beam": 2, "n_best": 3}, "`n_best` is 3, but a beam of 2 finds only 2"),
@@ -56,6 +65,7 @@ def test_values_out_of_range_and_out_of_place_are_named(choice, named):
     with pytest.raises(ZooError) as caught:
         Request.of(specs.load("tiny", ["decoding.beam=4"]), choice, n_best)
     assert str(caught.value).startswith(named)
+    assert len(str(caught.value)) < 300
 
 
 def test_samples_may_be_more_than_a_beam():

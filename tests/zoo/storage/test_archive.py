@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from specs import ZooError
+from zoo.storage import archive as archive_module
 from zoo.storage import places
 from zoo.storage.archive import take_out, taken_out
 from zoo.storage.download import Fetched
@@ -130,6 +131,66 @@ def test_a_flipped_bit_is_told_and_leaves_nothing(tmp_path, make):
     with pytest.raises(ZooError, match="is cut short, damaged"):
         take_out(archive, ["a"])
     assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+class Zeros(io.RawIOBase):
+    """So many bytes that are nothing."""
+
+    def __init__(self, amount):
+        self.left = amount
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        count = min(self.left, len(buffer))
+        buffer[:count] = bytes(count)
+        self.left -= count
+        return count
+
+
+def zeros(path, amount, kind=tarfile.REGTYPE):
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
+        member = tarfile.TarInfo("a")
+        member.type, member.size = kind, amount
+        archive.addfile(member, io.BufferedReader(Zeros(amount)))
+    return Fetched(path, sha256(path))
+
+
+def zipped_zeros(path, amount):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as member:
+        for _ in range(amount // 1_000_000):
+            member.write(bytes(1_000_000))
+    return Fetched(path, sha256(path))
+
+
+@pytest.mark.parametrize("make", [zeros, zipped_zeros])
+@pytest.mark.parametrize("wanted", ["a", "b"])
+def test_what_unpacks_to_more_than_text_does_is_told_with_the_sizes(tmp_path, make, wanted):
+    archive = make(tmp_path / "archive", 100_000_000)
+    with pytest.raises(
+        ZooError, match=r"has \d+ kB and unpacks to more than \d+ MB, which no text|no member `b`"
+    ) as told:
+        take_out(archive, [wanted])
+    assert told.value.hint
+    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+def test_a_small_archive_may_unpack_to_what_it_likes(tmp_path):
+    (path,) = take_out(zeros(tmp_path / "archive", 5_000_000), ["a"])
+    assert path.stat().st_size == 5_000_000
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_is_none_is_not_held_in_memory(tmp_path, kind):
+    with pytest.raises(ZooError, match=r"a header takes 20 MB"):
+        take_out(zeros(tmp_path / "archive", 20_000_000, kind), ["a"])
+
+
+def test_very_many_members_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_module, "_MEMBERS", 3)
+    with pytest.raises(ZooError, match="more than 3 members"):
+        take_out(tar(tmp_path / "a.tgz"), ["README"])
 
 
 def test_what_is_no_archive_is_told(tmp_path):

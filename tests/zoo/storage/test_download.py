@@ -1,5 +1,6 @@
 """Archives by address."""
 
+import errno
 import hashlib
 import json
 import threading
@@ -8,7 +9,7 @@ import pytest
 
 from specs import ZooError
 from zoo.report import Report
-from zoo.storage import places
+from zoo.storage import download, places
 from zoo.storage.download import fetch, known_sha256
 from zoo.storage.lock import lock_file
 
@@ -35,6 +36,29 @@ def test_an_archive_is_fetched_once_and_recorded(site, url):
     assert fetch(url, None, Report()) == fetch(url, HASH, Report()) == first
     assert len(site.asked) == 1
     assert set(kept()) == {first.path.name, "corpus.lock"}
+
+
+@pytest.mark.parametrize("mirror", ["http://[::1", "http://", "https://x:99999999", "http://a..b/c"])
+def test_a_mirror_that_is_no_address_is_told(monkeypatch, mirror):
+    monkeypatch.setenv("ZOO_MIRROR", mirror)
+    with pytest.raises(ZooError, match=r"ZOO_MIRROR is .* which is no address") as told:
+        fetch("http://host/a.tgz", None, Report())
+    assert told.value.hint
+
+
+def test_nobodys_folder_and_a_disk_that_fails_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_MIRROR", "~nosuchuser/mirror")
+    with pytest.raises(ZooError, match=r"there is no file `~nosuchuser/mirror/a\.tgz`"):
+        fetch("http://host/a.tgz", None, Report())
+    (tmp_path / "a.tgz").write_bytes(CONTENT)
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(download, "sha256", fail)
+    with pytest.raises(ZooError, match=r"a\.tgz` cannot be read: Input/output error") as told:
+        fetch(f"file://{tmp_path}/a.tgz", None, Report())
+    assert told.value.exit_code == 1
 
 
 def test_archives_of_one_name_do_not_meet(site, url):

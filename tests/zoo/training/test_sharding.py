@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from specs import Spec
-from zoo.machine import ram
+from zoo.machine import installed, ram
 from zoo.planning.forecast import AROUND, full_batch, needed
 from zoo.planning.outlook import outlook
 from zoo.training.processes import Processes
@@ -60,7 +60,7 @@ def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch
 
 def test_a_container_has_less_than_its_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(ram, "_LIMIT", limit)
+    monkeypatch.setattr(installed, "_LIMIT", limit)
     free = ram.there(torch.device("cpu"))
     limit.write_text("max\n")
     assert ram.there(torch.device("cpu")) == free

@@ -1,0 +1,73 @@
+"""What fits no memory is said before any of it is taken."""
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import specs
+import zoo
+from specs import Spec, ZooError
+from zoo.benchmarks.decode import Work
+from zoo.benchmarks.decode import measure as measure_decoding
+from zoo.benchmarks.train import measure as measure_training
+from zoo.machine import ram
+from zoo.planning.room import require_to_train, require_to_translate, sentences_at_once, weight_bytes
+from zoo.training.train import train
+from zoo.translation.compiled import compile_spec
+
+HUGE = {"architecture": {"N": 8, "d_model": 65_536, "d_ff": 262_144}, "compilation": {"backend": "eager"}}
+
+
+@pytest.fixture
+def huge() -> Spec:
+    return specs.load("tiny", HUGE)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda spec: zoo.model(spec),
+        lambda spec: compile_spec(spec, device="cpu"),
+        lambda spec: measure_decoding(spec, Work(1, 1, 1), device="cpu"),
+        lambda spec: measure_training(spec, device="cpu"),
+    ],
+)
+def test_what_is_needed_and_what_there_is(huge: Spec, take: Callable[[Spec], object]) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ZooError, match=r"needs \S+ TB of memory, and this machine has") as told:
+        take(huge)
+    assert told.value.hint
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+def test_a_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.training.train.require_space", lambda *given: None)
+    with pytest.raises(ZooError, match="to train `transformer-tiny-ende` needs"):
+        train(huge, device="cpu")
+    assert not Path("runs").exists()
+
+
+def test_processes_share_what_one_cannot_hold(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = small()
+    takes = weight_bytes(spec)
+    monkeypatch.setattr(ram, "there", lambda device: 2 * takes)
+    require_to_translate(spec, "cpu")
+    require_to_train(spec, "cpu", processes=2)
+    with pytest.raises(ZooError, match="needs") as told:
+        require_to_train(spec, "cpu")
+    assert "torchrun" in str(told.value.hint)
+
+
+def test_the_more_hypotheses_the_fewer_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, cpu = specs.load("base"), torch.device("cpu")
+    monkeypatch.setattr(ram, "there", lambda device: 8_000_000_000)
+    found = [sentences_at_once(spec, rows, cpu) for rows in (4, 64, 1024)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] * 16 > 4096  # of what is common nothing changes
+    assert 16 * found[-1] * 1024 * 37_000 <= 4_000_000_000
+    monkeypatch.setattr(ram, "there", lambda device: 100_000_000)
+    with pytest.raises(ZooError, match="to follow 1,024 hypotheses of one sentence needs 606 MB"):
+        sentences_at_once(spec, 1024, cpu)

@@ -1,0 +1,17 @@
+"""What is built into this machine (no torch is loaded)."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+
+
+def memory() -> int:
+    """Bytes of memory that all processes of the machine, or of the container, have together."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        machine = min(machine, int(_LIMIT.read_text()))
+    return machine
