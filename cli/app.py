@@ -31,6 +31,7 @@ from cli import (
     schema,
     score,
     show,
+    streams,
     train,
     verify,
 )
@@ -122,9 +123,7 @@ def _invoked(arguments: Sequence[str], name: str | None) -> int | None:
 
 def main() -> None:
     """The entry point."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # text is UTF-8, whatever the locale
-            stream.reconfigure(encoding="utf-8")
+    streams.prepared()
     sys.exit(run(sys.argv[1:]))
 
 

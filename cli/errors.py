@@ -47,7 +47,7 @@ def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
 def tell(error: ZooError) -> None:
     """Writes an error to stderr."""
     hint = f"\n\nhint: {error.hint}" if error.hint else ""
-    with suppress(BrokenPipeError):
+    with suppress(OSError):
         print(f"error: {error}{hint}", file=sys.stderr, flush=True)
 
 

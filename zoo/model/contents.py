@@ -13,6 +13,7 @@ from zoo.model import weights
 from zoo.model.folder import SPEC, ModelFolder
 from zoo.model.weights import Weights
 from zoo.storage import manifest
+from zoo.storage.files import require_utf8
 from zoo.text.vocabulary import Vocabulary
 
 
@@ -27,6 +28,7 @@ class Model:
 
 def read_model(folder: Path) -> Model:
     """What the folder holds. Raises ZooError where a file is missing, damaged, or does not fit the others."""
+    require_utf8(folder)
     of = ModelFolder(folder)
     if of.published:
         # The weights carry a digest of their own, which covers the vocabulary, too.

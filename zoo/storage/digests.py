@@ -8,6 +8,7 @@ this: `zoo verify` computes every hash anew.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,7 +36,7 @@ def digest(file: Path, compute: Callable[[], str]) -> str:
 
 
 def _entry(file: Path) -> Path:
-    name = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]
+    name = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:32]
     return places.verified() / f"{name}.json"
 
 

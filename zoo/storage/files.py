@@ -82,6 +82,15 @@ def require_space(folder: Path, needed: int, what: str) -> None:
         raise ZooError(problem, hint=_ROOM, exit_code=1)
 
 
+def require_utf8(path: Path) -> None:
+    """Raises ZooError where the path has bytes that are not UTF-8: libraries that read and write models refuse it."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        problem = f"the path `{path.absolute()}` is not UTF-8, and models cannot be read and written there"
+        raise ZooError(problem, hint="rename the folder, or take another") from None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ZooError where there is none, or where it is damaged."""
     try:

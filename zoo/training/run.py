@@ -14,7 +14,7 @@ from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
 from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
-from zoo.storage.files import read_json, remove_folder, write_json, writing
+from zoo.storage.files import read_json, remove_folder, require_utf8, write_json, writing
 
 try:
     import fcntl
@@ -79,6 +79,7 @@ class Run(ModelFolder):
 
     def check(self, spec: Spec) -> None:
         """Raises ZooError where the folder is somebody else's, or a run whose spec differs in more than MAY_DIFFER."""
+        require_utf8(self.folder)
         if not self.exists:
             if strangers := self.strangers():
                 hint = "name another folder with `--run DIR`"
