@@ -46,9 +46,8 @@ def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
 
 def tell(error: ZooError) -> None:
     """Writes an error to stderr."""
-    hint = f"\n\nhint: {error.hint}" if error.hint else ""
     with suppress(OSError):
-        print(f"error: {error}{hint}", file=sys.stderr, flush=True)
+        print(f"error: {error}", file=sys.stderr, flush=True)
 
 
 def explained(error: Exception, command: str = "zoo") -> ZooError:

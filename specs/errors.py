@@ -8,8 +8,8 @@ class ZooError(Exception):
     """Something a person can read and act upon.
 
     `problem` says what is wrong with the value, `where` the place it was written ("specs/mine.yaml:4"),
-    `hint` the remedy. `exit_code` is 2 where the person can mend it and 1 where the world failed (network,
-    disk, a broken file).
+    `hint` the remedy; its text has them all. `exit_code` is 2 where the person can mend it and 1 where the world failed
+    (network, disk, a broken file).
     """
 
     def __init__(self, problem: str, *, where: str | None = None, hint: str | None = None, exit_code: int = 2) -> None:
@@ -18,6 +18,14 @@ class ZooError(Exception):
         self.where = where
         self.hint = hint
         self.exit_code = exit_code
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, and where; without the remedy."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"{self.summary}\n\nhint: {self.hint}" if self.hint else self.summary
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -54,6 +55,17 @@ class Plain(Report):
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         return _Lines(self, label, total, unit, self._every)
+
+
+class Library(Report):
+    """What those who call us from Python hear where they give no report: warnings, as Python has them."""
+
+    def warn(self, text: str) -> None:
+        warnings.warn(text, stacklevel=2)
+
+
+class Shown(Library, Plain):
+    """The same, and plain lines of progress."""
 
 
 class _Lines(Progress):

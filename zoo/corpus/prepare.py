@@ -47,7 +47,7 @@ class Prepared:
                 self._verified = manifest.check(self.folder)
             except ZooError as error:
                 hint = f"remove the folder `{self.folder}`: `zoo prepare` makes it anew"
-                raise ZooError(str(error), hint=hint, exit_code=1) from error
+                raise ZooError(error.summary, hint=hint, exit_code=1) from error
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -89,7 +89,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
             try:
                 return Prepared(folder)
             except ZooError as error:
-                report.warn(f"{error}; preparing the corpus anew")
+                report.warn(f"{error.summary}; preparing the corpus anew")
                 remove_folder(folder)
         # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets. The sentences of the
         # grammar are written down there, too, for as long as it lasts.

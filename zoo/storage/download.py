@@ -65,7 +65,7 @@ def _kept(path: Path, url: str, expected: str | None, report: Report) -> Fetched
     try:
         return _accepted(path, url, expected, known)
     except ZooError as error:
-        report.warn(f"{error}; fetching it again")
+        report.warn(f"{error.summary}; fetching it again")
         return None
 
 

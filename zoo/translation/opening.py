@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from compiler import TRANSLATE, build, find_device
 from zoo.model.contents import read_model
-from zoo.report import Plain, Report
+from zoo.report import Library, Report
 from zoo.storage import places
 from zoo.translation.translator import Translator
 
@@ -29,7 +29,7 @@ def open_model(
     tokens: int | None = None,
     report: Report | None = None,
 ) -> Translator:
-    """The translator that a run's or a bundle's folder holds; its warnings go to `report` (stderr without one).
+    """The translator that a run's or a bundle's folder holds; its warnings go to `report` (else to `warnings`).
 
     `precision` and `backend` are the spec's where they are not given; what a backend compiles is kept in
     `places.compiled()`. Raises ZooError as `read_model` does, and where device, precision or backend are not there.
@@ -50,7 +50,7 @@ def open_model(
         model.vocabulary,
         model.spec,
         longest_source=model.weights.longest_source,
-        report=report or Plain(),
+        report=report or Library(),
         device=device,
         tokens=tokens,
     )
