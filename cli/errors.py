@@ -87,6 +87,8 @@ def _usage(error: Any, command: str) -> ZooError:
         wants = "takes no value" if "not take" in error.message else "needs a value"
         return ZooError(f"`{option}` {wants}", hint=hint)
     parameter = getattr(error, "param", None)
+    if parameter is None and "extra argument" in error.message and "=" in error.message:
+        hint = f"a model has the fields that it was trained with; {hint}, and what may be chosen"
     if parameter is None:
         return ZooError(f"`{command}`: {_lowered(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]

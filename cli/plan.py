@@ -55,6 +55,7 @@ def command(
     from cli.console import show_json
     from zoo.planning import plan as plans
 
+    _require_one(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
     if graph is not None:
         return print(plans.draw_to(chosen, graph, length))
@@ -68,6 +69,16 @@ def command(
         return _show_passes(plan)
     _show(plan)
     return _show_outlook(outlook) if outlook else None
+
+
+def _require_one(**wanted: bool) -> None:
+    """Each shows something else, but `--json`, which has all that `--passes` and `--device` show."""
+    from specs import ZooError
+
+    given = [name for name, wish in wanted.items() if wish]
+    if len(given) > 1 and not (wanted["json"] and not wanted["code"] and not wanted["graph"]):
+        several = " and ".join(f"`--{name}`" for name in given)
+        raise ZooError(f"{several} are given, and each shows something else", hint="ask for them one at a time")
 
 
 def _outlook(spec: Spec, length: int, device: str) -> Outlook:

@@ -98,8 +98,9 @@ def train(
     """
     training, reports = import_module("zoo.training.train"), import_module("zoo.report")
     report = reports.Library() if quiet else reports.Shown()
+    own = None if isinstance(spec, Spec) else import_module("zoo.model.find").own_run(spec)
     done: Run = training.train(
-        _spec(spec), run=None if run is None else Path(run), fresh=fresh, device=device, report=report
+        _spec(spec), run=Path(run) if run is not None else own, fresh=fresh, device=device, report=report
     )
     return done
 

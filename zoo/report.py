@@ -69,14 +69,14 @@ class Shown(Library, Plain):
 
 
 class _Lines(Progress):
-    """A line every so many seconds, and one at the end if there was one before."""
+    """A line every so many seconds, and one at the end if there was one before that did not say it all."""
 
     def __init__(self, report: Report, label: str, total: int | None, unit: str, every: float) -> None:
         self._report, self._label, self._total, self._unit, self._every = report, label, total, unit, every
         self._done = self._before = 0
         self._figures: dict[str, float | str] = {}
         self._start = self._shown = time.monotonic()
-        self._lines = 0
+        self._lines, self._changed = 0, False
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         now = time.monotonic()
@@ -84,18 +84,19 @@ class _Lines(Progress):
             self._before = n  # resumed work starts with what was done before: that is no measure of speed
         self._done += n
         self._figures.update(figures)
+        self._changed = self._changed or bool(n or figures)
         if now - self._shown >= self._every:
             self._show(now)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lines and kind is None:
+        if self._lines and self._changed and kind is None:
             self._show(time.monotonic())
 
     def _show(self, now: float) -> None:
         self._shown = now
-        self._lines += 1
+        self._lines, self._changed = self._lines + 1, False
         speed = (self._done - self._before) / max(now - self._start, 1e-9)
         words = [
             f"{amount(self._done, self._unit)} of {amount(self._total, self._unit)}"
@@ -123,6 +124,12 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 9.95 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:,.1f} TB"
+
+
+def sizes(first: float, second: float) -> tuple[str, str]:
+    """Two sizes that differ, for people: to the byte where they would read the same."""
+    told = size(first), size(second)
+    return told if told[0] != told[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 
 
 def duration(seconds: float) -> str:

@@ -36,7 +36,7 @@ FROZEN = {
         *_HOW,
     ],
     "publish": ["RUN", "--name"],
-    "verify": ["NAME"],
+    "verify": ["NAME|DIR"],
     "doctor": ["--json"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
     "benchmark decode": [

@@ -108,13 +108,28 @@ error: there is no run `tiny`: looked for `tiny` and `runs/tiny`
 
 hint: `zoo list` shows what there is; `zoo train SPEC` begins one
 """,
-    ("verify", "../x"): """\
-error: `../x` cannot be the name of a model
+    ("decode", "--spec", "tiny", "compilation.bakend=native"): """\
+error: `zoo decode`: got unexpected extra argument(s) (compilation.bakend=native)
 
-hint: a name has letters, digits and - _ . , only, a letter or digit first, and never two dots in a row
+hint: a model has the fields that it was trained with; `zoo decode --help` shows how it is used, and what may be chosen
+""",
+    ("plan", "tiny", "--code", "--graph", "x.svg"): """\
+error: `--code` and `--graph` are given, and each shows something else
+
+hint: ask for them one at a time
+""",
+    ("plan", "tiny", "--passes", "--graph", "x.svg"): """\
+error: `--passes` and `--graph` are given, and each shows something else
+
+hint: ask for them one at a time
+""",
+    ("verify", "../x"): """\
+error: there is no published model `../x`: looked for `../x`
+
+hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
 """,
     ("verify", "nope"): """\
-error: there is no published model `nope`: looked for `HOME/shelf/nope`
+error: there is no published model `nope`: looked for `nope` and `HOME/shelf/nope`
 
 hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
 """,

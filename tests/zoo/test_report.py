@@ -5,7 +5,7 @@ import io
 import pytest
 
 from zoo import report
-from zoo.report import Plain, Report
+from zoo.report import Plain, Report, sizes
 
 
 class Clock:
@@ -42,8 +42,30 @@ def test_plain_progress_is_a_line_now_and_then(clock):
             progress.advance(10, loss=3.21987, device="cpu")
     lines = stream.getvalue().splitlines()
     assert lines[0] == "training: 100 steps of 1,000 steps, 10 steps a second, 1:30 left, loss 3.22, device cpu"
-    assert len(lines) == 5
+    assert len(lines) == 4
     assert lines[-1].startswith("training: 400 steps of 1,000 steps")
+
+
+def test_the_last_line_is_not_said_twice(clock):
+    stream = io.StringIO()
+    with Plain(stream, every=10).progress("training", 4, "steps") as progress:
+        for _ in range(4):
+            clock.now += 15
+            progress.advance(1, loss=3.0)
+    lines = stream.getvalue().splitlines()
+    assert [line.split(",")[0] for line in lines] == [f"training: {n} steps of 4 steps" for n in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ((1500, 1501), ("1,500 bytes", "1,501 bytes")),
+        ((1500, 1600), ("1.5 kB", "1.6 kB")),
+        ((10**9, 10**9 + 1), ("1,000,000,000 bytes", "1,000,000,001 bytes")),
+    ],
+)
+def test_two_sizes_never_read_the_same(pair, told):
+    assert sizes(*pair) == told
 
 
 def test_short_work_is_no_line(clock):

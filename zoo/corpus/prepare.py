@@ -135,7 +135,6 @@ class _Preparation:
         vocabulary = self.vocabulary or self._learned(judged, counts)
         vocabulary.save(self.folder)
         counts = self._write_train(judged, counts, vocabulary)
-        self.report.say(f"train: {counts}")
         for split, fate in _SCORED.items():
             held_out = with_fate(self.text.pairs("train"), judged, fate) if self.text.held_out(split) else ()
             self._write_texts(split, [*own[split], *held_out], vocabulary)

@@ -10,7 +10,7 @@ from specs import ZooError
 from zoo.corpus.prepare import Prepared
 from zoo.model import find, weights
 from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
-from zoo.model.names import names, place
+from zoo.model.names import place
 from zoo.report import Report
 from zoo.shelf import proof
 from zoo.shelf.card import card
@@ -73,13 +73,10 @@ def publish(run: str | os.PathLike[str], *, name: str | None = None, report: Rep
 def verify(name: str, *, report: Report | None = None) -> Verified:
     """Checks a published model's files against its manifest, and its log-probabilities against its proof.
 
-    Raises ZooError where there is no such model, where a file is not as it was published, or where a log-probability
-    differs by more than `proof.TOLERANCE`.
+    `name` may be the folder of one. Raises ZooError where there is no such model, where a file is not as it was
+    published, or where a log-probability differs by more than `proof.TOLERANCE`.
     """
-    folder = place(name)
-    if not ModelFolder(folder).published:
-        raise find.missing("published model", name, [folder], names())
-    return _verify(folder, report or Report())
+    return _verify(find.published(name), report or Report())
 
 
 def _verify(folder: Path, report: Report) -> Verified:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.report import size
+from zoo.report import sizes
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
@@ -78,7 +78,8 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     free = shutil.disk_usage(there).free
     if free < needed:
-        problem = f"{what} needs {size(needed)} in `{folder}`, and {size(free)} are free"
+        more, less = sizes(needed, free)
+        problem = f"{what} needs {more} in `{folder}`, and {less} are free"
         raise ZooError(problem, hint=_ROOM, exit_code=1)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
-from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
+from zoo.model.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.storage.files import read_json, remove_folder, require_utf8, write_json, writing
 
@@ -63,7 +63,7 @@ class Run(ModelFolder):
     @property
     def data(self) -> Path:
         """File of the run's `Basis`."""
-        return self.folder / "data.json"
+        return self.folder / BASIS
 
     @property
     def basis(self) -> Basis:
@@ -91,7 +91,8 @@ class Run(ModelFolder):
                 f"\n  {key}: {on_one_line(old)} in the run, {on_one_line(new)} now"
                 for key, (old, new) in changed.items()
             )
-            raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=_RESUME)
+            hint = f"`zoo train {self.spec_file}` goes on with the run's own values; {_RESUME}"
+            raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=hint)
 
     def start(self, spec: Spec, basis: Basis, report: Report) -> Basis:
         """Makes the folder, or goes on in it; what the run goes by from here on.
@@ -195,7 +196,7 @@ class Run(ModelFolder):
 _LOCK = ".lock"
 _OWN = {
     _LOCK,
-    *(SPEC, "data.json", "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
+    *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
 }
 _CORPUS = (
@@ -203,6 +204,6 @@ _CORPUS = (
     "`--run DIR`"
 )
 _RESUME = (
-    f"resume with the run's own values, start over with `--fresh` (the run's checkpoints are then lost), "
-    f"or train beside it with `--run DIR`; only {', '.join(MAY_DIFFER)} and the device may differ"
+    "`--fresh` starts over (the run's checkpoints are then lost), and `--run DIR` trains beside it; only "
+    f"{', '.join(MAY_DIFFER)} and the device may differ"
 )

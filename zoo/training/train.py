@@ -103,6 +103,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     with processes.first_then_others(on_each_machine=True):
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)
+    report.say(f"train: {prepared.counts}")
     device, store = str(processes.device), prepared.store("train")
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
     longest, backend = int(store.source_lengths.max()), program.backend
@@ -128,7 +129,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             data.verify(wait=False)  # a damaged corpus is the better word for what came of it
             raise
     if not done:
-        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train` goes on from there")
+        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` goes on from there")
     return done
 
 
