@@ -38,6 +38,7 @@ FROZEN = {
     "publish": ["RUN", "--name"],
     "verify": ["NAME|DIR"],
     "doctor": ["--json"],
+    "clean": ["compiled|prepared|archives|runs|RUN", "--yes"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
     "benchmark decode": [
         *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),

@@ -17,7 +17,7 @@ SNAPSHOTS = {
 error: `foo` is not a command of zoo
 
 hint: the commands are list, show, plan, schema, prepare, train, average, decode, score, evaluate, publish, verify, \
-doctor, compile, benchmark decode, benchmark train
+doctor, clean, compile, benchmark decode, benchmark train
 """,
     ("benchmark", "decoed", "tiny"): """\
 error: `benchmark decoed` is not a command of zoo

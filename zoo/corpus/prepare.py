@@ -21,6 +21,7 @@ from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report
 from zoo.storage import manifest, places
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.storage.use import use
 from zoo.text.lines import read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from
 
@@ -39,6 +40,7 @@ class Prepared:
         self.folder = folder
         self.fingerprint = folder.name
         self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
+        use(self, folder)
 
     def verify(self) -> None:
         """Looks at what opening took on trust. Raises ZooError, naming the file, where it is not as it was written."""

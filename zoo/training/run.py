@@ -66,6 +66,11 @@ class Run(ModelFolder):
         return self.folder / BASIS
 
     @property
+    def lock(self) -> Path:
+        """What the process that trains it holds."""
+        return self.folder / _LOCK
+
+    @property
     def basis(self) -> Basis:
         """Of a run that was started. Raises ZooError where it has none that this version knows."""
         return self._basis(read_json(self.data))
@@ -145,7 +150,7 @@ class Run(ModelFolder):
             return
         made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / _LOCK).open("a+", encoding="utf-8") as file:
+        with self.lock.open("a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -163,7 +168,7 @@ class Run(ModelFolder):
             finally:
                 file.truncate(0)
                 if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # it came to nothing
-                    (self.folder / _LOCK).unlink()
+                    self.lock.unlink()
                     for each in made:
                         each.rmdir()
 
