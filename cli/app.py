@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from inspect import getdoc
 from types import ModuleType
 from typing import Annotated
 
-try:
-    import zoo
-except ImportError as error:
-    if error.name not in ("specs", "compiler"):
-        raise
-    print(f"error: {error}", file=sys.stderr)  # another package stands in the way: zoo says which, and what to do
-    sys.exit(2)
-
 import typer
 
+import zoo
 from cli import (
     average,
     benchmark_decode,
     benchmark_train,
+    clean,
     decode,
     doctor,
     evaluate,
@@ -31,6 +26,7 @@ from cli import (
     schema,
     score,
     show,
+    streams,
     train,
     verify,
 )
@@ -52,17 +48,18 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "publish": (publish, "Publishing"),
     "verify": (verify, "Publishing"),
     "doctor": (doctor, "This machine"),
+    "clean": (clean, "This machine"),
     "compile": (compile_, "This machine"),
     "benchmark decode": (benchmark_decode, "This machine"),
     "benchmark train": (benchmark_train, "This machine"),
 }
 """Each with the heading it stands under in the help; one of two words belongs to the group of its first."""
+_COMPLETES = "_ZOO_COMPLETE"
 GROUPS = {"benchmark": "How fast this machine is."}
 
 app = typer.Typer(
     help='The Transformers of "Attention Is All You Need": declared, compiled, trained, published.',
     epilog='zoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -122,9 +119,9 @@ def _invoked(arguments: Sequence[str], name: str | None) -> int | None:
 
 def main() -> None:
     """The entry point."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # text is UTF-8, whatever the locale
-            stream.reconfigure(encoding="utf-8")
+    streams.prepared()
+    if _COMPLETES in os.environ:  # a shell asks what may follow
+        typer.main.get_command(app).main(prog_name="zoo")
     sys.exit(run(sys.argv[1:]))
 
 

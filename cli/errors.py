@@ -47,9 +47,9 @@ def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
 
 def tell(error: ZooError) -> None:
     """Writes an error to stderr, and those that came with it."""
-    told = [f"error: {each}" + (f"\n\nhint: {each.hint}" if each.hint else "") for each in (error, *error.further)]
-    with suppress(BrokenPipeError):
-        print(harmless("\n\n".join(told)), file=sys.stderr, flush=True)
+    told = "\n\n".join(f"error: {each}" for each in (error, *error.further))
+    with suppress(OSError):
+        print(harmless(told), file=sys.stderr, flush=True)
 
 
 def explained(error: Exception, command: str = "zoo") -> ZooError:
@@ -89,6 +89,8 @@ def _usage(error: Any, command: str) -> ZooError:
         wants = "takes no value" if "not take" in error.message else "needs a value"
         return ZooError(f"`{option}` {wants}", hint=hint)
     parameter = getattr(error, "param", None)
+    if parameter is None and "extra argument" in error.message and "=" in error.message:
+        hint = f"a model has the fields that it was trained with; {hint}, and what may be chosen"
     if parameter is None:
         return ZooError(f"`{command}`: {_lowered(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]

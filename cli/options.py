@@ -7,14 +7,29 @@ from typing import Annotated
 
 import typer
 
+import specs
+import zoo
 from specs.decoding import MOST_TOKENS
 
 _HOW = "How it runs"
 
+
+def _shipped(incomplete: str) -> list[str]:
+    """For shells that complete it; where nothing fits they complete a path."""
+    return [name for name in specs.names() if name.startswith(incomplete)]
+
+
+def _published(incomplete: str) -> list[str]:
+    return [name for name in zoo.names() if name.startswith(incomplete)]
+
+
 Reference = Annotated[
     str,
     typer.Argument(
-        metavar="SPEC", show_default=False, help="A spec: a shipped name (`big`), or a path ending in .yaml."
+        metavar="SPEC",
+        show_default=False,
+        autocompletion=_shipped,
+        help="A spec: a shipped name (`big`), or a path ending in .yaml.",
     ),
 ]
 Overrides = Annotated[
@@ -32,6 +47,7 @@ OfSpec = Annotated[
     typer.Option(
         "--spec",
         metavar="SPEC",
+        autocompletion=_shipped,
         help="The newest trained run of this spec under runs/, else the published model of its name.",
     ),
 ]
@@ -40,6 +56,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
+        autocompletion=_published,
         help="A published model by name, or a run by folder or spec.",
     ),
 ]

@@ -57,6 +57,7 @@ def command(
     from cli.console import show_json
     from zoo.planning import plan as plans
 
+    _require_one(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
     if graph is not None:
         return print(plans.draw_to(chosen, graph, length))
@@ -82,6 +83,16 @@ def _warn_of_memory(plan: Plan) -> None:
     for what, needed in (("the weights", plan.weight_bytes), ("a training", plan.state_bytes)):
         if needed > there:
             report().warn(f"{what} of this spec needs {size(needed)} of memory, and this machine has {size(there)}")
+
+
+def _require_one(**wanted: bool) -> None:
+    """Each shows something else, but `--json`, which has all that `--passes` and `--device` show."""
+    from specs import ZooError
+
+    given = [name for name, wish in wanted.items() if wish]
+    if len(given) > 1 and not (wanted["json"] and not wanted["code"] and not wanted["graph"]):
+        several = " and ".join(f"`--{name}`" for name in given)
+        raise ZooError(f"{several} are given, and each shows something else", hint="ask for them one at a time")
 
 
 def _outlook(spec: Spec, length: int, device: str) -> Outlook:

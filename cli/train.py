@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "zoo train tiny\n\nzoo train base training.source_tokens=4096 training.target_tokens=4096"
+    "\n\nzoo train runs/tiny/spec.yaml training.steps=3000"
     "\n\nzoo train own.yaml --run runs/second --device cuda"
 )
 
@@ -28,19 +29,23 @@ def command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Remove what the run holds, and start over.")] = False,
     device: options.Device = "auto",
     verify_resume: Annotated[
-        bool, typer.Option("--verify-resume", help="Train a few steps twice, once killed and resumed, and compare.")
+        bool,
+        typer.Option(
+            "--verify-resume", help="Train a few steps twice, once killed two times and resumed, and compare."
+        ),
     ] = False,
 ) -> int | None:
     """Prepare what is missing, train, average, score the dev set.
 
     The last checkpoints are averaged, as many as `training.average` says. Ctrl-C writes a checkpoint and stops; the
-    same command goes on from there, to the same weights. By `training.checkpoint_minutes` what is averaged depends on
-    the clock; by `training.checkpoint_steps` it does not.
+    same command, or `zoo train RUN/spec.yaml`, goes on from there, to the same weights. By
+    `training.checkpoint_minutes` what is averaged depends on the clock; by `training.checkpoint_steps` it does not.
     """
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
     from zoo.machine.ram import keep_freed
+    from zoo.model.find import own_run
     from zoo.model.identity import differing
     from zoo.training.train import trained
 
@@ -49,6 +54,7 @@ def command(
     chosen = specs.load(spec, overrides or ())
     if verify_resume:
         return _verify(chosen, device, run, fresh)
+    run = run or own_run(spec)
     done = trained(chosen, run=run, fresh=fresh, device=device, report=words)
     if not done.ended:
         return INTERRUPTED

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-EXAMPLES = "zoo verify transformer-tiny-ende"
+EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle"
 
 
 def command(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", show_default=False, help="A published model: `zoo list` shows them.")
+        str,
+        typer.Argument(
+            metavar="NAME|DIR", show_default=False, help="A published model by name (`zoo list`), or by folder."
+        ),
     ],
 ) -> None:
     """Check a published model's files and its proof.

@@ -14,9 +14,9 @@ class ZooError(Exception):
     """Something a person can read and act upon.
 
     `problem` says what is wrong with the value, `where` the place it was written ("specs/mine.yaml:4"),
-    `hint` the remedy. `exit_code` is 2 where the person can mend it and 1 where the world failed (network,
-    disk, a broken file). `further` are the other errors of the same spec, in the order of reading. Whatever a person
-    wrote and these words quote is made printable here.
+    `hint` the remedy; its text has them all. `exit_code` is 2 where the person can mend it and 1 where the world failed
+    (network, disk, a broken file). `further` are the other errors of the same spec, in the order of reading. Whatever a
+    person wrote and these words quote is made printable here.
     """
 
     def __init__(
@@ -34,6 +34,14 @@ class ZooError(Exception):
         self.exit_code = exit_code
         self.further = tuple(further)
         super().__init__(self.problem if where is None else f"{self.problem} ({self.where})")
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, and where; without the remedy."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"{self.summary}\n\nhint: {self.hint}" if self.hint else self.summary
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:

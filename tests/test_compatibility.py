@@ -219,7 +219,9 @@ def test_a_run_of_a_newer_format_is_refused_by_its_version() -> None:
 @pytest.mark.parametrize("said", ["two", "0", "null", "true", "2.0", "[2]", "-1"])
 def test_a_format_that_is_none(said: str) -> None:
     text = specs.load("tiny").yaml().replace(f"format: {history.FORMAT}\n", f"format: {said}\n")
-    with pytest.raises(ZooError, match=r"^`format` must be (a whole number|at least 1), not .* \(run/spec.yaml:1\)$"):
+    with pytest.raises(
+        ZooError, match=r"^`format` must be (a whole number|at least 1), not .* \(run/spec.yaml:1\)(\n|$)"
+    ):
         specs.parse(text, "run/spec.yaml")
 
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 
-def _check_neighbours() -> None:
-    """`specs` and `compiler` are common names: what Python finds under them must be what stands beside this folder."""
+def check_neighbours(*names: str) -> None:
+    """Raises ImportError unless what Python finds under these common names is what stands beside this folder."""
     here = Path(__file__).resolve().parents[1]
-    for name in ("specs", "compiler"):
+    for name in names:
         found = find_spec(name)
         origin = found.origin if found else None
         if origin is None or Path(origin).resolve().parents[1] != here:
@@ -32,7 +33,7 @@ def _check_neighbours() -> None:
             )
 
 
-_check_neighbours()
+check_neighbours("specs", "compiler")
 
 import specs  # noqa: E402  (only after it is known to be ours)
 from specs import Spec, ZooError  # noqa: E402
@@ -41,15 +42,15 @@ from zoo.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
-    from zoo.training.train import train
+    from zoo.training.run import Run
     from zoo.translation.translator import Translator
 
 __all__ = ["Spec", "Translator", "ZooError", "load", "model", "names", "spec", "train"]
 
-_LATER = {"Translator": "zoo.translation.translator", "train": "zoo.training.train"}
+_LATER = {"Translator": "zoo.translation.translator"}
 
 
-def spec(reference: str, overrides: Sequence[str] | Mapping[str, object] = ()) -> Spec:
+def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str, object] = ()) -> Spec:
     """A spec by name ("base") or path, with fields set: ["architecture.h=4"] or {"architecture": {"h": 4}}.
 
     Raises ZooError, with the place and the remedy, where it cannot be read or is not valid.
@@ -58,7 +59,7 @@ def spec(reference: str, overrides: Sequence[str] | Mapping[str, object] = ()) -
 
 
 def load(
-    name: str | Sequence[str],
+    name: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     device: str = "auto",
     precision: str | None = None,
@@ -69,33 +70,62 @@ def load(
 
     Several names of models of one vocabulary are an ensemble. `device` is auto, cpu, cuda or cuda:N; `precision`
     (float32, bfloat16, int8) and `backend` (auto, or one that `zoo doctor` lists) are the spec's where they are not
-    given; `tokens` is the budget of one batch in source tokens. Weights are memory-mapped, and what is published is
-    never written in place: whoever else writes over their file changes the translations of this process, or ends it.
-    Raises ZooError where there is no such model, or where a file of it is damaged.
+    given; `tokens` is the budget of one batch in source tokens. What is worth a warning comes by Python's `warnings`.
+    Weights are memory-mapped, and what is published is never written in place: whoever else writes over their file
+    changes the translations of this process, or ends it. Raises ZooError where there is no such model, or where a file
+    of it is damaged.
     """
     bundle, find = import_module("zoo.translation.opening"), import_module("zoo.model.find")
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
     if backend is not None:
         import_module("compiler.backends").require_known(backend)  # before a model that is not there is told
-    wanted = [name] if isinstance(name, str) else name
+    wanted = [name] if isinstance(name, str | PathLike) else name
     opened: list[Translator] = [bundle.open_model(find.model(each), **how) for each in wanted]
     if not opened:
         raise ZooError("there is no model to load: the list is empty", hint="`zoo.names()` are the published ones")
     return opened[0] if len(opened) == 1 else type(opened[0]).ensemble(opened)
 
 
+def train(
+    spec: Spec | str | PathLike[str],
+    *,
+    run: str | PathLike[str] | None = None,
+    fresh: bool = False,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Run:
+    """Trains by a spec, or by the one of this name or path, in the folder `run` (else `runs/SPEC`); returns the run.
+
+    It goes on from where that run is; with `fresh` what the run holds is removed first. Lines on stderr say how far it
+    is, unless it is to be `quiet`. At the end the last checkpoints are averaged and the dev set is scored. Raises
+    ZooError as `zoo.training.train.train` does.
+    """
+    training, reports = import_module("zoo.training.train"), import_module("zoo.report")
+    report = reports.Library() if quiet else reports.Shown()
+    own = None if isinstance(spec, Spec) else import_module("zoo.model.find").own_run(spec)
+    done: Run = training.train(
+        _spec(spec), run=Path(run) if run is not None else own, fresh=fresh, device=device, report=report
+    )
+    return done
+
+
 # The room of this name is imported above, and so it is this function that stays `zoo.model`.
-def model(spec: Spec, *, device: str = "cpu") -> EmittedProgram:
-    """A plain torch.nn.Module with the weights of before training, for a loop of one's own.
+def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
+    """A plain torch.nn.Module with the weights of before training, for a loop of one's own; `spec` as in `train`.
 
     `model(source, target)` gives the summed losses of a batch and its number of tokens; `model.weights()` is what a
     weights file holds. Raises ZooError where the memory is less than a training needs.
     """
     compiler = import_module("compiler")
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
-    import_module("zoo.planning.room").require_to_train(spec, device)
-    made: EmittedProgram = compiler.trainable(spec, purposes, device=device)
+    wanted = _spec(spec)
+    import_module("zoo.planning.room").require_to_train(wanted, device)
+    made: EmittedProgram = compiler.trainable(wanted, purposes, device=device)
     return made
+
+
+def _spec(given: Spec | str | PathLike[str]) -> Spec:
+    return given if isinstance(given, Spec) else specs.load(given)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+import warnings
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -58,8 +59,19 @@ class Plain(Report):
         return _Lines(self, label, total, unit, self._every)
 
 
+class Library(Report):
+    """What those who call us from Python hear where they give no report: warnings, as Python has them."""
+
+    def warn(self, text: str) -> None:
+        warnings.warn(text, stacklevel=2)
+
+
+class Shown(Library, Plain):
+    """The same, and plain lines of progress."""
+
+
 class _Lines(Progress):
-    """A line every so many seconds, and one at the end if there was one before."""
+    """A line every so many seconds, and one at the end if there was one before that did not say it all."""
 
     def __init__(self, report: Report, label: str, total: int | None, unit: str, every: float) -> None:
         self._report, self._label, self._total, self._unit, self._every = report, label, total, unit, every
@@ -123,6 +135,12 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 9.95 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:,.1f} TB"
+
+
+def sizes(first: float, second: float) -> tuple[str, str]:
+    """Two sizes that differ, for people: to the byte where they would read the same."""
+    told = size(first), size(second)
+    return told if told[0] != told[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 
 
 def duration(seconds: float) -> str:

@@ -296,7 +296,7 @@ def written(order: Order) -> Path:
 def _absent() -> str | None:
     if importlib.util.find_spec("ctranslate2"):
         return None
-    return 'CTranslate2 is not installed: pip install "transformer-zoo[ctranslate2]"'
+    return "CTranslate2 is not installed: `pip install -e '.[ctranslate2]'` in zoo's own folder"
 
 
 def _refuses(order: Order) -> str | None:

@@ -80,7 +80,7 @@ def _absent() -> str | None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not missing:
         return None
-    return f"{', '.join(missing)} not installed: `pip install 'transformer-zoo[onnx]'`"
+    return f"{', '.join(missing)} not installed: `pip install -e '.[onnx]'` in zoo's own folder"
 
 
 def _refuses(order: Order) -> str | None:

@@ -158,8 +158,8 @@ def check(wanted: Mapping[str, Profile], inputs: Sequence[Tensor]) -> None:
 def _absent() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
-            "torch-tensorrt and TensorRT's libraries are not installed: `pip install 'transformer-zoo[tensorrt]'` has "
-            "the first; the libraries (`tensorrt-cu13-libs`) are NVIDIA's own and not on the package index: "
+            "torch-tensorrt and TensorRT's libraries are not installed: `pip install -e '.[tensorrt]'` in zoo's own "
+            "folder has the first; the libraries (`tensorrt-cu13-libs`) are NVIDIA's own and not on the package index: "
             "pip fetches them from NVIDIA's"
         )
     return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch sees none"

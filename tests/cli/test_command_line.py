@@ -36,8 +36,9 @@ FROZEN = {
         *_HOW,
     ],
     "publish": ["RUN", "--name", "--replace"],
-    "verify": ["NAME"],
+    "verify": ["NAME|DIR"],
     "doctor": ["--json"],
+    "clean": ["compiled|prepared|archives|runs|RUN", "--yes"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
     "benchmark decode": [
         *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),
@@ -57,7 +58,11 @@ def parameters(name: str) -> list[str]:
 
 def test_the_commands_and_their_options_are_these() -> None:
     assert {name: parameters(name) for name in COMMANDS} == FROZEN
-    assert [parameter.opts for parameter in GROUP.params] == [["--version"]]
+    assert [parameter.opts for parameter in GROUP.params] == [
+        ["--version"],
+        ["--install-completion"],
+        ["--show-completion"],
+    ]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -88,6 +93,20 @@ def test_help_is_shown_for_every_command_and_for_none(zoo: Callable[..., object]
         done = zoo(*arguments)
         assert done.status == 0  # type: ignore[attr-defined]
         assert "Usage: zoo" in done.out  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        *(("zoo ev", ["evaluate"]), ("zoo benchmark ", ["decode", "train"]), ("zoo decode --prec", ["--precision"])),
+        *(("zoo plan variants/", ["variants/deep-shallow"]), ("zoo decode --spec bi", ["big", "big-enfr"])),
+    ],
+)
+def test_a_shell_completes_commands_options_and_specs(typed: str, offered: list[str]) -> None:
+    told = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1), "_ZOO_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-c", "from cli.app import main; main()"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told}, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
 
 
 def test_the_version(zoo: Callable[..., object]) -> None:

@@ -17,7 +17,7 @@ SNAPSHOTS = {
 error: `foo` is not a command of zoo
 
 hint: the commands are list, show, plan, schema, prepare, train, average, decode, score, evaluate, publish, verify, \
-doctor, compile, benchmark decode, benchmark train
+doctor, clean, compile, benchmark decode, benchmark train
 """,
     ("benchmark", "decoed", "tiny"): """\
 error: `benchmark decoed` is not a command of zoo
@@ -110,13 +110,28 @@ error: there is no run `tiny`: looked for `tiny` and `runs/tiny`
 
 hint: `zoo list` shows what there is; `zoo train SPEC` begins one
 """,
-    ("verify", "../x"): """\
-error: `../x` cannot be the name of a model
+    ("decode", "--spec", "tiny", "compilation.bakend=native"): """\
+error: `zoo decode`: got unexpected extra argument(s) (compilation.bakend=native)
 
-hint: a name has letters, digits and - _ . , only, a letter or digit first, and never two dots in a row
+hint: a model has the fields that it was trained with; `zoo decode --help` shows how it is used, and what may be chosen
+""",
+    ("plan", "tiny", "--code", "--graph", "x.svg"): """\
+error: `--code` and `--graph` are given, and each shows something else
+
+hint: ask for them one at a time
+""",
+    ("plan", "tiny", "--passes", "--graph", "x.svg"): """\
+error: `--passes` and `--graph` are given, and each shows something else
+
+hint: ask for them one at a time
+""",
+    ("verify", "../x"): """\
+error: there is no published model `../x`: looked for `../x`
+
+hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
 """,
     ("verify", "nope"): """\
-error: there is no published model `nope`: looked for `HOME/shelf/nope`
+error: there is no published model `nope`: looked for `nope` and `HOME/shelf/nope`
 
 hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
 """,

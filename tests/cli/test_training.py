@@ -27,6 +27,23 @@ def test_prepare_shows_what_was_left_out_and_where_the_rest_is(zoo: Zoo, trained
     assert again.out == done.out
     assert "learning" not in again.err
 
+    assert done.err.count("4 pairs read") == again.err.count("4 pairs read") == 1
+
+
+def test_a_runs_own_spec_resumes_it_with_all_that_was_set_when_it_began(
+    zoo: Zoo, trained: Callable[..., Run], asked: dict[str, Any]
+) -> None:
+    Path("runs/x/deep").mkdir(parents=True)
+    for file in ("runs/x/deep/spec.yaml", "runs/x/spec.yaml"):
+        Path(file).write_text("extends: tiny\ntraining: {steps: 30}\n")
+    Path("runs/x/deep/data.json").write_text("{}")
+    assert zoo("train", "runs/x/deep/spec.yaml").status == 0
+    assert asked["run"] == Path("runs/x/deep")
+    zoo("train", "runs/x/deep/spec.yaml", "--run", "other")
+    assert asked["run"] == Path("other")
+    zoo("train", "runs/x/spec.yaml")  # of no run
+    assert asked["run"] is None
+
 
 def test_a_corpus_that_is_not_there_is_named(zoo: Zoo) -> None:
     done = zoo("train", "tiny", OWN)

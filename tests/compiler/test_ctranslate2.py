@@ -235,4 +235,4 @@ def test_a_damaged_model_is_written_again(small: Callable[..., Spec], tmp_path: 
 def test_where_it_is_not_installed_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ctranslate2.absent() is None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert 'pip install "transformer-zoo[ctranslate2]"' in str(ctranslate2.absent())
+    assert "pip install -e '.[ctranslate2]'" in str(ctranslate2.absent())

@@ -24,7 +24,7 @@ def told(error: pytest.ExceptionInfo[specs.ZooError]) -> tuple[str, str | None]:
     # Nothing of pydantic's own shows through, not even in a chained traceback.
     assert "pydantic" not in str(error.value).lower()
     assert error.value.__suppress_context__ or error.value.__context__ is None
-    return str(error.value), error.value.hint
+    return error.value.summary, error.value.hint
 
 
 def cause(snapshot: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def test_nearest() -> None:
 
 def test_an_error_in_the_one_grammar() -> None:
     error = specs.ZooError("`x` is not a number", where="mine.yaml:4", hint="write `1`", exit_code=1)
-    assert str(error) == "`x` is not a number (mine.yaml:4)"
+    assert str(error) == "`x` is not a number (mine.yaml:4)\n\nhint: write `1`"
     assert (error.problem, error.where, error.hint, error.exit_code) == (
         "`x` is not a number",
         "mine.yaml:4",

@@ -16,12 +16,24 @@ from specs import BOS, EOS, Spec, ZooError
 from zoo.training.run import Run
 
 ROOT = Path(__file__).parents[2]
+_COMMAND = "from transformer_zoo import main; main()"
+
+
+_QUICK = """
+extends: tiny
+name: mine
+architecture: {N: 1, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4}
+vocabulary: {size: 200}
+corpus: {train: [{grammar: 300}], dev: [{grammar: 4}], test: [{grammar: 4}]}
+training: {steps: 2, checkpoint_steps: 1, average: 1, warmup_steps: 5, source_tokens: 400, target_tokens: 400}
+"""
 
 
 def python(code: str, *folders: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(map(str, [*folders, ROOT]))
     environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    how = ["-m", "zoo"] if code == "-m" else ["-c", code]
+    return subprocess.run([sys.executable, *how], capture_output=True, text=True, env=environment, check=False)
 
 
 def test_everything_it_names_is_there() -> None:
@@ -52,8 +64,39 @@ def test_load_takes_a_name_a_folder_and_a_spec(trained: Callable[..., Run]) -> N
     run = trained("runs/tiny")
     text = "we read two books"
     assert zoo.load("tiny", device="cpu").translate(text) == zoo.load(str(run.folder), tokens=50).translate(text)
+    assert zoo.load(run.folder, device="cpu").translate(text) == zoo.load([run.folder], device="cpu").translate(text)
     with pytest.raises(ZooError, match="there is no model"):
         zoo.load("../x")
+
+
+def test_model_and_train_take_a_name_or_a_path_as_spec_does(
+    small: Callable[..., Spec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.yaml").write_text(_QUICK)
+    assert zoo.spec(Path("mine.yaml")) == zoo.spec("mine.yaml")
+    parameters = [sum(p.numel() for p in zoo.model(spec).parameters()) for spec in ("mine.yaml", zoo.spec("mine.yaml"))]
+    assert parameters[0] == parameters[1]
+    run = zoo.train(Path("mine.yaml"), run=Path("here"), device="cpu")
+    assert run.weights.is_file()
+    assert "averaged the last checkpoints into here/weights.safetensors\n" in capsys.readouterr().err
+    assert zoo.train("mine.yaml", run="here", quiet=True).folder == run.folder
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_tells_its_remedy_and_a_warning_is_pythons(trained: Callable[..., Run]) -> None:
+    with pytest.raises(ZooError) as caught:
+        zoo.spec("bgi")
+    assert str(caught.value) == f"{caught.value.summary}\n\nhint: {caught.value.hint}"
+    assert caught.value.summary == "there is no spec `bgi`"
+    assert str(ZooError("a", where="b:1")) == "a (b:1)"
+    trained("runs/tiny")
+    with pytest.warns(UserWarning, match="longer than"):
+        zoo.load("tiny", device="cpu").translate("the old dog sees a small house " * 9)
+
+
+@pytest.mark.parametrize("room", ["zoo", "specs", "compiler", "cli"])
+def test_its_types_are_there_for_others(room: str) -> None:
+    assert (ROOT / room / "py.typed").is_file()
 
 
 @pytest.mark.parametrize("stranger", ["specs", "compiler"])
@@ -62,15 +105,32 @@ def test_a_stranger_under_our_neighbours_name_is_named(tmp_path: Path, stranger:
     file = tmp_path / f"{stranger}.py" if kind == "module" else tmp_path / stranger / "__init__.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text("raise SystemExit('a stranger ran')")
-    for code, status in (("import zoo", 1), ("import cli.app", 2)):
+    for code, status in (("import zoo", 1), (_COMMAND, 2)):
         done = python(code, tmp_path)
         assert done.returncode == status
         assert str(file) in done.stderr
         assert "a stranger ran" not in done.stderr
         assert "PYTHONPATH" in done.stderr
-    told = python("import cli.app", tmp_path).stderr
+    told = python(_COMMAND, tmp_path).stderr
     assert "Traceback" not in told
     assert "\n\nhint: " in told
+
+
+@pytest.mark.parametrize("command", [_COMMAND, "-m"])
+def test_a_stranger_called_cli_is_named_too_but_in_nobodys_way_who_imports_zoo(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "cli" / "__init__.py"
+    file.parent.mkdir()
+    file.write_text("raise SystemExit('a stranger ran')")
+    done = python(command, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: zoo needs its own package `cli`, in `{ROOT}`, but Python finds `{file}`\n\n")
+    assert python("import zoo; zoo.spec('tiny')", tmp_path).returncode == 0
+
+
+def test_it_is_a_command_of_pythons() -> None:
+    done = python("-m")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: zoo" in done.stdout
 
 
 def test_a_folder_that_is_no_package_does_no_harm(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from zoo import report
-from zoo.report import Plain, Report
+from zoo.report import Plain, Report, sizes
 
 
 class Clock:
@@ -57,6 +57,18 @@ def test_the_last_line_is_not_said_again_at_the_end(clock):
         "training: 10 steps of 20 steps",
         "training: 20 steps of 20 steps",
     ]
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ((1500, 1501), ("1,500 bytes", "1,501 bytes")),
+        ((1500, 1600), ("1.5 kB", "1.6 kB")),
+        ((10**9, 10**9 + 1), ("1,000,000,000 bytes", "1,000,000,001 bytes")),
+    ],
+)
+def test_two_sizes_never_read_the_same(pair, told):
+    assert sizes(*pair) == told
 
 
 def test_short_work_is_no_line(clock):

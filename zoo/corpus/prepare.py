@@ -20,6 +20,7 @@ from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report, size
 from zoo.storage import manifest, places
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.storage.use import use
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from
 
@@ -41,6 +42,7 @@ class Prepared:
         self.folder = folder
         self.fingerprint = folder.name
         self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
+        use(self, folder)
 
     def verify(self) -> None:
         """Looks at what opening took on trust. Raises ZooError, naming the file, where it is not as it was written."""
@@ -49,7 +51,7 @@ class Prepared:
                 self._verified = manifest.check(self.folder)
             except ZooError as error:
                 hint = f"remove the folder `{self.folder}`: `zoo prepare` makes it anew"
-                raise ZooError(str(error), hint=hint, exit_code=1) from error
+                raise ZooError(error.summary, hint=hint, exit_code=1) from error
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -91,7 +93,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
             try:
                 return Prepared(folder)
             except ZooError as error:
-                report.warn(f"{error}; preparing the corpus anew")
+                report.warn(f"{error.summary}; preparing the corpus anew")
                 remove_folder(folder)
         # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets. The sentences of the
         # grammar are written down there, too, for as long as it lasts.
@@ -139,7 +141,6 @@ class _Preparation:
         vocabulary = self.vocabulary or self._learned(judged, counts)
         vocabulary.save(self.folder)
         counts = self._write_train(judged, counts, vocabulary)
-        self.report.say(f"train: {counts}")
         for split, fate in _SCORED.items():
             held_out = with_fate(self.text.pairs("train"), judged, fate) if self.text.held_out(split) else ()
             self._write_texts(split, [*own[split], *held_out], vocabulary)

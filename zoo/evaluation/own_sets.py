@@ -6,8 +6,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Unpack
 
-from specs import HeldOut, Spec, ZooError
-from zoo.corpus.parallel import ParallelText, Split
+from specs import Grammar, HeldOut, Spec, ZooError
+from zoo.corpus.kept_set import kept_set
+from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.prepare import prepare
 from zoo.evaluation.evaluate import Scores, evaluate
 from zoo.model.folder import ModelFolder
@@ -55,6 +56,9 @@ def texts(
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=f"write `corpus.{split}` in its spec")
     if any(isinstance(part, HeldOut) for part in parts):
         return prepare(spec, report, vocabulary).texts(split)
+    pairs: list[Pair] = []
     with closing(ParallelText(spec.corpus, report)) as text:
-        pairs = [(clean(source), clean(target)) for source, target in text.pairs(split)]
+        for number, part in enumerate(parts):
+            own = kept_set(split, part) if isinstance(part, Grammar) else text.pairs_of(split, number)
+            pairs += [(clean(source), clean(target)) for source, target in own]
     return [source for source, _ in pairs], [target for _, target in pairs]

@@ -13,6 +13,7 @@ from zoo.model import weights
 from zoo.model.folder import SPEC, ModelFolder
 from zoo.model.weights import Weights
 from zoo.storage import manifest
+from zoo.storage.files import require_utf8
 from zoo.storage.manifest import Manifest
 from zoo.text.vocabulary import Vocabulary
 
@@ -31,6 +32,7 @@ def read_model(folder: Path) -> Model:
 
     Raises ZooError where a file is missing, may not be read, is damaged, or does not fit the others.
     """
+    require_utf8(folder)
     of = ModelFolder(folder)
     for _ in range(_TRIES):
         listed = manifest.read(folder) if of.published else None

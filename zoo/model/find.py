@@ -9,7 +9,7 @@ from pathlib import Path
 import specs
 from specs import Spec, ZooError, nearest
 from specs.history import NewerFormat
-from zoo.model.folder import RUNS, SPEC, ModelFolder
+from zoo.model.folder import BASIS, RUNS, SPEC, ModelFolder
 from zoo.model.identity import Differing, differing, told
 from zoo.model.names import is_name, names, place
 
@@ -70,6 +70,23 @@ def model(reference: str | os.PathLike[str]) -> Path:
     raise missing("model", name, looked, [*names(), *_short_names()])
 
 
+def published(reference: str | os.PathLike[str]) -> Path:
+    """The bundle in this folder, else the published model of this name. Raises ZooError where there is neither."""
+    name = os.fspath(reference)
+    looked = [Path(name), *([place(name)] if is_name(name) else [])]
+    for each in looked:
+        if ModelFolder(each).published:
+            return each
+    raise missing("published model", name, looked, names())
+
+
+def own_run(reference: str | os.PathLike[str]) -> Path | None:
+    """The run whose own spec this file is, which it wrote itself; None for any other reference to a spec."""
+    file = Path(reference)
+    begun = file.name == SPEC and file.with_name(BASIS).is_file() and not ModelFolder(file.parent).published
+    return file.parent if begun else None
+
+
 def run(reference: str | os.PathLike[str]) -> Path:
     """The run in this folder, else the one of this spec. Raises ZooError, with the places, where there is neither."""
     name = os.fspath(reference)
@@ -111,7 +128,7 @@ def _newer() -> str:
         try:
             _ = run.spec
         except NewerFormat as error:
-            found.append(f"; {error}")
+            found.append(f"; {error.summary}")
         except ZooError:
             continue
     return "".join(found)
@@ -150,7 +167,7 @@ def _trained(run: ModelFolder) -> Path:
     problem = f"`{run.folder}` has no weights yet"
     if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
         raise ZooError(problem, hint=f"`zoo average {run.folder}` makes them of its checkpoints, `zoo train` goes on")
-    raise ZooError(problem, hint="`zoo train` of its spec goes on with it")
+    raise ZooError(problem, hint=f"`zoo train {run.spec_file}` goes on with it")
 
 
 _MAKES = {

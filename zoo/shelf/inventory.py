@@ -90,7 +90,7 @@ def _runs(report: Report) -> Iterator[FoundRun]:
         try:
             yield _run(ModelFolder(folder))
         except ZooError as error:
-            report.warn(str(error))
+            report.warn(error.summary)
 
 
 def _run(run: ModelFolder) -> FoundRun:
@@ -114,7 +114,7 @@ def _published(report: Report) -> Iterator[PublishedModel]:
         try:
             spec, scores = bundle.spec, bundle.known_scores
         except ZooError as error:
-            report.warn(str(error))
+            report.warn(error.summary)
             continue
         parameters = compiler.parameters(spec)
         yield PublishedModel(name, parameters, _bleu(scores, "dev"), _bleu(scores, "test"), spec.description)

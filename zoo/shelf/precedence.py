@@ -35,7 +35,7 @@ def require_precedence(run: Run, read: Weights, bundle: ModelFolder) -> None:
         fields = differing(run.spec, bundle.spec, _OF_A_TRAINING, MAY_DIFFER)
         facts = weights.read_facts(bundle.weights)
     except ZooError as error:
-        reason = f"cannot be read: {error}"
+        reason = f"cannot be read: {error.summary}"
     else:
         reason = f"is of another run:{told(fields, 'there', 'here')}" if fields else _later(Weights({}, facts), read)
     if reason:

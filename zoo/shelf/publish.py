@@ -10,7 +10,7 @@ from specs import Spec, ZooError
 from zoo.corpus.prepare import Prepared
 from zoo.model import find, weights
 from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
-from zoo.model.names import names, place
+from zoo.model.names import place
 from zoo.model.weights import Weights
 from zoo.report import Report
 from zoo.shelf import proof
@@ -90,13 +90,10 @@ def _write(bundle: ModelFolder, spec: Spec, run: Run, read: Weights, translator:
 def verify(name: str, *, report: Report | None = None) -> Verified:
     """Checks a published model's files against its manifest, and its log-probabilities against its proof.
 
-    Raises ZooError where there is no such model, where a file is not as it was published, or where a log-probability
-    differs by more than `proof.TOLERANCE`.
+    `name` may be the folder of one. Raises ZooError where there is no such model, where a file is not as it was
+    published, or where a log-probability differs by more than `proof.TOLERANCE`.
     """
-    folder = place(name)
-    if not ModelFolder(folder).published:
-        raise find.missing("published model", name, [folder], names())
-    return _verify(folder, report or Report())
+    return _verify(find.published(name), report or Report())
 
 
 def _verify(folder: Path, report: Report) -> Verified:

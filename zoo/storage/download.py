@@ -35,10 +35,20 @@ def fetch(url: str, expected: str | None, report: Report) -> Fetched:
     """The file at `url`, from here if it was fetched before.
 
     Its SHA-256 must be `expected`; where that is None, the one in `corpus.lock`; where there is none either, it is
-    recorded there. Raises ZooError where it is not, and where the file cannot be had.
+    recorded there, with a warning. Raises ZooError where it is not, and where the file cannot be had.
     """
     source = _source(url)
     known = recorded(url)
+    fetched = _fetched(source, url, expected, known, report)
+    if expected is None and known is None and not url.startswith("file:"):
+        report.warn(
+            f"nothing says what `{url}` must be, so that this first download could not be verified; its SHA-256 "
+            f"{fetched.sha256} is kept in `{lock_file()}`, and held to from now on"
+        )
+    return fetched
+
+
+def _fetched(source: str | Path, url: str, expected: str | None, known: Entry | None, report: Report) -> Fetched:
     if isinstance(source, Path):
         if not source.is_file():
             raise ZooError(f"there is no file `{source}`, which stands for `{url}`", hint=_mirror_hint(), exit_code=1)
@@ -65,7 +75,7 @@ def _kept(path: Path, url: str, expected: str | None, report: Report) -> Fetched
     try:
         return _accepted(path, url, expected, known)
     except ZooError as error:
-        report.warn(f"{error}; fetching it again")
+        report.warn(f"{error.summary}; fetching it again")
         return None
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from specs import ZooError
-from zoo.report import size
+from zoo.report import sizes
 from zoo.storage.content import content
 from zoo.storage.exchange import exchange
 from zoo.storage.partial import REPLACED, beside, put_back, remove, sweep
@@ -85,8 +85,18 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     free = shutil.disk_usage(there).free
     if free < needed:
-        problem = f"{what} needs {size(needed)} in `{folder}`, and {size(free)} are free"
+        more, less = sizes(needed, free)
+        problem = f"{what} needs {more} in `{folder}`, and {less} are free"
         raise ZooError(problem, hint=_ROOM, exit_code=1)
+
+
+def require_utf8(path: Path) -> None:
+    """Raises ZooError where the path has bytes that are not UTF-8: libraries that read and write models refuse it."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        problem = f"the path `{path.absolute()}` is not UTF-8, and models cannot be read and written there"
+        raise ZooError(problem, hint="rename the folder, or take another") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def record(url: str, entry: Entry) -> None:
 def alone(path: Path, report: Report) -> Iterator[None]:
     """While it lasts, no other process is in here with the same path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as file:
+    with _lock_of(path).open("w") as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,6 +56,16 @@ def alone(path: Path, report: Report) -> Iterator[None]:
                 report.say(f"waiting for another process that fetches {path.name}")
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def fetching(path: Path) -> Path | None:
+    """The file that is locked while `path`, or what has arrived of it (`.partial`), is fetched; None before it was."""
+    lock = _lock_of(path.with_name(path.name.removesuffix(".json").removesuffix(".partial")))
+    return lock if lock.exists() else None
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
 def _entries() -> dict[str, Entry]:

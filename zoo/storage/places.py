@@ -7,11 +7,18 @@ from pathlib import Path
 
 from platformdirs import user_data_dir
 
+from zoo.storage.files import require_utf8
+
 
 def home() -> Path:
-    """The folder that the environment variable ZOO_HOME names, else the user's data folder. It may not exist yet."""
+    """The folder that the environment variable ZOO_HOME names, else the user's data folder. It may not exist yet.
+
+    Raises ZooError where its path is not UTF-8.
+    """
     chosen = os.environ.get("ZOO_HOME")
-    return Path(chosen).expanduser().absolute() if chosen else Path(user_data_dir("zoo", appauthor=False))
+    folder = Path(chosen).expanduser().absolute() if chosen else Path(user_data_dir("zoo", appauthor=False))
+    require_utf8(folder)
+    return folder
 
 
 def shelf() -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from specs import ZooError
-from zoo.report import Report, size
+from zoo.report import Report, sizes
 from zoo.storage.files import explained, require_space
 
 _TRIES = 5  # without a byte more than ever before
@@ -122,10 +122,12 @@ def _receive(response: Any, partial: Path, start: int, total: int | None, report
             progress.advance(len(chunk))
         end = file.tell()
     if total is not None and end < total:
-        raise _Again(f"the connection broke off after {size(end)} of {size(total)}")
+        has, wanted = sizes(end, total)
+        raise _Again(f"the connection broke off after {has} of {wanted}")
     if total is not None and end > total:
         discard(partial)
-        raise _Again(f"{size(end)} arrived where {size(total)} were announced")
+        has, wanted = sizes(end, total)
+        raise _Again(f"{has} arrived where {wanted} were announced")
 
 
 def _announced(status: int, headers: Message) -> tuple[int, _Version]:

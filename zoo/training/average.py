@@ -36,7 +36,7 @@ def average(run: Run, last: int | None = None) -> Path:
             checkpoint.verify()
         except ZooError as error:
             hint = f"average later ones with `zoo average {run.folder} --last N`, or start over with `--fresh`"
-            raise ZooError(str(error), hint=hint, exit_code=1) from None
+            raise ZooError(error.summary, hint=hint, exit_code=1) from None
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
     longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
     Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)

@@ -141,7 +141,7 @@ def resume(run: Run, program: EmittedProgram, optimiser: torch.optim.Optimizer, 
         try:
             progress = restore(checkpoint, program, optimiser)
         except ZooError as error:
-            report.warn(f"{error}; going back to the checkpoint before it")
+            report.warn(f"{error.summary}; going back to the checkpoint before it")
             continue
         for later in checkpoints(run):
             if later.step > progress.step:

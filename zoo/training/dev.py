@@ -73,7 +73,8 @@ def unscored(report: Report, when: str = "") -> Iterator[None]:
     except (ZooError, *FAILURES) as error:
         if not isinstance(error, ZooError) and not is_short(error):
             raise
-        report.warn(f"the dev set has no score{when}: {error}")
+        said = error.summary if isinstance(error, ZooError) else error
+        report.warn(f"the dev set has no score{when}: {said}")
 
 
 def too_long(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:

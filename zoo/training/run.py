@@ -13,9 +13,9 @@ from typing import Any
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
-from zoo.model.folder import SCORES, SPEC, WEIGHTS, ModelFolder
+from zoo.model.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
-from zoo.storage.files import read_json, remove_folder, write_json, writing
+from zoo.storage.files import read_json, remove_folder, require_utf8, write_json, writing
 from zoo.version import __version__
 
 try:
@@ -70,7 +70,12 @@ class Run(ModelFolder):
     @property
     def data(self) -> Path:
         """File of the run's `Basis`."""
-        return self.folder / "data.json"
+        return self.folder / BASIS
+
+    @property
+    def lock(self) -> Path:
+        """What the process that trains it holds."""
+        return self.folder / _LOCK
 
     @property
     def basis(self) -> Basis:
@@ -86,6 +91,7 @@ class Run(ModelFolder):
 
     def check(self, spec: Spec) -> None:
         """Raises ZooError where the folder is somebody else's, or a run whose spec differs in more than MAY_DIFFER."""
+        require_utf8(self.folder)
         if not self.exists:
             if strangers := self.strangers():
                 hint = "name another folder with `--run DIR`"
@@ -97,7 +103,8 @@ class Run(ModelFolder):
                 f"\n  {key}: {on_one_line(old)} in the run, {on_one_line(new)} now"
                 for key, (old, new) in changed.items()
             )
-            raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=_RESUME)
+            hint = f"`zoo train {self.spec_file}` goes on with the run's own values; {_RESUME}"
+            raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=hint)
 
     def start(self, spec: Spec, basis: Basis, report: Report) -> Basis:
         """Makes the folder, or goes on in it; what the run goes by from here on.
@@ -151,7 +158,7 @@ class Run(ModelFolder):
             return
         made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / _LOCK).open("a+", encoding="utf-8") as file:
+        with self.lock.open("a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -169,7 +176,7 @@ class Run(ModelFolder):
             finally:
                 file.truncate(0)
                 if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # it came to nothing
-                    (self.folder / _LOCK).unlink()
+                    self.lock.unlink()
                     for each in made:
                         each.rmdir()
 
@@ -204,7 +211,7 @@ _BEFORE = {"processes": 1, "sharded": False, "matrix_library": ""}
 _LOCK = ".lock"
 _OWN = {
     _LOCK,
-    *(SPEC, "data.json", "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
+    *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
 }
 _CORPUS = (
@@ -212,6 +219,6 @@ _CORPUS = (
     "`--run DIR`"
 )
 _RESUME = (
-    f"resume with the run's own values, start over with `--fresh` (the run's checkpoints are then lost), "
-    f"or train beside it with `--run DIR`; only {', '.join(MAY_DIFFER)} and the device may differ"
+    "`--fresh` starts over (the run's checkpoints are then lost), and `--run DIR` trains beside it; only "
+    f"{', '.join(MAY_DIFFER)} and the device may differ"
 )

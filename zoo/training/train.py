@@ -105,6 +105,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     with processes.first_then_others(on_each_machine=True):
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)
+    report.say(f"train: {prepared.counts}")
     device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
     data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_here else None)
@@ -114,7 +115,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     if processes.first and (problem := too_long(spec, prepared.vocabulary)):
         if fresh or not checkpoints(run):
             raise problem
-        report.warn(str(problem))  # what a run has learned is not lost for it
+        report.warn(problem.summary)  # what a run has learned is not lost for it
     outset = Outset.of(spec, program, report) if processes.first else None
     library, threads = outset.matrix_library if outset else "", torch.get_num_threads()
     basis = Basis(
@@ -136,7 +137,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             data.verify(wait=False)  # a damaged corpus is the better word for what came of it
             raise
     if not done:
-        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train` goes on from there")
+        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` goes on from there")
     return done
 
 

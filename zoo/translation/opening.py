@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from compiler import TRANSLATE, find_device
 from zoo.model.contents import read_model
-from zoo.report import Plain, Report
+from zoo.report import Library, Report
 from zoo.translation.building import built
 from zoo.translation.translator import Translator
 
@@ -29,14 +29,14 @@ def open_model(
     tokens: int | None = None,
     report: Report | None = None,
 ) -> Translator:
-    """The translator that a run's or a bundle's folder holds; its warnings go to `report` (stderr without one).
+    """The translator that a run's or a bundle's folder holds; its warnings go to `report` (else to `warnings`).
 
     `precision` and `backend` are the spec's where they are not given; what a backend compiles is kept in
     `places.compiled()`. Raises ZooError as `read_model` does, and where device, precision or backend are not there.
     """
     device = find_device(device)
     model = read_model(folder)
-    report = report or Plain()
+    report = report or Library()
     how: How = {"device": device, "precision": precision, "backend": backend}
     program = built(model.spec, TRANSLATE, model.weights.tensors, report, **how)
     return Translator(

@@ -265,6 +265,14 @@ def test_what_verify_says(bundle: Path) -> None:
     assert found.difference <= 1e-6
 
 
+def test_a_bundle_is_verified_by_its_folder_too(bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(bundle, tmp_path / "else" / "where")
+    assert publish.verify(str(tmp_path / "else" / "where")) == publish.verify(bundle.name)
+    (tmp_path / "else" / "where" / "README.md").unlink()
+    with pytest.raises(ZooError, match=r"else/where/README\.md"):
+        publish.verify(str(tmp_path / "else" / "where"))
+
+
 def test_a_proof_of_other_weights_fails(bundle: Path, trained: Callable[..., Run], tmp_path: Path) -> None:
     """Even where every hash is right: somebody has made the manifest anew."""
     other = trained(tmp_path / "other", training={"seed": 2})

@@ -61,6 +61,17 @@ def test_nobodys_folder_and_a_disk_that_fails_are_told(tmp_path, monkeypatch):
     assert told.value.exit_code == 1
 
 
+def test_what_the_first_download_cannot_verify_is_said_once(site, url, report):
+    fetch(url, None, report)
+    (told,) = report.warnings
+    assert "could not be verified" in told
+    assert HASH in told
+    fetch(url, None, report).path.unlink()
+    fetch(url, None, report)
+    fetch(url.replace("some", "other"), HASH, report)
+    assert report.warnings == [told]
+
+
 def test_archives_of_one_name_do_not_meet(site, url):
     first = fetch(url, None, Report())
     site.content = b"another"

@@ -64,7 +64,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(world: Callable[..., Spec]) -> None:
         report = Stop(at)
         run = train(world(), run="stopped", report=report)
         assert checkpoints(run)[-1].step == at
-        assert any("goes on from there" in line for line in report.said)
+        assert f"stopped at step {at}; `zoo train stopped/spec.yaml` goes on from there" in report.said
     run = train(world(), run="stopped")
     for file in (checkpoints(whole)[-1].weights, whole.weights):
         ours, theirs = load_file(run.folder / file.relative_to(whole.folder)), load_file(file)
@@ -247,6 +247,7 @@ def test_a_differing_spec_is_refused_with_its_keys(world: Callable[..., Spec]) -
     with pytest.raises(ZooError, match=r"architecture\.dropout: `0\.1` in the run, `0\.2` now") as caught:
         train(world("training.steps=4", "architecture.dropout=0.2", "training.seed=3"))
     assert "training.seed: `1` in the run, `3` now" in str(caught.value)
+    assert caught.value.hint.startswith("`zoo train runs/tiny/spec.yaml` goes on with the run's own values; ")
     assert run.spec_file.read_bytes() == before
     train(world("training.steps=8", "training.average=2", "training.log_steps=4"))
     assert checkpoints(run)[-1].step == 8

@@ -1,0 +1,140 @@
+"""`zoo clean`: what may be removed, what that frees, and what stays for a reason; published models always do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo.model import find
+from zoo.model.folder import RUNS
+from zoo.storage import places
+from zoo.storage.files import remove_folder
+from zoo.storage.lock import fetching, lock_file
+from zoo.storage.occupied import occupied
+from zoo.storage.use import reserved
+from zoo.training.run import Run
+
+
+@dataclass(frozen=True)
+class Removable:
+    what: str
+    path: Path
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was asked for, and stays."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Clearance:
+    """`bytes` are free when all is gone; files that have two names count once."""
+
+    removable: tuple[Removable, ...]
+    kept: tuple[Kept, ...]
+    bytes: int
+
+    def remove(self) -> list[Kept]:
+        """Removes what nobody has begun to use since; says what stays therefore."""
+        return [kept for each in self.removable if (kept := _removed(each))]
+
+
+CACHES = ("compiled", "prepared", "archives")
+"""What is made or fetched again when it is wanted."""
+
+
+def clearance(wanted: Sequence[str] = ()) -> Clearance:
+    """What is to go: the caches without a word, else `runs`, some of the caches, single runs by folder or spec.
+
+    Raises ZooError where a word is neither. `corpus.lock` stays, by which what is fetched again is known.
+    """
+    candidates = {each[1].absolute(): each for word in wanted or CACHES for each in _candidates(word)}
+    removable, kept = [], []
+    for what, path in candidates.values():
+        if reason := _reason(what, path):
+            kept.append(Kept(path, reason))
+        else:
+            removable.append(Removable(what, path, occupied([path])))
+    return Clearance(tuple(removable), tuple(kept), occupied(each.path for each in removable))
+
+
+_Candidate = tuple[str, Path]
+
+
+def _candidates(word: str) -> Iterator[_Candidate]:
+    if word in _OF:
+        yield from _OF[word]()
+    else:
+        yield "run", find.run(word)
+
+
+def _within(what: str, folder: Path) -> Iterator[_Candidate]:
+    """What stands in a folder of ours, but what is hidden: somebody is still at work on it. A link leads elsewhere."""
+    if folder.is_symlink():
+        yield what, folder
+    elif folder.is_dir():
+        yield from ((what, path) for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+
+
+def _runs() -> Iterator[_Candidate]:
+    yield from (("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
+
+
+_OF: dict[str, Callable[[], Iterator[_Candidate]]] = {
+    "compiled": lambda: _within("compiled", places.compiled()),
+    "prepared": lambda: _within("prepared", places.prepared()),
+    "archives": lambda: (each for each in _within("fetched", places.archives()) if each[1] != lock_file()),
+    "runs": _runs,
+}
+
+
+def _reason(what: str, path: Path) -> str | None:
+    """Why it must stay, if it must."""
+    if path.is_symlink():
+        return "it is a link, and what it leads to is not looked at"
+    if what == "run" and Run(path).published:
+        return "it is a published model"
+    if what == "run" and (strangers := Run(path).strangers()):
+        return f"it holds what is not the run's own: {', '.join(strangers)}"
+    if what == "fetched" and path.is_dir() and any(".partial-" in each.name for each in path.rglob(".*")):
+        return "something is being taken out of an archive"
+    with reserved(_lock(what, path)) as free:
+        return None if free else _USED[what]
+
+
+_USED = {
+    "run": "it is being trained",
+    "prepared": "a process uses it",
+    "fetched": "it is being fetched",
+    "compiled": "a process uses it",
+}
+
+
+def _lock(what: str, path: Path) -> Path:
+    """What is somebody's while the path is used: itself, or a file that is locked."""
+    lock = {"run": Run(path).lock, "fetched": fetching(path)}.get(what)
+    return lock if lock is not None and lock.exists() else path
+
+
+def _removed(each: Removable) -> Kept | None:
+    """Takes it away; or says why not."""
+    try:
+        if reason := _reason(each.what, each.path):
+            return Kept(each.path, reason)
+        if each.what == "run":
+            Run(each.path).lock.touch()  # for a training that would begin now
+        with reserved(_lock(each.what, each.path)) as free:
+            if not free:
+                return Kept(each.path, _USED[each.what])
+            if each.path.is_dir():
+                remove_folder(each.path)
+            else:
+                each.path.unlink()
+    except FileNotFoundError:  # somebody else was quicker
+        pass
+    return None
