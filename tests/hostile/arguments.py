@@ -49,7 +49,8 @@ def run(draw: Random, trial: Trial) -> None:
     before = _kinds(trial.folder)
     content = (trial.folder / "in.txt").read_bytes()
     done = trial.zoo(*words, stdin=stdin, stdout=stdout, stderr=stderr, allowed=(0, 1, 2, _CLOSED))
-    right(done.status != _CLOSED or isinstance(stdout, Failing), "nobody has gone, and it says so")
+    gone = isinstance(stdout, Failing) or isinstance(stderr, Failing)
+    right(done.status != _CLOSED or gone, "nobody has gone, and it says so")
     right(not lasting or done.status, f"{words} was done")
     after = _kinds(trial.folder)
     right(
@@ -99,7 +100,7 @@ def _line(draw: Random) -> tuple[list[str], bool]:
         return [*words, *draw.choice((["nope"], ["tiny", "--nope"], ["\udcff"], ["tiny", "--batch", "x"], [""]))], True
     parameters = [each for each in commands[name].params if each.name != "help"]
     for each in (each for each in parameters if each.param_type_name == "argument"):
-        words += _positional(draw, name, each)
+        words += _positional(draw, each)
     if lasting:
         return [*words, "--nope"], True
     options = [each for each in parameters if each.param_type_name == "option"]
@@ -112,22 +113,24 @@ def _line(draw: Random) -> tuple[list[str], bool]:
     return words, False
 
 
-def _positional(draw: Random, command: str, parameter: Any) -> list[str]:
-    if parameter.name == "overrides":
-        return (
-            [] if draw.random() < 0.7 else [f"{draw.choice(('training.seed', 'name', 'x.y', ''))}={values.word(draw)}"]
-        )
+def _positional(draw: Random, parameter: Any) -> list[str]:
+    kind = parameter.metavar
+    if kind == "KEY=VALUE":
+        key = draw.choice(("training.seed", "training.seed", "name", "x.y", ""))
+        return [f"{key}={draw.choice((1, 7, values.word(draw)))}"] if draw.random() < 0.3 else []
     if not parameter.required and draw.random() < 0.5:
         return []
-    return [values.word(draw)] if draw.random() < 0.2 else [draw.choice(_NAMES)]
+    fitting = {"SPEC": ("own.yaml", "own.yaml", "tiny"), "RUN": ("good", "runs/good"), "NAME": (GOOD, OTHER)}
+    if draw.random() < 0.7:
+        return [draw.choice(fitting.get(kind, _NAMES))]
+    return [draw.choice((*_NAMES, values.word(draw), values.word(draw)))]
 
 
 def _option(draw: Random, parameter: Any) -> list[str]:
-    name = draw.choice(parameter.opts)
+    name, kind = draw.choice(parameter.opts), str(parameter.metavar)
     if getattr(parameter, "is_flag", False):
         return [name] if draw.random() < 0.95 else [f"{name}=x"]
-    kind = str(parameter.make_metavar) if callable(getattr(parameter, "metavar", None)) else str(parameter.metavar)
-    if draw.random() < 0.25:
+    if draw.random() < 0.2:
         given = values.word(draw)
     elif "FILE" in kind or "DIR" in kind:
         given = draw.choice(_FILES)
@@ -136,7 +139,7 @@ def _option(draw: Random, parameter: Any) -> list[str]:
     elif "|" in kind and "NAME" not in kind:
         given = draw.choice(kind.split("|"))
     else:
-        given = draw.choice((*_NAMES, "eager", "cpu", "float32", "int8", "auto"))
+        given = draw.choice((GOOD, *_NAMES, "eager", "eager", "cpu", "float32", "int8", "auto"))
     return [f"{name}={given}"] if draw.random() < 0.2 else [name, given]
 
 
@@ -155,7 +158,7 @@ def _streams(draw: Random) -> tuple[Stream, Stream, Stream]:
     if draw.random() < 0.25:
         broken = draw.choice((None, Failing(errno.ENOSPC), Failing(errno.EPIPE), Failing(errno.EIO)))
         which = draw.randrange(3)
-        stdin = broken if which == 0 else stdin
+        stdin = draw.choice((None, Failing(errno.EIO))) if which == 0 else stdin
         stdout = broken if which == 1 else stdout
         stderr = broken if which == 2 else stderr
     return stdin, stdout, stderr

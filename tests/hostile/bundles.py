@@ -202,8 +202,6 @@ def _remade_words(draw: Random, trial: Trial) -> None:
     _listed(draw, trial)
     if draw.random() < 0.3:
         trial.zoo("verify", GOOD)
-    if draw.random() < 0.3:
-        judge.printable(trial.zoo("show", GOOD).out)
 
 
 def _verified(draw: Random, trial: Trial) -> None:

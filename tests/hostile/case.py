@@ -32,6 +32,10 @@ class Verdict:
     case: Case
     failure: str | None
     seconds: float
+    answered: int = 0
+    """What was asked for and given."""
+    refused: int = 0
+    """What was asked for and ended in an error."""
 
     @property
     def summary(self) -> str:

@@ -15,7 +15,7 @@ from random import Random
 from hostile import nodes, values
 from hostile.judge import right
 from hostile.trial import Trial
-from hostile.world import PAIRS
+from hostile.world import FIELDS, PAIRS
 from zoo.corpus.prepare import Prepared
 
 _MEGABYTE = 1 << 20
@@ -31,10 +31,8 @@ def run(draw: Random, trial: Trial) -> None:
     part = kind(draw, trial)
     split = draw.choice(("train", "train", "dev", "test"))
     counted = part.pop("lines", None)
-    sections = {key: trial.world.spec.model_dump(mode="json")[key] for key in ("architecture", "vocabulary", "corpus")}
-    sections["corpus"][split] = [part]
-    sections["vocabulary"]["size"] = draw.choice((101, 40, 300))
-    (trial.folder / "own.yaml").write_text(json.dumps({"extends": "tiny", **sections}))
+    own = {**FIELDS, "corpus": {**FIELDS["corpus"], split: [part]}, "vocabulary": {"size": draw.choice((101, 40, 300))}}
+    (trial.folder / "own.yaml").write_text(json.dumps({"extends": "tiny", **own}))
     trial.tell(f"{split}: {part}")
     done = trial.zoo("prepare", "own.yaml")
     if done.status == 0:

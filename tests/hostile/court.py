@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from hostile.case import Case, Verdict
 from hostile.clock import Clock
@@ -94,9 +93,10 @@ class _Worker:
         line = self._line(_PATIENCE)
         seconds = time.monotonic() - start
         if line:
-            told: dict[str, Any] = json.loads(line)
-            goes_on = told["failure"] is None or not (told["spent"] or told["failure"].startswith("TooLong"))
-            return Verdict(case, told["failure"], told["seconds"]), goes_on and self._cases < _RENEWED
+            told, spent = json.loads(line)
+            found = Verdict(case, **told)
+            unmoved = found.failure is None or found.failure.startswith("wrong")  # it came to its end
+            return found, unmoved and not spent and self._cases < _RENEWED
         if line is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGUSR1)  # it tells where it is

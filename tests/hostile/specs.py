@@ -55,7 +55,7 @@ def _trained(trial: Trial, spec: Spec, overrides: list[str]) -> None:
 def _made(draw: Random, trial: Trial) -> tuple[bytes, list[str], bool]:
     """The file's content, overrides, and whether a step of it may be tried."""
     tree = _tree(draw, trial.world.spec)
-    kind = draw.choices((_bitten, _overridden, _broken, _blown_up, _woven, _encoded), (8, 5, 3, 2, 2, 2))[0]
+    kind = draw.choices((_sized, _bitten, _overridden, _broken, _blown_up, _woven, _encoded), (6, 8, 5, 3, 2, 2, 2))[0]
     trial.tell(kind.__name__)
     return kind(draw, tree, trial.tell)
 
@@ -70,18 +70,35 @@ def _tree(draw: Random, spec: Spec) -> dict[str, Any]:
     return {"extends": draw.choice(("tiny", "tiny", "multi30k-ende")), **small, **{part: whole[part] for part in parts}}
 
 
+def _sized(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
+    """Figures that are what they should be, but for how large they are."""
+    usual = _figures(tree)
+    ways = [way for way in values.places(tree) if type(values.at(tree, way)) in (int, float)]
+    for way in draw.sample(ways, min(len(ways), draw.choice((1, 1, 2, 4)))):
+        figure = draw.choice((1, 2, 3, 64, 9)) * 10 ** draw.choice((0, 0, 1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 30))
+        old = values.at(tree, way)
+        values.at(tree, way[:-1])[way[-1]] = type(old)(figure) if draw.random() < 0.8 else 1 / figure
+        tell(f"{way} from {old} to {values.at(tree, way)}")
+    return _dumped(draw, tree), [], _figures(tree) <= usual | _SMALL
+
+
 def _bitten(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
+    usual = _figures(tree)
     told = [values.bitten(draw, tree) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
     for each in told:
         tell(each)
-    return _dumped(draw, tree), [], _is_modest(tree)
+    return _dumped(draw, tree), [], _figures(tree) <= usual | _SMALL
 
 
-def _is_modest(tree: Any) -> bool:
-    """No number is larger than a toy's: what a person asks for may take its time."""
+_SMALL = frozenset(range(65))
+"""A step of what has only these may be tried: what a person asks for may take its time."""
+
+
+def _figures(tree: Any) -> set[float]:
+    """All numbers in a tree."""
     if isinstance(tree, dict | list):
-        return all(map(_is_modest, tree.values() if isinstance(tree, dict) else tree))
-    return not isinstance(tree, int | float) or abs(tree) <= 100_000
+        return set().union(*map(_figures, tree.values() if isinstance(tree, dict) else tree))
+    return {tree} if isinstance(tree, int | float) else set()
 
 
 def _dumped(draw: Random, tree: Any) -> bytes:

@@ -34,6 +34,8 @@ def test_a_hostile_case_is_answered_or_refused(judged: list[Verdict], kind: str)
     of_kind = [verdict for verdict in judged if verdict.case.kind == kind]
     assert len(of_kind) == _SOME // len(KINDS)
     assert not any(verdict.failure for verdict in of_kind), _told(of_kind)
+    assert sum(verdict.answered > 0 for verdict in of_kind) > 5, "hardly anything is right: the cases test nothing"
+    assert sum(verdict.refused > 0 for verdict in of_kind) > 5, "hardly anything is wrong: the cases are not hostile"
 
 
 @pytest.mark.slow

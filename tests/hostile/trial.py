@@ -24,6 +24,7 @@ class Trial:
         self.folder, self.world = folder, world
         self.home = folder / "home"
         self.told: list[str] = []
+        self.answered = self.refused = 0
 
     def tell(self, what: object) -> None:
         """Keeps what was done, to be shown where the case fails."""
@@ -38,10 +39,13 @@ class Trial:
     def answer(self, action: Callable[[], T]) -> T | ZooError:
         """What the action gives, or the error of the house that it ends in. Raises Wrong for another."""
         try:
-            return action()
+            found = action()
         except ZooError as error:
             judge.of_the_house(error)
+            self.refused += 1
             return error
+        self.answered += 1
+        return found
 
     def zoo(
         self,
@@ -64,4 +68,6 @@ class Trial:
                 raise
             where = "".join(traceback.format_exception(done.fault))
             raise Wrong(f"{wrong}\n{where}") from None
+        self.answered += done.status == 0
+        self.refused += done.status != 0
         return done

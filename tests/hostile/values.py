@@ -76,12 +76,17 @@ def places(tree: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
+def at(tree: Any, way: tuple[Any, ...]) -> Any:
+    """What stands there."""
+    for step in way:
+        tree = tree[step]
+    return tree
+
+
 def bitten(draw: Random, tree: Any) -> str:
     """Changes a value or a key somewhere in a tree, and says what."""
     way = draw.choice(places(tree))
-    holder = tree
-    for step in way[:-1]:
-        holder = holder[step]
+    holder = at(tree, way[:-1])
     what = draw.randrange(8)
     if what == 0:
         del holder[way[-1]]
@@ -103,7 +108,9 @@ def _moved(draw: Random, old: Any) -> Any:
     if isinstance(old, bool) or old is None:
         return value(draw)
     if isinstance(old, int | float):
-        return draw.choice((-old, old + 1, old * 10, old * 1000, old * 10**7, float(old), str(old), number(draw)))
+        near = (old + 1, 2 * old, 3 * old, type(old)(old / 2), float(old), old * 10)
+        far = (-old, old * 1000, old * 10**7, str(old), number(draw), number(draw))
+        return draw.choice((*near, *far))
     if isinstance(old, str):
         return draw.choice((word(draw), f"{old}{word(draw)}", f"{word(draw)}{old}", old * 50, old.upper()))
     return value(draw)

@@ -61,7 +61,7 @@ class Bench:
         os.environ.clear()
         os.environ |= before
         shutil.rmtree(folder, ignore_errors=True)
-        return Verdict(case, failure, seconds)
+        return Verdict(case, failure, seconds, trial.answered, trial.refused)
 
     def _failure(self, case: Case, trial: Trial) -> str | None:
         run = import_module(f"hostile.{case.kind}").run
@@ -96,8 +96,8 @@ def serve(folder: Path, world: World) -> None:
     for line in sys.stdin:
         kind, seed = line.split()
         verdict = bench.verdict(Case(kind, int(seed)))
-        told = {"failure": verdict.failure, "seconds": verdict.seconds, "spent": judge.used() > judge.BYTES}
-        print(json.dumps(told), flush=True, file=answers)
+        told = {name: value for name, value in vars(verdict).items() if name != "case"}
+        print(json.dumps([told, judge.used() > judge.BYTES]), flush=True, file=answers)
 
 
 def alone(case: Case) -> Verdict:

@@ -7,6 +7,7 @@ from contextlib import chdir
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import specs
 import zoo
@@ -28,7 +29,7 @@ PAIRS = (
 LINES = [*(source for source, _ in PAIRS), "", "two old cats"]
 GOOD, OTHER = "good", "other"
 _FILES = [{"source": "pairs.en", "target": "pairs.de"}]
-FIELDS = {
+FIELDS: dict[str, dict[str, Any]] = {
     "architecture": {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4},
     "vocabulary": {"size": 101},
     "corpus": {"train": _FILES, "dev": _FILES, "test": _FILES},
