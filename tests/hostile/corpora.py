@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable
-from functools import lru_cache
 from random import Random
 
-from hostile import nodes, values
+from hostile import archives, nodes, values
 from hostile.judge import right
 from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
 from zoo.corpus.prepare import Prepared
 
 _MEGABYTE = 1 << 20
-_BOMB = 3 << 30
-"""Bytes that come out of a few megabytes."""
+_PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for side in (0, 1))
 
 
 def run(draw: Random, trial: Trial) -> None:
@@ -47,17 +41,13 @@ def _lines(draw: Random, trial: Trial) -> dict[str, object]:
     """Two files of lines."""
     contents = [_content(draw, side) for side in (0, 1)]
     if draw.random() < 0.6:
-        contents[draw.randrange(2)] = _plain(draw.randrange(2))
+        contents[draw.randrange(2)] = _PLAIN[draw.randrange(2)]
     return _written(trial, contents, ("odd.en", "odd.de"))
-
-
-def _plain(side: int) -> bytes:
-    return "".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode()
 
 
 def _content(draw: Random, side: int) -> bytes:
     """A file's, of lines that are odd in one way."""
-    good = _plain(side)
+    good = _PLAIN[side]
     at = draw.randrange(len(good))
     ways: tuple[Callable[[], bytes], ...] = (
         lambda: b"",
@@ -95,30 +85,24 @@ def _written(trial: Trial, contents: list[bytes], names: tuple[str, str]) -> dic
 
 def _packed(draw: Random, trial: Trial) -> dict[str, object]:
     """One of the files in gzip, more or less."""
-    good = gzip.compress(_plain(0))
+    good = gzip.compress(_PLAIN[0])
     ways: tuple[Callable[[], bytes], ...] = (
         lambda: good,
         lambda: good + good,
         lambda: b"",
-        lambda: _plain(0),
+        lambda: _PLAIN[0],
         lambda: good + b"rubbish",
         lambda: good + bytes(1000),
         lambda: values.damaged(draw, good),
         lambda: values.damaged(draw, good),
         lambda: gzip.compress(good),
         lambda: good[:-8] + bytes(8),
-        lambda: _zeros() * (_BOMB // (64 * _MEGABYTE)),
+        lambda: archives.zeros() * archives.COUNT,
     )
     at = draw.choice((*range(len(ways)), len(ways) - 1)) if draw.random() < 0.2 else draw.randrange(len(ways) - 1)
     trial.tell(f"way {at}")
-    part = _written(trial, [ways[at](), _plain(1)], ("odd.en.gz", "odd.de"))
+    part = _written(trial, [ways[at](), _PLAIN[1]], ("odd.en.gz", "odd.de"))
     return {**part, "lines": len(PAIRS) * 3 if at == 0 else None}
-
-
-@lru_cache(maxsize=1)
-def _zeros() -> bytes:
-    """64 MB of them as a member of gzip: members stand one after another."""
-    return gzip.compress(bytes(64 * _MEGABYTE))
 
 
 def _marked(draw: Random, trial: Trial) -> dict[str, object]:
@@ -143,14 +127,14 @@ def _marked(draw: Random, trial: Trial) -> dict[str, object]:
     )
     at = draw.randrange(len(ways))
     trial.tell(f"way {at}, {count:,} times")
-    part = _written(trial, [ways[at]().encode(), _plain(1)], (draw.choice(("odd.sgm", "odd.SGML")), "odd.de"))
+    part = _written(trial, [ways[at]().encode(), _PLAIN[1]], (draw.choice(("odd.sgm", "odd.SGML")), "odd.de"))
     return {**part, "lines": 12 if at == 0 else None}
 
 
 def _stood_in(draw: Random, trial: Trial) -> dict[str, object]:
     """No file at all, or one that leads elsewhere."""
-    (trial.folder / "odd.en").write_bytes(_plain(0))
-    (trial.folder / "odd.de").write_bytes(_plain(1))
+    (trial.folder / "odd.en").write_bytes(_PLAIN[0])
+    (trial.folder / "odd.de").write_bytes(_PLAIN[1])
     trial.tell(nodes.put(draw, trial.folder / draw.choice(("odd.en", "odd.de"))))
     name = draw.choice(("odd.en", "odd.en", "odd.en", values.word(draw) or "x"))
     return {"source": name, "target": "odd.de"}
@@ -158,10 +142,10 @@ def _stood_in(draw: Random, trial: Trial) -> dict[str, object]:
 
 def _archive(draw: Random, trial: Trial) -> dict[str, object]:
     """An archive with members that lie, and part of a corpus that names them oddly."""
-    make = draw.choice((_tar, _tar, _zip, _zip, _bomb)) if draw.random() < 0.4 else draw.choice((_tar, _zip))
+    make = draw.choices((archives.tar, archives.zipped, archives.bomb), (5, 5, 1))[0]
     file = trial.folder / f"odd.{draw.choice(('tgz', 'zip', 'tar'))}"
-    content = make(draw)
-    file.write_bytes(values.damaged(draw, content) if draw.random() < 0.4 and make is not _bomb else content)
+    content = make(draw, *_PLAIN)
+    file.write_bytes(values.damaged(draw, content) if draw.random() < 0.4 and make is not archives.bomb else content)
     trial.tell(f"{make.__name__}: {file.stat().st_size:,} bytes")
     names = ["a/x.en", "a/x.de"]
     if draw.random() < 0.3:
@@ -174,66 +158,3 @@ def _archive(draw: Random, trial: Trial) -> dict[str, object]:
         "source": names[0],
         "target": names[1],
     }
-
-
-def _tar(draw: Random) -> bytes:
-    into = io.BytesIO()
-    with tarfile.open(fileobj=into, mode=draw.choice(("w", "w:gz")), format=draw.choice((0, 1, 2))) as archive:
-        for name, content in (("a/x.en", _plain(0)), ("a/x.de", _plain(1)), ("../../../outside/x", b"x"), ("/x", b"x")):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            if name.startswith("a/x") or draw.random() < 0.3:
-                archive.addfile(member, io.BytesIO(content))
-        for name, kind, link in (("a/link", tarfile.SYMTYPE, "/etc/passwd"), ("a/hard", tarfile.LNKTYPE, "a/x.en")):
-            member = tarfile.TarInfo(draw.choice((name, "a/x.en")))
-            member.type, member.linkname = draw.choice((kind, tarfile.CHRTYPE, tarfile.FIFOTYPE)), link
-            if draw.random() < 0.3:
-                archive.addfile(member)
-    return into.getvalue()
-
-
-def _zip(draw: Random) -> bytes:
-    into = io.BytesIO()
-    with zipfile.ZipFile(
-        into, "w", draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
-    ) as archive:
-        archive.writestr("a/x.en", _plain(0))
-        archive.writestr("a/x.de", _plain(1))
-        if draw.random() < 0.3:
-            archive.writestr(draw.choice(("../../outside/x", "/x", "a/y", "C:\\x", "a/x.en/")), b"x")
-    content = bytearray(into.getvalue())
-    if draw.random() < 0.2:  # a password, or a way of packing that nobody has
-        at, number = draw.choice(((6, 1), (8, 99)))
-        content[at] = number
-        content[content.index(b"PK\x01\x02") + at + 2] = number
-    return bytes(content)
-
-
-def _bomb(draw: Random) -> bytes:
-    """A member of gigabytes of nothing, as .tgz or .zip."""
-    count = _BOMB // (64 * _MEGABYTE)
-    small = tarfile.TarInfo("a/x.de")
-    small.size = len(_plain(1))
-    large = tarfile.TarInfo("a/x.en")
-    large.size = _BOMB
-    if draw.random() < 0.5:
-        end = small.tobuf() + _plain(1) + bytes(-len(_plain(1)) % 512) + bytes(1024)
-        return gzip.compress(large.tobuf()) + _zeros() * count + gzip.compress(end)
-    packed = _flushed() * count + zlib.compressobj(9, zlib.DEFLATED, -15).flush()
-    into = io.BytesIO()
-    with zipfile.ZipFile(into, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("a/x.en", packed)
-        archive.writestr("a/x.de", _plain(1))
-    content = bytearray(into.getvalue())
-    for head, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
-        start = content.index(head)
-        content[start + at] = zipfile.ZIP_DEFLATED
-        content[start + at + 14 : start + at + 18] = _BOMB.to_bytes(4, "little")
-    return bytes(content)
-
-
-@lru_cache(maxsize=1)
-def _flushed() -> bytes:
-    """64 MB of nothing in deflate, which may stand many times one after another."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return packer.compress(bytes(64 * _MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -95,8 +95,8 @@ class _Worker:
         if line:
             told, spent = json.loads(line)
             found = Verdict(case, **told)
-            unmoved = found.failure is None or found.failure.startswith("wrong")  # it came to its end
-            return found, unmoved and not spent and self._cases < _RENEWED
+            torn = (found.failure or "").startswith("TooLong")  # out of whatever it was in
+            return found, not (torn or spent) and self._cases < _RENEWED
         if line is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGUSR1)  # it tells where it is
