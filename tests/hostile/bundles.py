@@ -87,7 +87,7 @@ def _stood_in(draw: Random, trial: Trial) -> None:
     bundle = trial.shelve(GOOD)
     trial.tell(nodes.put(draw, draw.choice((*sorted(bundle.iterdir()), bundle))))
     opened(trial)
-    checked(draw, trial, listed=0.5)
+    checked(draw, trial, often=0.5)
 
 
 def _of_manifest(draw: Random, trial: Trial) -> None:
@@ -95,7 +95,7 @@ def _of_manifest(draw: Random, trial: Trial) -> None:
     bundle = trial.shelve(GOOD)
     secret = trial.folder / "secret"
     secret.write_text("nobody's business\n")
-    listed = json.loads((bundle / MANIFEST).read_text())
+    entries = json.loads((bundle / MANIFEST).read_text())
     entry = {"bytes": 18, "sha256": manifest.sha256(secret)}
     entry = draw.choice((entry, entry, values.value(draw), {**entry, "bytes": values.value(draw)}))
     name = draw.choice(
@@ -104,20 +104,20 @@ def _of_manifest(draw: Random, trial: Trial) -> None:
     name = draw.choice((name, name, values.word(draw)))
     what = draw.randrange(6)
     if what < 3:
-        listed[name] = entry
+        entries[name] = entry
     elif what == 3:
-        trial.tell(values.bitten(draw, listed))
+        trial.tell(values.bitten(draw, entries))
     elif what == 4:
-        listed = values.nested(draw, draw.choice((10, 900, 5_000)))
+        entries = values.nested(draw, draw.choice((10, 900, 5_000)))
     else:
-        listed = values.value(draw)
-    text = _json(listed)
+        entries = values.value(draw)
+    text = _json(entries)
     if draw.random() < 0.2:
         text = draw.choice(("[" * 200_000, '{"a":' * 50_000, "{}", "", "null", text.replace("{", '{"x": Infinity, ')))
     (bundle / MANIFEST).write_text(text, encoding="utf-8", errors="surrogatepass")
     trial.tell(f"{name!r}: {entry!r:.200}; {text[:100]!r}")
     opened(trial)
-    checked(draw, trial, listed=0.2)
+    checked(draw, trial, often=0.2)
 
 
 def _json(tree: Any) -> str:

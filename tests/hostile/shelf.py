@@ -29,7 +29,7 @@ def same(found: Any, trial: Trial) -> None:
     right(found == trial.world.found, f"it translates otherwise: {found[0]!r:.200}, not {trial.world.found[0]!r:.200}")
 
 
-def checked(draw: Random, trial: Trial, listed: float = 0.05) -> None:
+def checked(draw: Random, trial: Trial, often: float = 0.05) -> None:
     """`zoo verify` must see what is not as it was published; `zoo list` goes on in any case."""
     if draw.random() < 0.6:
         bundle = trial.home / "shelf" / GOOD
@@ -38,7 +38,7 @@ def checked(draw: Random, trial: Trial, listed: float = 0.05) -> None:
             right(_contents(bundle) == _contents(trial.world.shelf / GOOD), f"it is verified: {done.out}")
         elif _contents(bundle) == _contents(trial.world.shelf / GOOD):
             right(False, f"as it was published, and not verified: {done.err}")
-    if draw.random() < listed:
+    if draw.random() < often:
         listed(draw, trial)
 
 
