@@ -108,8 +108,8 @@ def _line(draw: Random) -> tuple[list[str], bool]:
         words += _option(draw, each)
     if name in ("decode", "score", "evaluate") and draw.random() < 0.8:
         words += ["--model", draw.choice((GOOD, GOOD, GOOD, *_NAMES))]
-    if name == "train":  # one step, of what is small
-        words = [name, "own.yaml", "training.steps=1", *(word for word in words[1:] if word not in _NAMES)]
+    if name in ("train", "prepare"):  # of what is small: a person who asks for more has to wait
+        words = [name, "own.yaml", *(word for word in words[1:] if word not in _NAMES)]
     return words, False
 
 

@@ -30,7 +30,7 @@ def put(draw: Random, path: Path) -> str:
             path.touch()
         case "hole":
             path.write_bytes(good)
-            os.truncate(path, 1 << 40)
+            os.truncate(path, 1 << 43)  # more than any disk has
         case "socket":
             with socket.socket(socket.AF_UNIX) as opened:
                 opened.bind(os.path.relpath(path))  # a path of 108 characters at most

@@ -10,7 +10,7 @@ import pytest
 from hostile.case import KINDS, Case, Verdict
 from hostile.court import verdicts
 
-_SOME, _MANY = 420, 10_000
+_SOME, _MANY = 300, 10_000
 
 
 def _cases(count: int, first: int = 0) -> list[Case]:
@@ -22,6 +22,9 @@ def _told(found: Sequence[Verdict]) -> str:
     failed = [verdict for verdict in found if verdict.failure]
     lines = "\n".join(verdict.summary for verdict in failed)
     return f"{len(failed)} of {len(found)} cases; `PYTHONPATH=tests python -m hostile KIND SEED` has more:\n{lines}"
+
+
+pytestmark = pytest.mark.timeout(900)  # of all together: a case has its own
 
 
 @pytest.fixture(scope="module")
