@@ -73,7 +73,7 @@ def words(draw: Random, trial: Trial) -> None:
     (bundle / "scores.json").write_text(text)
     file = bundle / "spec.yaml"
     tree = yaml.safe_load(file.read_text())
-    tree["description"] = values.word(draw)
+    tree["description"] = draw.choice((values.word(draw), values.text(draw), "\x1b[2J\x1b]0;owned\x07", "\x9b31m"))
     if draw.random() < 0.3:
         told += values.bitten(draw, tree)
     trial.tell(f"{text[:200]!r}, {tree.get('description')!r}, {told}")

@@ -61,4 +61,5 @@ def listed(draw: Random, trial: Trial) -> None:
     right(done.status == 0, f"what is damaged hides the rest: {done.err}")
     if json_:
         json.loads(done.out)
-    judge.printable(done.out)
+    else:
+        judge.printable(done.out)
