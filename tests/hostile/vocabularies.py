@@ -43,9 +43,10 @@ def _used(draw: Random, trial: Trial, vocabulary: Vocabulary) -> None:
         if row:
             trial.answer(lambda row=row: vocabulary.sample(row, 0.1))
     ids = [piece for piece in range(vocabulary.size) if piece not in (PAD, BOS, EOS)]
-    text = trial.answer(lambda: vocabulary.decode(draw.choices(ids, k=20)))
-    if isinstance(text, str):
-        right(not any("\ud800" <= sign <= "\udfff" for sign in text), f"half a character: {text!r}")
+    for pieces in (*([piece] for piece in ids), draw.sample(ids, len(ids))):
+        text = trial.answer(lambda pieces=pieces: vocabulary.decode(pieces))
+        if isinstance(text, str):
+            right(not any("\ud800" <= sign <= "\udfff" for sign in text), f"half a character: {text!r}")
 
 
 def _edited(draw: Random, model: bytes) -> bytes:
@@ -54,7 +55,7 @@ def _edited(draw: Random, model: bytes) -> bytes:
     for _ in range(draw.choice((1, 1, 2, 5))):
         at, other = draw.randrange(len(fields)), draw.randrange(len(fields))
         number, content = fields[at]
-        match draw.randrange(7):
+        match draw.randrange(9):
             case 0:
                 del fields[at]
             case 1:
@@ -70,6 +71,9 @@ def _edited(draw: Random, model: bytes) -> bytes:
             case 5:
                 piece = values.word(draw).encode("utf-8", "surrogatepass")[:100]
                 fields[at] = (1, b"\x0a" + _varint(len(piece)) + piece + b"\x18" + _varint(draw.randrange(9)))
+            case 6 | 7 if len(content) > 3:  # no character, in a piece that is one to all who only count
+                place = draw.randrange(2, len(content))
+                fields[at] = (number, content[:place] + draw.randbytes(1) + content[place + 1 :])
             case _:
                 fields[at] = (number, values.damaged(draw, content))
     return b"".join(_varint(number << 3 | 2) + _varint(len(content)) + content for number, content in fields)
