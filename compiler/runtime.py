@@ -83,8 +83,9 @@ def _exact_products(rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner 
     if rows.shape[1] <= MOST_PRODUCTS:
         return torch._int_mm(rows, matrix)
     sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
-    for left, right in zip(rows.split(MOST_PRODUCTS, 1), matrix.split(MOST_PRODUCTS), strict=True):
-        sums += torch._int_mm(left.contiguous(), right)
+    for start in range(0, rows.shape[1], MOST_PRODUCTS):
+        part = slice(start, start + MOST_PRODUCTS)
+        sums += torch._int_mm(rows[:, part].contiguous(), matrix[part])
     return sums
 
 
