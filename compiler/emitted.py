@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from compiler.forking import survive
 from compiler.graph import Graph, Graphs, Purpose, stored
 from compiler.likeliest import Likeliest, likeliest
 from compiler.operations.operation import Kind, Type
@@ -81,6 +82,7 @@ class EmittedProgram(nn.Module):
         precision: str = "float32",
     ) -> None:
         super().__init__()
+        survive()
         self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
         self._functions = functions
         for graph in graphs.values():
