@@ -45,7 +45,7 @@ def open_model(
         backend=backend,
         folder=places.compiled(),
     )
-    return Translator(
+    translator = Translator(
         program,
         model.vocabulary,
         model.spec,
@@ -54,3 +54,10 @@ def open_model(
         device=device,
         tokens=tokens,
     )
+    translator.opened = (_open, (folder.absolute(), device, precision, backend, tokens))
+    return translator
+
+
+def _open(folder: Path, device: str, precision: str | None, backend: str | None, tokens: int | None) -> Translator:
+    """What a pickle of a translator calls."""
+    return open_model(folder, device=device, precision=precision, backend=backend, tokens=tokens)
