@@ -1,5 +1,6 @@
 """Files of weights: the same content is the same bytes."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,16 @@ def test_files_of_before_and_of_another_hand_are_read(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2)}, file, metadata={"sha256": "0" * 64})
     with pytest.raises(ZooError, match="damaged"):
         read(file)
+
+
+def test_a_limit_on_the_size_of_files_is_said_to_be_that(tmp_path: Path) -> None:
+    """By the system's own word, though a library passes it on as an error of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(ZooError, match="larger than this process may write a file") as caught:
+            Weights({"a": torch.zeros(10_000)}).write(tmp_path / "new" / "w.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "ulimit -f" in caught.value.hint
+    assert list((tmp_path / "new").iterdir()) == []
