@@ -19,6 +19,7 @@ from compiler.backends.eager import eager, functions
 from compiler.graph import Carried, Graph, Node, stored
 from compiler.initial import initial_weights
 from compiler.instruction import MOST_INT8_ROWS
+from compiler.kernels import library
 from compiler.operations.operation import Line, Operation, Type
 from compiler.operations.projection import Logits
 from compiler.operations.residual import Add
@@ -126,6 +127,21 @@ def test_rows_too_wide_for_its_int8_are_refused_by_name_and_left_to_eager(
     assert refusal == "its int8 products take at most 65,536 numbers a row, not 65,537"
     with pytest.raises(ZooError, match="the backend `native` cannot run this"):
         ordered(spec, precision="int8", backend="native")
+
+
+@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
+    small: Callable[..., Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path) -> None:
+        raise ZooError("collect2: final link failed: No space left on device")
+
+    monkeypatch.setattr(library, "_compile", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device: the backend `eager` translates instead"):
+        program: Any = build(small(), backend="auto", folder=tmp_path / "auto")
+    assert program.backend == "eager"
+    with pytest.raises(ZooError, match="No space left on device"):
+        build(small(), backend="native", folder=tmp_path / "native")
 
 
 @dataclass(frozen=True)
