@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -37,17 +38,21 @@ class Artefact:
 
     def make(self, write: Callable[[Path], None]) -> Path:
         """Its folder; `write` fills an empty one first, unless it is there already."""
+        try:
+            return self._made(write)
+        except Exception as error:
+            # A folder that cannot be written to, or has no room, is no reason not to run.
+            if self.folder.parent == _passing() or not _has_no_room(error):
+                raise
+        self.folder = _passing() / self.folder.name
+        return self._made(write)
+
+    def _made(self, write: Callable[[Path], None]) -> Path:
         if self.whole():
             with suppress(OSError):
                 os.utime(self.folder)  # when it was last used
             return self.folder
-        try:
-            beside = self._beside()
-        except OSError:  # a folder that cannot be written to is no reason not to run
-            self.folder = _passing() / self.folder.name
-            if self.whole():
-                return self.folder
-            beside = self._beside()
+        beside = self._beside()
         try:
             write(beside)
             names = sorted(file.relative_to(beside).as_posix() for file in beside.rglob("*") if file.is_file())
@@ -79,6 +84,16 @@ class Artefact:
             finally:
                 shutil.rmtree(gone, ignore_errors=True)
         raise OSError(f"cannot write `{self.folder}`: something keeps taking its place")
+
+
+def _has_no_room(error: Exception) -> bool:
+    """Of the system's errors, and of what a compiler says that met one of them."""
+    return isinstance(error, OSError) or is_of_room(str(error))
+
+
+def is_of_room(words: str) -> bool:
+    """Whether the system's words for a disk that is full, or may not be written to, are among these."""
+    return any(os.strerror(code) in words for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS))
 
 
 def _digest(file: Path) -> str:

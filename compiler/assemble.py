@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from compiler.backends import Backend, choose
+from compiler.backends import Backend, built, choose
 from compiler.backends.backend import Order
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose, stored
@@ -39,7 +39,7 @@ def build(
     taken, order = ordered(
         spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
     )
-    return taken.build(order)
+    return built(backend or spec.compilation.backend, taken, order)
 
 
 def trainable(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compiler.captured import Captured, Recorder, Results
+from compiler.forking import survive
 from compiler.graph import Graph, Graphs, Purpose, stored
 from compiler.likeliest import Likeliest, likeliest
 from compiler.operations.operation import Kind, Type
@@ -82,6 +83,7 @@ class EmittedProgram(nn.Module):
         precision: str = "float32",
     ) -> None:
         super().__init__()
+        survive()
         self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
         self._functions = functions
         self._captured: Captured | None = None
@@ -281,6 +283,7 @@ class EmittedProgram(nn.Module):
         parent, _, leaf = path.rpartition(".")
         module = self._tree(parent)
         if leaf not in module._parameters:
+            _require_free(module, leaf, path)
             module.register_parameter(leaf, parameter)
 
     def _tree(self, path: str) -> nn.Module:
@@ -288,9 +291,16 @@ class EmittedProgram(nn.Module):
         module: nn.Module = self
         for name in filter(None, path.split(".")):
             if name not in module._modules:
+                _require_free(module, name, path)
                 module.add_module(name, _Tree())
             module = cast(nn.Module, module._modules[name])
         return module
+
+
+def _require_free(module: nn.Module, name: str, path: str) -> None:
+    """Emitted code reads parameters as attributes: `w.encoder[0].train` would be what it is of every module."""
+    if hasattr(module, name):
+        raise ValueError(f"`{path}` cannot be named so in a graph: a module of torch's has a `{name}` of its own")
 
 
 def _axis(memory: Type) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 from compiler.backends.aot import aot
@@ -13,6 +14,7 @@ from compiler.backends.native import native
 from compiler.backends.onnx import onnx
 from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
+from compiler.program import Program
 from specs import ZooError
 from specs.errors import nearest
 
@@ -44,10 +46,23 @@ def require_known(name: str) -> None:
         raise ZooError(f"`{name}` is not a backend", hint=hint)
 
 
+def built(name: str, taken: Backend, order: Order) -> Program:
+    """The program of the backend that was taken for this name. Where `auto` took one that then cannot be made here (no
+    room for what it compiles, a compiler that fails), eager runs it, and a warning says so."""
+    try:
+        return taken.build(order)
+    except (ZooError, OSError) as error:
+        if name != "auto" or taken is eager:
+            raise
+        said = error.summary if isinstance(error, ZooError) else error
+        warnings.warn(f"{said}: the backend `eager` translates instead, and slower", RuntimeWarning, stacklevel=3)
+        return eager.build(order)
+
+
 def _best(order: Order) -> str:
     # Measured (BENCHMARKS.md): on a CPU the compiled layers are not faster and take a minute to compile.
     best = inductor if order.device.startswith("cuda") else native
     return best.name if best.absent() is None and best.refuses(order) is None else eager.name
 
 
-__all__ = ["BACKENDS", "Backend", "Order", "choose", "require_known"]
+__all__ = ["BACKENDS", "Backend", "Order", "built", "choose", "require_known"]

@@ -102,8 +102,8 @@ class CTranslate2:
         """The `n_best` best of what its own beam search finds for each source, best first; `limits` as in ours.
 
         Its search stops otherwise than ours: with alpha = 0 where the best of a step has ended, else at `beam` ends,
-        which it ranks by log-probability / length^alpha, where ours has ((5 + length) / 6)^alpha. What it found is
-        ranked here by ours. PAD and BOS take no share of its probabilities.
+        which it ranks by log-probability / length^alpha, where ours has ((5 + length) / 6)^alpha. And it searches as
+        if PAD and BOS had no share of the probabilities. So what it found is scored anew, and ranked here by ours.
         """
         rows = self._sources(source, max(limits, default=0) + 1)
         under_way: dict[int, Any] = {}
@@ -119,36 +119,24 @@ class CTranslate2:
                 min_decoding_length=0,
                 max_decoding_length=limit + 1,
                 suppress_sequences=[[self.target[PAD]], [self.target[BOS]]],
-                return_scores=True,
                 return_end_token=True,
                 asynchronous=True,
             )
             under_way.update(zip(chosen, begun, strict=True))
-        totals = [self._totals(under_way[index].result(), limit, alpha) for index, limit in enumerate(limits)]
-        self._end(rows, totals)
-        return [sorted(_ranked(each, alpha), key=lambda found: -found.score)[:n_best] for each in totals]
+        found = [self._rows(under_way[index].result(), limit) for index, limit in enumerate(limits)]
+        several = [(source, row) for source, each in zip(rows, found, strict=True) for row in each]
+        totals = iter(self._scored([source for source, _ in several], [row for _, row in several]))
+        ranked = [[_found(row, sum(next(totals)), alpha) for row in each] for each in found]
+        return [sorted(each, key=lambda one: -one.score)[:n_best] for each in ranked]
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors of a weights file, in its layout."""
         return dict(self.order.weights)
 
-    def _totals(self, result: Any, limit: int, alpha: float) -> dict[Row, float | None]:
-        """The log-probability of each of its hypotheses; None where one was cut off, and has to end at the limit."""
-        totals: dict[Row, float | None] = {}
-        for words, score in zip(result.hypotheses, result.scores, strict=True):
-            row = tuple(self.index[word] for word in words)
-            if row[-1:] == (EOS,):
-                totals[row[:-1]] = score * len(row) ** alpha
-            else:
-                totals.setdefault(row[:limit], None)
-        return totals
-
-    def _end(self, rows: list[list[str]], totals: list[dict[Row, float | None]]) -> None:
-        """Scores what was cut off, and what it is ranked with: a score of its search knows of no PAD and no BOS."""
-        cut = [(index, row) for index, each in enumerate(totals) if None in each.values() for row in each]
-        scores = self._scored([rows[index] for index, _ in cut], [row for _, row in cut])
-        for (index, row), each in zip(cut, scores, strict=True):
-            totals[index][row] = sum(each)
+    def _rows(self, result: Any, limit: int) -> list[Row]:
+        """The pieces of each of its hypotheses but for EOS; one that was cut off has to end at the limit."""
+        rows = [tuple(self.index[word] for word in words) for words in result.hypotheses]
+        return list(dict.fromkeys(row[:-1] if row[-1:] == (EOS,) else row[:limit] for row in rows))
 
     def _sources(self, source: Tensor, target: int = 0) -> list[list[str]]:
         """Rows as it takes them. Raises ZooError where they, or `target` pieces, are longer than its positions."""
@@ -162,13 +150,15 @@ class CTranslate2:
 
     def _scored(self, sources: list[list[str]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         words = [[self.target[index] for index in row] for row in targets]
-        return [r.log_probs for r in self.translator.score_batch(sources, words, max_input_length=0)] if words else []
+        if not words:
+            return []
+        share = -(-len(words) // self.workers)
+        found = self.translator.score_batch(sources, words, max_batch_size=share, max_input_length=0)
+        return [result.log_probs for result in found]
 
 
-def _ranked(totals: Mapping[Row, float | None], alpha: float) -> Iterable[Found]:
-    for row, total in totals.items():
-        assert total is not None
-        yield Found(row, total, total / ((5 + len(row) + 1) / 6) ** alpha)
+def _found(row: Row, total: float, alpha: float) -> Found:
+    return Found(row, total, total / ((5 + len(row) + 1) / 6) ** alpha)
 
 
 def _unpadded(row: list[int]) -> list[int]:

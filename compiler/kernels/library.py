@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import platform
 import subprocess
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compiler.artefact import Artefact
+from compiler.artefact import Artefact, is_of_room
 from compiler.host import cpp_compiler, cpuinfo
 from compiler.kernels import abi
 from specs import ZooError
@@ -37,12 +38,17 @@ def compile_to(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.Completed
     with TemporaryDirectory(prefix="zoo-") as folder:
         Path(folder, "abi.hpp").write_text(abi.header(), encoding="utf-8")
         command = [cpp_compiler() or "c++", *flags, "-I", folder, str(KERNELS / "native.cpp"), "-o", str(file)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        spoken = {**os.environ, "LC_ALL": "C"}  # what it says of the system's errors is looked for
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=spoken)
 
 
 def _compile(folder: Path) -> None:
     done = compile_to(folder / "native.so")
     if done.returncode:
+        if is_of_room(reason := done.stderr.strip()):
+            problem = f"there is no room to compile the native backend's kernels: {reason[-200:]}"
+            hint = "make room there: ZOO_HOME names the folder of what is kept, TMPDIR that of the compiler"
+            raise ZooError(problem, hint=f"{hint}; or take the backend `eager`", exit_code=1)
         problem = (
             f"the C++ compiler `{done.args[0]}` failed on the native backend's kernels: {done.stderr.strip()[-500:]}"
         )

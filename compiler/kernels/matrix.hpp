@@ -219,48 +219,55 @@ void product(const Matrix& m, const Rows<E>& a, int64_t first, int64_t last, con
     }
 }
 
-// Rounds rows to 8 bits, each by a scale of its own (s = max|x| / 127); to even at halves, as torch does.
+// Rounds rows to 8 bits, each by a scale of its own (s = max|x| / 127); to even at halves, as torch does. A row with a
+// number that is infinite or none becomes zeros, and its scale NaN.
 struct Quantised {
     Block<int32_t> groups;
     Block<float> scales;
 
     Rows<int32_t> operator()(const Rows<float>& x, int64_t in) {
+        // Whole vectors are written: after the end of a row there is room for one.
         const int64_t depth = (in + GROUP - 1) / GROUP, stride = up(depth, LANES) + LANES;
         int32_t* to = groups.grow(x.count * stride);
         float* scale = scales.grow(x.count);
-        for (int64_t row = 0; row < x.count; row++) {
-            Quantum* q = reinterpret_cast<Quantum*>(to + row * stride);
-            scale[row] = one(x.data + row * x.stride, in, q);
-            for (int64_t i = in; i < depth * GROUP; i++) q[i] = SHIFT;
-        }
+        for (int64_t row = 0; row < x.count; row++)
+            scale[row] = one(x.data + row * x.stride, in, to + row * stride);
         return {to, stride, x.count, scale};
     }
 
-    static float one(const float* x, int64_t in, Quantum* q) {
+    static float one(const float* x, int64_t in, int32_t* to) {
         // As integers, magnitudes are ordered like numbers, and NaN is the largest of all.
         Ints most{};
-        int64_t i = 0;
-        for (; i + LANES <= in; i += LANES) {
-            const Ints magnitude = bits(load(x + i)) & 0x7fffffff;
+        each_vector(x, in, [&](int64_t, Vector v) {
+            const Ints magnitude = bits(v) & 0x7fffffff;
             most = magnitude > most ? magnitude : most;
-        }
+        });
         int32_t top = 0;
         for (int lane = 0; lane < LANES; lane++) top = std::max<int32_t>(top, most[lane]);
-        for (int64_t j = i; j < in; j++) {
-            int32_t magnitude;
-            std::memcpy(&magnitude, x + j, 4);
-            top = std::max(top, magnitude & 0x7fffffff);
-        }
         float largest;
         std::memcpy(&largest, &top, 4);
-        const float factor = largest > 0.0f && 127.0f / largest < INFINITE ? 127.0f / largest : 0.0f;
-        typedef Quantum Quanta __attribute__((vector_size(LANES * sizeof(Quantum)), aligned(1), may_alias));
-        for (i = 0; i + LANES <= in; i += LANES) {
-            const Ints rounded = bits(settled(load(x + i) * factor) + 12582912.0f) - (0x4b400000 - SHIFT);
-            *reinterpret_cast<Quanta*>(q + i) = __builtin_convertvector(rounded, Quanta);
-        }
-        for (; i < in; i++) q[i] = Quantum(int32_t(std::nearbyint(x[i] * factor)) + SHIFT);
-        return largest / 127.0f;
+        const bool finite = largest < INFINITE;
+        const float factor = finite && largest > 0.0f && 127.0f / largest < INFINITE ? 127.0f / largest : 0.0f;
+        typedef Quantum Quanta __attribute__((vector_size(LANES * sizeof(Quantum))));
+        char* bytes = reinterpret_cast<char*>(to);
+        each_vector(x, in, [&](int64_t i, Vector v) {
+            const Vector y = finite ? v * factor : Vector{};
+            const Ints rounded = bits(settled(y) + 12582912.0f) - (0x4b400000 - SHIFT);
+            const Quanta quanta = __builtin_convertvector(rounded, Quanta);
+            std::memcpy(bytes + i * int64_t(sizeof(Quantum)), &quanta, sizeof(quanta));
+        });
+        return finite ? largest / 127.0f : NOT_A_NUMBER;
+    }
+
+    // f(i, the numbers from i on), the last ones filled up with zeros.
+    template <class F>
+    static void each_vector(const float* x, int64_t n, F f) {
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES) f(i, load(x + i));
+        if (i == n) return;
+        float rest[LANES] = {};
+        std::memcpy(rest, x + i, size_t(n - i) * sizeof(float));
+        f(i, load(rest));
     }
 };
 

@@ -27,9 +27,11 @@ constexpr int LANES = 4;
 #endif
 constexpr int64_t LINE = 64;  // bytes that memory moves at a time
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
+constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
 
 typedef float Vector __attribute__((vector_size(LANES * 4), may_alias));
 typedef int32_t Ints __attribute__((vector_size(LANES * 4), may_alias));
+typedef uint32_t Bits __attribute__((vector_size(LANES * 4), may_alias));
 typedef float LooseVector __attribute__((vector_size(LANES * 4), may_alias, aligned(4)));
 typedef int32_t LooseInts __attribute__((vector_size(LANES * 4), may_alias, aligned(4)));
 
@@ -98,7 +100,8 @@ inline Vector exponential(Vector x) {
     p = p * r + 2.40222421e-1f;
     p = p * r + 6.93146978e-1f;
     p = p * r + 1.0f;
-    return reinterpret_cast<Vector>(bits(p) + (bits(shifted) << 23));
+    // A product: a sum of the bits of NaN would be some number.
+    return p * reinterpret_cast<Vector>((reinterpret_cast<Bits>(shifted) << 23) + 0x3f800000u);
 }
 
 // Numbers at the start of a cache line. They are not initialised, and `grow` forgets them.

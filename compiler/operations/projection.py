@@ -77,7 +77,7 @@ class Logits(Operation):
 
 
 class QuantisedLinear(Linear):
-    """x W + b in int8: x is scaled a row, W a column, sums are int32. x [..., i], W [i, o], scales [o] [, b [o]]
+    """x W + b in int8: x is scaled a row, W a column, sums are exact. x [..., i], W [i, o], scales [o] [, b [o]]
 
     A row's scale is that of its largest number alone, so that no row depends on its neighbours.
     """
@@ -115,7 +115,7 @@ class QuantisedLogits(Logits):
 
 def _quantised(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
     largest = x.abs().amax(-1, keepdim=True)
-    rows = (x * (127 / largest)).nan_to_num(0.0).round()
+    rows = (x * (127 / largest)).nan_to_num(0.0, 0.0, 0.0).round()
     return (rows.double() @ matrix.double()).float() * (largest / 127) * scales
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -9,6 +10,7 @@ from threading import Thread
 import pytest
 
 from compiler.artefact import Artefact
+from specs import ZooError
 
 
 @pytest.fixture
@@ -95,6 +97,22 @@ def test_a_folder_that_cannot_be_written_to_does_not_stop_it(tmp_path: Path) -> 
     assert (first / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
     assert Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write) == first
     assert len(calls) == 1, "for the rest of the process it is there"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "x"), ZooError("ld: final link failed: No space left on device")]
+)
+def test_a_folder_without_room_does_not_stop_it(root: Path, error: Exception) -> None:
+    write, calls = _writer()
+
+    def full(folder: Path) -> None:
+        if folder.is_relative_to(root):
+            raise error
+        write(folder)
+
+    assert (Artefact(root, "x", {"room": str(error)}).make(full) / "parts" / "a.bin").is_file()
+    assert len(calls) == 1
+    assert list(root.iterdir()) == []
 
 
 def test_others_may_read_what_new_folders_let_them(root: Path) -> None:

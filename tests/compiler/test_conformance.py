@@ -13,17 +13,20 @@ import torch
 
 from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, emit, graphs, interpret, lower, optimise
 from compiler.agree import disagreement
+from compiler.assemble import ordered
 from compiler.backends import BACKENDS, Order
 from compiler.backends.eager import eager, functions
 from compiler.graph import Carried, Graph, Node, stored
 from compiler.initial import initial_weights
+from compiler.instruction import MOST_INT8_ROWS
+from compiler.kernels import library
 from compiler.operations.operation import Line, Operation, Type
 from compiler.operations.projection import Logits
 from compiler.operations.residual import Add
 from compiler.operations.views import Slice
 from compiler.size import Size
 from compiler.terms import Terms
-from specs import Spec
+from specs import Spec, ZooError
 
 SHAPES: dict[str, dict[str, object]] = {
     "post": {"N": {"encoder": 3, "decoder": 2}},
@@ -107,6 +110,38 @@ def test_in_int8_it_rounds_as_eager_does(small: Callable[..., Spec], built: Call
         torch.testing.assert_close(mine, other, atol=2e-2, rtol=0)
     alike = torch.cat([((mine - other).abs() < 1e-4).flatten() for mine, other in steps])
     assert alike.float().mean() > 0.99
+
+
+@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+@pytest.mark.parametrize("rows", [MOST_INT8_ROWS, MOST_INT8_ROWS + 1])
+def test_rows_too_wide_for_its_int8_are_refused_by_name_and_left_to_eager(
+    small: Callable[..., Spec], rows: int
+) -> None:
+    spec = small(N=1, d_ff=rows)
+    taken, order = ordered(spec, precision="int8", backend="auto")
+    refusal = BACKENDS["native"].refuses(order)
+    if rows == MOST_INT8_ROWS:
+        assert (taken.name, refusal) == ("native", None)
+        return
+    assert taken.name == "eager"
+    assert refusal == "its int8 products take at most 65,536 numbers a row, not 65,537"
+    with pytest.raises(ZooError, match="the backend `native` cannot run this"):
+        ordered(spec, precision="int8", backend="native")
+
+
+@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
+    small: Callable[..., Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path) -> None:
+        raise ZooError("collect2: final link failed: No space left on device")
+
+    monkeypatch.setattr(library, "_compile", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device: the backend `eager` translates instead"):
+        program: Any = build(small(), backend="auto", folder=tmp_path / "auto")
+    assert program.backend == "eager"
+    with pytest.raises(ZooError, match="No space left on device"):
+        build(small(), backend="native", folder=tmp_path / "native")
 
 
 @dataclass(frozen=True)

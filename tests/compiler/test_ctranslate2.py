@@ -129,7 +129,7 @@ class TestSearch:
     """What it finds, and what ours finds in the same model."""
 
     def both(self, spec: Spec, seed: int, alpha: float) -> list[tuple[Any, Any]]:
-        """Ours and its best for some sources. PAD and BOS are impossible: from its probabilities they are taken out."""
+        """Ours and its best for some sources. PAD and BOS are impossible: its search leaves them out."""
         weights = unending(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
         program = build(spec, TRANSLATE, weights=weights, backend="eager")
         draw = torch.Generator().manual_seed(seed)
@@ -172,6 +172,19 @@ class TestSearch:
                 assert float(program.score(row[None], target).sum()) == pytest.approx(each.log_probability, abs=1e-4)
                 wanted = each.log_probability / length_penalty(len(each.pieces) + 1, 0.6)
                 assert each.score == pytest.approx(wanted, rel=1e-6)
+
+    def test_pad_and_bos_have_their_share_of_what_it_says(self, small: Callable[..., Spec]) -> None:
+        """Though neither is ever chosen. What its decoder gives is always the same here, and mostly EOS follows."""
+        spec = small(N=1)
+        weights = initial_weights(spec, graphs(spec))
+        toward = weights["embedding"][EOS]
+        weights["decoder.0.feed_forward.norm_gain"] = torch.zeros_like(toward)
+        weights["decoder.0.feed_forward.norm_bias"] = 3 * toward / toward.square().sum()
+        program = ctranslate2.build(_order(spec, weights))
+        ours = build(spec, TRANSLATE, weights=weights, backend="eager")
+        for found, row in zip(program.hypotheses(SOURCE, [20] * 3, beam=2, alpha=0.6), SOURCE, strict=True):
+            target = torch.tensor([[BOS, *found[0].pieces, EOS]])
+            assert float(ours.score(row[None], target).sum()) == pytest.approx(found[0].log_probability, abs=1e-4)
 
     def test_limits_are_kept_and_pad_and_bos_never_come(self, small: Callable[..., Spec]) -> None:
         program = ctranslate2.build(_order(small()))

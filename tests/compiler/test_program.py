@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
-from compiler import TRANSLATE, Purpose, build, graphs, trainable
+from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, lower, trainable
 from compiler.agree import disagreement
 from compiler.backends import BACKENDS
 from compiler.emitted import ROOMS
@@ -166,6 +167,20 @@ def test_a_program_for_one_purpose_alone(small: Callable[..., Spec]) -> None:
     assert build(spec, [Purpose.SCORE]).score(source, target).shape == (1, 2)
     with pytest.raises(ValueError, match="not built to"):
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
+
+
+@pytest.mark.parametrize("name", ["train", "feed_forward.half", "eval.w1"])
+def test_a_parameter_called_as_what_every_module_has_is_refused(small: Callable[..., Spec], name: str) -> None:
+    graph = lower(small(), Purpose.SCORE)
+    old, new = "encoder.0.feed_forward.w1", f"encoder.0.{name}"
+    nodes = tuple(
+        replace(node, parameters=tuple(new if each == old else each for each in node.parameters))
+        for node in graph.nodes
+    )
+    parameters = {**graph.parameters, new: replace(graph.parameters[old], name=new)}
+    of = {Purpose.SCORE: replace(graph, nodes=nodes, parameters=parameters)}
+    with pytest.raises(ValueError, match=f"`{new}` cannot be named so|`{new.rpartition('.')[0]}` cannot be named so"):
+        EmittedProgram(small(), of, {}, "")
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])

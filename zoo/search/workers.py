@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Thread
@@ -18,10 +19,15 @@ from zoo.search.source import Source
 from zoo.search.waiting import Stopped, Waiting
 
 
+def most_workers() -> int:
+    """Threads that a search may ask for: some more than there are cores do no harm, thousands do."""
+    return max(64, 8 * cores())
+
+
 def workers_of(program: Scoring, asked: int | Literal["auto"]) -> int:
     """How many threads search: as many as there are cores where a program computes one batch on one core, else 1.
 
-    Raises ZooError where more are asked for than the program can have.
+    Raises ZooError where more are asked for than the program or the machine can have.
     """
     if asked == "auto":
         return cores() if program.concurrent else 1
@@ -29,6 +35,11 @@ def workers_of(program: Scoring, asked: int | Literal["auto"]) -> int:
         raise ZooError(
             f"`workers` is {asked}, and this backend takes one batch at a time, on all cores",
             hint="leave it `auto`, or take the backend `native`",
+        )
+    if asked > most_workers():
+        raise ZooError(
+            f"`workers` is {asked:,}, and for {cores()} cores it may be at most {most_workers()}",
+            hint="leave it `auto`: a thread for every core",
         )
     return asked
 
@@ -53,19 +64,34 @@ def searched(
     waiting = Waiting(windows, tokens, workers, wake=lambda: results.put(_MORE))
     work = (program, waiting, chooser, device, results)
     threads = [Thread(target=_work, args=work, name=f"search {number}", daemon=True) for number in range(workers)]
-    try:
-        waiting.read()
-        for thread in threads:
-            thread.start()
-        yield from _received(results, waiting, workers)
-    finally:  # an error, Ctrl-C, or nobody wants the rest: it ends within a step
+
+    def end() -> None:  # within a step
         waiting.stop()
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
 
+    # No thread may still be in C++ when Python ends: it is unwound there, and that terminates the process.
+    atexit.register(end)
+    try:
+        waiting.read()
+        _start(threads)
+        yield from _received(results, waiting, workers)
+    finally:  # an error, Ctrl-C, or nobody wants the rest
+        end()
+        atexit.unregister(end)
+
 
 _MORE, _END = "more", "end"
+
+
+def _start(threads: Sequence[Thread]) -> None:
+    for number, thread in enumerate(threads):
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:  # the limit of processes, or of memory
+            problem = f"of {len(threads)} workers only {number} could be started: {error}"
+            raise ZooError(problem, hint="ask for fewer: `decoding.workers`", exit_code=1) from error
 
 
 def _received(results: SimpleQueue[Any], waiting: Waiting, working: int) -> Iterator[Found]:

@@ -19,7 +19,7 @@ from zoo.storage.content import content
 from zoo.storage.exchange import exchange
 from zoo.storage.partial import REPLACED, beside, put_back, remove, sweep
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
@@ -133,8 +133,12 @@ def explained(path: Path, partial: Path | None = None) -> Iterator[None]:
         raise
     except Exception as error:
         # Libraries with errors of their own pass on the system's words.
-        if _code(error) in _FULL or os.strerror(errno.ENOSPC) in str(error):
-            raise ZooError(f"`{path}` cannot be written: the disk is full", hint=_ROOM, exit_code=1) from error
+        for code, words in _FULL.items():
+            if _is(error, code):
+                raise ZooError(f"`{path}` cannot be written: {words}", hint=_ROOM, exit_code=1) from error
+        if _is(error, errno.EFBIG):
+            problem = f"`{path}` cannot be written: it is larger than this process may write a file"
+            raise ZooError(problem, hint="`ulimit -f unlimited` lifts the limit, where you may", exit_code=1) from error
         if isinstance(error, OSError) and _concerns(error, path, partial):
             reason = error.strerror or str(error)
             raise ZooError(f"`{path}` cannot be written: {reason}", exit_code=1) from error
@@ -149,8 +153,9 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
     return path.absolute().is_relative_to(place) or (partial is not None and place.is_relative_to(partial))
 
 
-def _code(error: Exception) -> int | None:
-    return error.errno if isinstance(error, OSError) else None
+def _is(error: Exception, code: int) -> bool:
+    """Whether it is this error of the system's, or one of a library's that passes on its words."""
+    return (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error)
 
 
 def _settle(partial: Path, path: Path, replace: bool) -> None:

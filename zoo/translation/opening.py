@@ -39,7 +39,7 @@ def open_model(
     report = report or Library()
     how: How = {"device": device, "precision": precision, "backend": backend}
     program = built(model.spec, TRANSLATE, model.weights.tensors, report, **how)
-    return Translator(
+    translator = Translator(
         program,
         model.vocabulary,
         model.spec,
@@ -48,3 +48,10 @@ def open_model(
         device=device,
         tokens=tokens,
     )
+    translator.opened = (_open, (folder.absolute(), device, precision, backend, tokens))
+    return translator
+
+
+def _open(folder: Path, device: str, precision: str | None, backend: str | None, tokens: int | None) -> Translator:
+    """What a pickle of a translator calls."""
+    return open_model(folder, device=device, precision=precision, backend=backend, tokens=tokens)

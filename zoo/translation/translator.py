@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Self, Unpack, overload
+from typing import Any, Self, Unpack, overload
 
 import torch
 
 from compiler.program import Translating
-from specs import Spec
+from specs import Spec, ZooError
 from zoo.planning.room import sentences_at_once
 from zoo.report import Report
 from zoo.search.dispatch import dispatched
@@ -33,7 +33,8 @@ class Translator:
     `longest_source` is the longest source of its training, in pieces: longer ones are translated whole, with
     a warning to `report`. Sentences are sorted by length into batches; results come in the order of the
     texts. A text that is empty or white space becomes "" without the model. `tokens` is the budget of one batch
-    where a call does not name another.
+    where a call does not name another. A pickle of one that was opened from a folder opens it again; a forked child of
+    the process has it, too, and there torch computes on one thread.
     """
 
     def __init__(
@@ -55,6 +56,20 @@ class Translator:
         architecture = spec.architecture
         self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else None
         """The rows of a learned table; sinusoids know no bound."""
+        self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
+        """What opens the same one again, and from what; None where it was made by hand."""
+
+    def __reduce__(self) -> tuple[Callable[..., Translator], tuple[Any, ...]]:
+        """A pickle says what it was opened from, and holds no weights: they are read again where it is unpickled.
+
+        Raises ZooError where it was opened from nothing: it was made of a program.
+        """
+        if self.opened is None:
+            raise ZooError(
+                "this translator was made of a program, and not opened from a folder: there is no pickle of it",
+                hint="`zoo.load(NAME)` gives one that can be pickled",
+            )
+        return self.opened
 
     @classmethod
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
@@ -68,6 +83,8 @@ class Translator:
         program = Ensemble([each.program for each in translators])
         made = cls(program, first.vocabulary, first.spec, report=first.report, device=first.device, tokens=first.tokens)
         made.longest_source = min(known, default=None)
+        if all(each.opened for each in translators):
+            made.opened = (cls.ensemble, (list(translators),))
         made.positions = min((each.positions for each in translators if each.positions is not None), default=None)
         return made
 

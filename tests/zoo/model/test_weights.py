@@ -1,6 +1,7 @@
 """Files of weights: the same content is the same bytes."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -46,9 +47,7 @@ def test_who_may_read_them_is_said_by_the_umask(tmp_path: Path, umask: int) -> N
 
 
 ANOTHER = """
-import os, sys
 import os
-import subprocess
 import sys
 from pathlib import Path
 from specs import ZooError
@@ -60,7 +59,7 @@ for look in (lambda: read(Path(sys.argv[1])), lambda: read_model(find.model(sys.
     try:
         look()
     except ZooError as error:
-        print(error, "|", error.hint)
+        print(error.summary, "|", error.hint)
 """
 
 
@@ -78,3 +77,16 @@ def test_what_another_user_keeps_private_is_not_called_missing(tmp_path: Path) -
     told = done.stdout.splitlines()
     assert told[0].startswith(f"`{file}` may not be read by this user | ask whoever owns it")
     assert told[1].startswith(f"`{closed}/manifest.json` may not be read by this user | ")
+
+
+def test_a_limit_on_the_size_of_files_is_said_to_be_that(tmp_path: Path) -> None:
+    """By the system's own word, though a library passes it on as an error of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(ZooError, match="larger than this process may write a file") as caught:
+            Weights({"a": torch.zeros(10_000)}).write(tmp_path / "new" / "w.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "ulimit -f" in caught.value.hint
+    assert list((tmp_path / "new").iterdir()) == []

@@ -1,6 +1,8 @@
 """Threads that draw from one stock of sentences: all of them work, and all of them end."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,7 +12,7 @@ from specs import EOS, ZooError
 from zoo.search.beam import Beam
 from zoo.search.source import Source
 from zoo.search.waiting import Waiting
-from zoo.search.workers import searched, workers_of
+from zoo.search.workers import most_workers, searched, workers_of
 
 
 def sources(count, length=3):
@@ -139,3 +141,56 @@ def test_a_worker_that_is_left_alone_tries_once_more(toy):
     for thread in threads:
         thread.join()
     assert sorted(map(int, said)) == [0, 1, 1], "one ended, the other went on with one sentence"
+
+
+def test_more_workers_than_a_machine_can_use_are_refused(toy):
+    program = toy()
+    program.concurrent = True
+    assert workers_of(program, most_workers()) == most_workers()
+    with pytest.raises(ZooError, match="`workers` is 100,000, and for"):
+        workers_of(program, 100_000)
+
+
+def test_where_the_system_starts_no_more_threads_those_that_run_end(toy, monkeypatch):
+    start = threading.Thread.start
+
+    def three(thread):
+        if thread.name == "search 3":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", three)
+    with pytest.raises(ZooError, match="of 17 workers only 3 could be started: can't start new thread"):
+        list(searched(toy(9, 1, 50), [sources(40)], Beam(2, 0.6), 20, 17))
+
+
+UNFINISHED = """
+import threading, torch
+from specs import EOS
+from zoo.search.beam import Beam
+from zoo.search.source import Source
+from zoo.search.workers import searched
+
+class Slow:
+    def encode(self, source):
+        return source
+    def likeliest(self, state, token, count):
+        for _ in range(50):
+            torch.randn(200, 200) @ torch.randn(200, 200)
+        raise ValueError
+
+again = searched(Slow(), [[Source(i, (5, EOS), 6) for i in range(900)]], Beam(2, 0.6), 20, 17)
+join = threading.Thread.join
+threading.Thread.join = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+try:
+    next(again)
+except KeyboardInterrupt:
+    threading.Thread.join = join
+    print("interrupted", sum(thread.name.startswith("search") for thread in threading.enumerate()) > 0)
+"""
+
+
+def test_python_does_not_end_while_a_worker_is_at_work(tmp_path):
+    """Though Ctrl-C came while they were waited for: one that is unwound in C++ ends all in an abort."""
+    done = subprocess.run([sys.executable, "-c", UNFINISHED], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["interrupted", "True"], "", 0)

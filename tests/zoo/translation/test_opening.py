@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import warnings
 from collections.abc import Callable
@@ -14,7 +15,9 @@ import torch
 
 import zoo
 from compiler.backends import BACKENDS
+from specs import ZooError
 from zoo.training.run import Run
+from zoo.translation.translator import Translator
 
 
 def _state() -> dict[str, object]:
@@ -52,3 +55,26 @@ def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) ->
     finally:
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         torch.backends.mkldnn.matmul.fp32_precision = "none"
+
+
+def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another folder, too, and holds no weights."""
+    run = trained("runs/one")
+    one = zoo.load(str(run.folder), backend="eager", precision="bfloat16", tokens=77)
+    expected = one.translate(["the old dog", "she knows"])
+    kept = [pickle.dumps(each) for each in (one, type(one).ensemble([one, one]))]
+    assert max(map(len, kept)) < 2000
+    monkeypatch.chdir("/")
+    for text in kept:
+        again = pickle.loads(text)
+        assert again.translate(["the old dog", "she knows"]) == expected
+        assert again.tokens == 77
+    assert (pickle.loads(kept[0]).program.backend, pickle.loads(kept[0]).program.precision) == ("eager", "bfloat16")
+
+
+def test_what_was_opened_from_nothing_has_no_pickle(trained: Callable[..., Run]) -> None:
+    one = zoo.load(str(trained().folder), backend="eager")
+    made = Translator(one.program, one.vocabulary, one.spec)
+    for each in (made, Translator.ensemble([one, made])):
+        with pytest.raises(ZooError, match="made of a program, and not opened from a folder"):
+            pickle.dumps(each)
