@@ -59,7 +59,7 @@ def test_every_command_is_one_with_these_options(arguments: list[str], capsys: p
 def test_every_spec_it_names_is_shipped_or_shown() -> None:
     """With its overrides, but for one that the README shows the error of."""
     takes = [words for words in _commands() if words[0] in ("train", "show", "plan", "prepare") and len(words) > 1]
-    named = [words[1:] for words in takes if words[1] not in ("SPEC", "own.yaml")]
+    named = [words[1:] for words in takes if words[1] not in ("SPEC", "own.yaml", "runs/SPEC/spec.yaml")]
     assert {spec for spec, *_ in named} == {"tiny", "base", "big", "multi30k-ende", "specs/big.yaml"}
     for spec, *more in named:
         assert _error(spec, [word for word in more if "=" in word and not word.startswith("-")]) in README
@@ -70,7 +70,7 @@ def _error(spec: str, overrides: list[str]) -> str:
     try:
         specs.load(spec, overrides)
     except ZooError as error:
-        return f"error: {error}\n\nhint: {error.hint}\n"
+        return f"error: {error}\n"
     return ""
 
 

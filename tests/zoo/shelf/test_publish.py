@@ -46,7 +46,7 @@ def test_a_name_never_leads_out_of_the_shelf(trained: Callable[..., Run], home: 
     run = trained()
     with pytest.raises(ZooError, match="cannot be the name"):
         publish.publish(run.folder, name=name)
-    with pytest.raises(ZooError, match="cannot be the name"):
+    with pytest.raises(ZooError, match="there is no published model"):
         publish.verify(name)
     assert not (home / "shelf").exists()
 
