@@ -37,8 +37,10 @@ def report() -> Report:
 
 
 def show_json(value: object) -> None:
-    """One JSON value on a line of its own, to stdout."""
-    print(harmless(json.dumps(value, ensure_ascii=False)))
+    """One JSON value on a line of its own, to stdout; one with a name that is not UTF-8 in escapes."""
+    text = json.dumps(value, ensure_ascii=False)
+    unsayable = any("\ud800" <= letter <= "\udfff" for letter in text)
+    print(json.dumps(value) if unsayable else harmless(text))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:

@@ -55,6 +55,8 @@ def _is_seen(letter: str) -> bool:
 
 
 def _written_out(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8, as Python has it
+        code -= 0xDC00
     return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 

@@ -9,7 +9,7 @@ import warnings
 from types import TracebackType
 from typing import Self, TextIO
 
-_HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc7f\udd00-\udfff]")
 _EVERY = 10.0  # seconds between two plain lines of progress
 
 
@@ -116,7 +116,7 @@ class _Lines(Progress):
 def harmless(text: str) -> str:
     """Text for a terminal: what moves its cursor, turns its lines round or has no place in UTF-8 is spelled out.
 
-    Newlines and tabs stay; the spelling is JSON's.
+    Newlines and tabs stay, and bytes of a name that is not UTF-8; the spelling is JSON's.
     """
     return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

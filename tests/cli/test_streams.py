@@ -42,7 +42,7 @@ def test_a_stream_that_is_closed_or_full_is_no_fault(words: str, status: int, to
 
 def test_a_closed_input_matters_to_what_reads_it(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
-    done = shell("zoo decode --spec tiny --device cpu <&-")
+    done = shell("zoo decode --model tiny --device cpu <&-")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().endswith("error: standard input is closed\n\nhint: give it something to read, "
                                          "such as `</dev/null`\n")  # fmt: skip

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 from compiler import EmittedProgram, build
 from compiler.captured import MOST, Results, bucket
 from compiler.likeliest import likeliest
+from compiler.switches import fast_float32
 from specs import BOS, EOS, Spec
 from zoo.search.beam import Beam
 from zoo.search.sample import Sample
@@ -62,7 +63,8 @@ class Recorder:
         def replay() -> None:
             self.replays += 1
             if self.tape:
-                tape.play()
+                with fast_float32():  # as it was recorded
+                    tape.play()
             else:
                 function()
 

@@ -39,7 +39,7 @@ def test_snapshot(snapshot: dict[str, Any]) -> None:
     with pytest.raises(specs.ZooError) as error:
         cause(snapshot)
     assert told(error) == (snapshot["error"], snapshot["hint"])
-    assert [str(each) for each in error.value.further] == snapshot.get("further", [])
+    assert [each.summary for each in error.value.further] == snapshot.get("further", [])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_errors_of_parents_come_first_and_stand_where_they_were_written() -> Non
         load("mine.yaml", ["decoding.beam=0"])
     message = "`training.steps` must be a whole number, not `x` (deep/parent.yaml:3)"
     assert told(error)[0] == message
-    assert [str(each) for each in error.value.further] == [
+    assert [each.summary for each in error.value.further] == [
         "`architecture.h` must be a whole number, not `x` (mine.yaml:2)",
         "`decoding.beam` must be at least 1, not `0` (command line: `decoding.beam=0`)",
     ]
@@ -145,7 +145,7 @@ def test_very_many_errors_are_counted() -> None:
     with pytest.raises(specs.ZooError) as error:
         load("tiny", {"compilation.without": [1] * 60})
     assert len(error.value.further) == 21
-    assert str(error.value.further[-1]) == "there are 39 more"
+    assert error.value.further[-1].summary == "there are 39 more"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_a_terminal_would_act_upon_is_written_out(text: str) -> None:
     with pytest.raises(specs.ZooError) as error:
         load("tiny", [text])
     for each in (error.value, *error.value.further):
-        assert f"{each}{each.hint}".isprintable()
+        assert f"{each.summary}{each.hint}".isprintable()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_a_terminal_would_act_upon_is_written_out(text: str) -> None:
 )
 def test_every_error_is_printable(written: str, seen: str) -> None:
     error = specs.ZooError(written, where=written, hint=written)
-    assert (error.problem, error.where, error.hint, str(error)) == (seen, seen, seen, f"{seen} ({seen})")
+    assert (error.problem, error.where, error.hint, error.summary) == (seen, seen, seen, f"{seen} ({seen})")
 
 
 @pytest.mark.parametrize(
