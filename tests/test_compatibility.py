@@ -18,8 +18,10 @@ from specs import Spec, ZooError, catalogue, history, loader
 from specs.notation import dump
 from specs.written import Written
 from specs.written import given as given_value
+from zoo.report import Report
 from zoo.shelf.publish import verify
 from zoo.storage import places
+from zoo.training.train import train
 
 FROZEN = sorted(Path(__file__).with_name("frozen").glob("format-*"))
 OTHER_BATCHES = {"format-1-a"}
@@ -97,7 +99,7 @@ def test_frozen_runs_go_on(frozen: Path) -> None:
             zoo.train(spec, run=run, device="cpu")
         assert (run / "spec.yaml").read_bytes() == (frozen / "run" / "spec.yaml").read_bytes()
         return
-    zoo.train(spec, run=run, device="cpu")
+    train(spec, run=run, device="cpu", report=Report())
     logged = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in logged if "loss" in line] == [3001, 3002, 3003]
     assert frozen_spec(run) == spec

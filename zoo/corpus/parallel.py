@@ -96,6 +96,15 @@ class ParallelText:
                         total += path.stat().st_size * (4 if path.suffix == ".gz" else 1)
         return total
 
+    def file_bytes(self) -> int:
+        """Of the files that the corpus names, as they lie there."""
+        parts = [part for split in SPLITS for part in getattr(self.corpus, split) if isinstance(part, Files)]
+        total = 0
+        for path in (path for part in parts for path in self._places_of(part)):
+            with _reading(path):
+                total += path.stat().st_size
+        return total
+
     def identity(self) -> dict[str, Any]:
         """What the pairs follow from, by content: the same text in another place is the same.
 
