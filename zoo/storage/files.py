@@ -27,7 +27,8 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 def writing(path: Path, mode: int | None = None) -> Iterator[Path]:
     """A path beside `path` to write to; what was written takes `path`'s place at the end, or nothing does.
 
-    Who may read it says `mode`, or the umask. Makes the folder it lies in. Raises ZooError where the disk is full or the place cannot be written to.
+    Who may read it says `mode`, or the umask. Makes the folder it lies in. Raises ZooError where the disk is full or
+    the place cannot be written to.
     """
     partial = beside(path)
     with explained(path, partial):
