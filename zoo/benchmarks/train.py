@@ -67,8 +67,8 @@ def measure(
 ) -> Speed:
     """Measures updates on batches of the spec's own budget, short, middling and long ones.
 
-    Raises ZooError for a device or a backend that cannot be had, for counts out of bounds, and for a budget that holds no
-    sentence of 80 pieces.
+    Raises ZooError for a device or a backend that cannot be had, for counts out of bounds, and for a budget that holds
+    no sentence of 80 pieces.
     """
     if not (1 <= steps <= MOST_STEPS and 1 <= rounds <= MOST_STEPS):
         raise ZooError(
