@@ -91,7 +91,7 @@ def ended(status: object, out: str, err: str, allowed: tuple[int, ...] = (0, 1, 
     if found := _CONTROL.search(err):
         at = max(0, found.start() - 60)
         raise Wrong(f"a control character on stderr: {err[at : found.end() + 20]!r}")
-    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]  # of a spec, each that it has
     right(bool(errors) == (status in (1, 2)), f"exit status {status} with {len(errors)} errors: {err[-500:]}")
 
 

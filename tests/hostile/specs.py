@@ -55,7 +55,7 @@ def _trained(trial: Trial, spec: Spec, overrides: list[str]) -> None:
 def _made(draw: Random, trial: Trial) -> tuple[bytes, list[str], bool]:
     """The file's content, overrides, and whether a step of it may be tried."""
     tree = _tree(draw, trial.world.spec)
-    kind = draw.choices((_sized, _bitten, _overridden, _broken, _blown_up, _woven, _encoded), (12, 8, 5, 3, 2, 2, 2))[0]
+    kind = draw.choices((_sized, _bitten, _overridden, _broken, _blown_up, _woven, _encoded), (10, 8, 5, 3, 2, 2, 2))[0]
     trial.tell(kind.__name__)
     return kind(draw, tree, trial.tell)
 
@@ -74,10 +74,11 @@ def _sized(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> t
     """Figures that are what they should be, but for how large they are."""
     usual = _figures(tree)
     ways = [way for way in values.places(tree) if type(values.at(tree, way)) in (int, float)]
-    for way in draw.sample(ways, min(len(ways), draw.choice((1, 1, 1, 1, 2, 4)))):
-        figure = draw.choice((1, 2, 3, 64, 9)) * 10 ** draw.choice((0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 9, 18, 30))
+    for way in draw.sample(ways, min(len(ways), draw.choice((1, 1, 1, 2, 4)))):
+        figure = draw.choice((1, 2, 3, 64, 9)) * 10 ** draw.choice((0, 0, 1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 30))
         old = values.at(tree, way)
-        values.at(tree, way[:-1])[way[-1]] = type(old)(figure) if draw.random() < 0.9 else 1 / figure
+        new = draw.choice((figure, figure, 1 / figure, 2 * old, 2 * old, old / 2))
+        values.at(tree, way[:-1])[way[-1]] = type(old)(new) if draw.random() < 0.9 else new
         tell(f"{way} from {old} to {values.at(tree, way)}")
     return _dumped(draw, tree), [], _figures(tree) <= usual | _SMALL
 

@@ -26,10 +26,10 @@ from zoo.training.processes import Processes
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer, Work
 
-_MEDIAN, _SPREAD = 22, 0.5
-_PAIR = 2_000  # bytes, while pairs are made up
 MOST_STEPS = 1_000
 """Of a round, or rounds, that anybody would wait for."""
+_PAIR = 2_000  # bytes, while pairs are made up
+_MEDIAN, _SPREAD = 22, 0.5
 """Lengths of sources, in pieces: log-normal, about as those of WMT 2014. A target has up to 15 % more or less."""
 _LONGEST = 80
 
@@ -67,11 +67,13 @@ def measure(
 ) -> Speed:
     """Measures updates on batches of the spec's own budget, short, middling and long ones.
 
-    Raises ZooError for a device or a backend that cannot be had, for counts below 1, and for a budget that holds no
-    sentence of 80 pieces.
+    Raises ZooError for a device or a backend that cannot be had, for counts out of bounds, and for a budget that holds
+    no sentence of 80 pieces.
     """
     if not (1 <= steps <= MOST_STEPS and 1 <= rounds <= MOST_STEPS):
-        raise ZooError(f"nobody measures {rounds} rounds of {steps} steps", hint=f"both are from 1 to {MOST_STEPS:,}")
+        raise ZooError(
+            f"{rounds:,} rounds of {steps:,} steps cannot be measured", hint=f"both are from 1 to {MOST_STEPS:,}"
+        )
     require_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = trainable(spec, device=device)

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from specs import BOS, EOS, PAD, ZooError
 from zoo.corpus.store import Store
-from zoo.machine.installed import memory
-from zoo.report import size
+from zoo.machine.installed import memory, require
 
 Indices = npt.NDArray[np.int64]
 Pieces = npt.NDArray[np.int32]
@@ -189,9 +188,8 @@ def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Ind
     if all(weight == 1.0 for weight in weights):
         return slice(None)
     many = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
-    if many * _ORDERED > memory():
-        takes = f"an epoch of {many:,.0f} pairs takes {size(many * _ORDERED)} of memory to order"
-        raise ZooError(f"{takes}, and this machine has {size(memory())}", hint="lower the weights of `corpus.train`")
+    hint = "lower the weights of `corpus.train`"
+    require(many * _ORDERED, memory(), f"to order an epoch of {many:,.0f} pairs", hint)
     random, start, drawn = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from specs import ZooError
 from zoo.corpus.parallel import Pair
-from zoo.machine.installed import memory
-from zoo.report import size
+from zoo.machine.installed import memory, require
 from zoo.text.lines import clean
 
 Fates = npt.NDArray[np.uint8]
 _PAIR, _TASK = 2, 40  # bytes a pair, and more for each task: its hashes, and their order
 _LOOKED_AT = 1 << 20  # pairs
+_FEWER = "train on fewer pairs, or hold none out and keep duplicates"
 
 
 class Fate(IntEnum):
@@ -86,7 +86,7 @@ def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int =
     takes = _PAIR + _TASK * (bool(dev or test) + deduplicate)
     for source, target in pairs:
         if len(fates) % _LOOKED_AT == 0:
-            _require_memory(len(fates) * takes)
+            require(len(fates) * takes, memory(), "to judge the pairs of `corpus.train`", _FEWER)
         cleaned = clean(source), clean(target)
         control += (source.strip(), target.strip()) != cleaned
         fates.append(Fate.KEPT if all(cleaned) else Fate.EMPTY)
@@ -108,14 +108,6 @@ def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int =
         kept=int(of[Fate.KEPT]),
         control=control,
     )
-
-
-def _require_memory(needed: int) -> None:
-    if needed > (there := memory()):
-        problem = (
-            f"the pairs of `corpus.train` take {size(needed)} of memory to judge, and this machine has {size(there)}"
-        )
-        raise ZooError(problem, hint="train on fewer pairs, or hold none out and keep duplicates")
 
 
 def with_fate(pairs: Iterable[Pair], fates: Fates, fate: Fate) -> Iterator[Pair]:

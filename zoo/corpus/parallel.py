@@ -96,15 +96,6 @@ class ParallelText:
                         total += path.stat().st_size * (4 if path.suffix == ".gz" else 1)
         return total
 
-    def file_bytes(self) -> int:
-        """Of the files that the corpus names, as they lie there."""
-        parts = [part for split in SPLITS for part in getattr(self.corpus, split) if isinstance(part, Files)]
-        total = 0
-        for path in (path for part in parts for path in self._places_of(part)):
-            with _reading(path):
-                total += path.stat().st_size
-        return total
-
     def identity(self) -> dict[str, Any]:
         """What the pairs follow from, by content: the same text in another place is the same.
 
@@ -193,7 +184,18 @@ def _kind(path: Path) -> str:
 
 def _digest(path: Path) -> str:
     with _reading(path):
+        _require_written(path)
         return sha256(path)
+
+
+def _require_written(path: Path) -> None:
+    """Raises ZooError for a file with a hole: a copy that was broken off, which may seem to have any size."""
+    with path.open("rb") as file:
+        descriptor, end = file.fileno(), path.stat().st_size
+        hole = os.lseek(descriptor, 0, os.SEEK_HOLE) if end and hasattr(os, "SEEK_HOLE") else end
+        if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems see holes where there is text
+            problem = f"`{path}` has a hole: from byte {hole:,} of {end:,} on nothing was written"
+            raise ZooError(problem, hint="get the file again: its copy was broken off")
 
 
 def _bounded(stream: IO[bytes], path: Path) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report, size
 from zoo.storage import manifest, places
-from zoo.storage.files import read_json, remove_folder, require_disk, require_space, write_json, writing_folder
+from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.storage.use import use
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from
@@ -88,7 +88,6 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     if spec.training.start_from is None:
         vocabulary = None
     with closing(ParallelText(spec.corpus, report, places.prepared())) as text:
-        require_disk(places.prepared(), text.file_bytes(), "the text of this corpus")
         folder = places.prepared() / fingerprint(spec, text, vocabulary)
         if folder.exists():
             try:

@@ -86,7 +86,7 @@ class TrainingSet:
         """Of a batch of an epoch; where pieces are drawn anew, of the pool from there on. Not for two threads."""
         if not self.draws:
             return self.batches(epoch).mean
-        sizes = [pairs.size for pairs in self._drawn(epoch, batch)]
+        sizes = [pairs.size for pairs in self._drawn(*next(self._places(epoch, batch, POOL)))]
         return BatchSize(*(sum(each) for each in zip(*sizes, strict=True))).share(len(sizes))
 
     def given(self, epoch: int, batch: int = 0, drawn: int = 0) -> Generator[Given, None, None]:

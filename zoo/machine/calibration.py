@@ -66,10 +66,7 @@ def emulated(slowdown: float) -> str:
 
 def kept(spec: Spec) -> Calibration | None:
     """What was measured of this spec here, unless nobody has."""
-    with suppress(ZooError, TypeError):
-        found = Calibration(**read_json(_file(spec))["calibration"])
-        return found if matrix_library() in found.float32 else None
-    return None
+    return _read(_file(spec))
 
 
 def keep(spec: Spec, found: Calibration) -> None:
@@ -80,13 +77,17 @@ def keep(spec: Spec, found: Calibration) -> None:
 
 def all_kept() -> list[Calibration]:
     """Everything that was measured on this processor with these versions, by name."""
-    found = []
-    for file in sorted(places.calibrations().glob("*.json")):
-        with suppress(ZooError, TypeError, KeyError):
-            entry = read_json(file)
-            if entry["machine"] == _machine():
-                found.append(Calibration(**entry["calibration"]))
-    return sorted(found, key=lambda each: each.name)
+    found = (_read(file) for file in places.calibrations().glob("*.json"))
+    return sorted(filter(None, found), key=lambda each: each.name)
+
+
+def _read(file: Path) -> Calibration | None:
+    """What a file keeps, unless it is of another machine, or damaged."""
+    with suppress(ZooError, TypeError, KeyError):
+        entry = read_json(file)
+        found = Calibration(**entry["calibration"])
+        return found if entry["machine"] == _machine() and matrix_library() in found.float32 else None
+    return None
 
 
 def _file(spec: Spec) -> Path:

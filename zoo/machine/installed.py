@@ -6,6 +6,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from specs import ZooError
+from zoo.report import size
+
 _LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
@@ -15,3 +18,9 @@ def memory() -> int:
     with suppress(OSError, ValueError):
         machine = min(machine, int(_LIMIT.read_text()))
     return machine
+
+
+def require(needed: float, there: int, what: str, hint: str, whose: str = "this machine") -> None:
+    """Raises ZooError where the bytes that `what` needs are more than there are, before any of them is taken."""
+    if needed > there:
+        raise ZooError(f"{what} needs {size(needed)} of memory, and {whose} has {size(there)}", hint=hint)

@@ -12,9 +12,7 @@ from pathlib import Path
 import torch
 
 from compiler.switches import own_process
-from specs import ZooError
 from zoo.machine import installed
-from zoo.report import size
 
 FAILURES = (MemoryError, RuntimeError)
 """What may be raised; not every RuntimeError is one of memory (`is_short`)."""
@@ -46,9 +44,7 @@ def fits(needed: int, device: torch.device) -> bool:
 
 def require(needed: int, device: torch.device, what: str, hint: str) -> None:
     """Raises ZooError where a device has no room for the bytes that `what` needs, before any of them is taken."""
-    if needed > there(device):
-        whose = "the GPU" if device.type == "cuda" else "this machine"
-        raise ZooError(f"{what} needs {size(needed)} of memory, and {whose} has {size(there(device))}", hint=hint)
+    installed.require(needed, there(device), what, hint, "the GPU" if device.type == "cuda" else "this machine")
 
 
 def most_used(device: torch.device) -> int:

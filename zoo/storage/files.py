@@ -81,25 +81,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def require_disk(folder: Path, needed: int, what: str) -> None:
-    """Raises ZooError where `what` has more bytes than the disk of `folder`, were it empty: a file of holes may."""
-    if (whole := shutil.disk_usage(_standing(folder)).total) < needed:
-        more, less = sizes(needed, whole)
-        raise ZooError(f"{what} has {more}, and the disk of `{folder}` holds {less}", hint=_ROOM, exit_code=1)
-
-
 def require_space(folder: Path, needed: int, what: str) -> None:
     """Raises ZooError where the disk of `folder` (which may not exist yet) has no `needed` bytes left for `what`."""
-    free = shutil.disk_usage(_standing(folder)).free
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    free = shutil.disk_usage(there).free
     if free < needed:
         more, less = sizes(needed, free)
         problem = f"{what} needs {more} in `{folder}`, and {less} are free"
         raise ZooError(problem, hint=_ROOM, exit_code=1)
-
-
-def _standing(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
-    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
 
 
 def require_utf8(path: Path) -> None:

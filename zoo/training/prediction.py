@@ -10,7 +10,7 @@ from specs import Spec
 from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
 from zoo.machine.calibration import Calibration, emulated
-from zoo.machine.peak import pace
+from zoo.machine.peak import Pace, pace
 from zoo.planning.forecast import Forecast, forecast
 from zoo.planning.sample import sampled
 from zoo.report import Report
@@ -24,21 +24,24 @@ class Outset:
 
     held: int
     """Bytes that the process had taken, its weights left out."""
+    pace: Pace
+    """Of the device, as it was measured when nothing else was chosen yet: by which a sample's level is told, too."""
     sample: Calibration | None
 
     @classmethod
     def of(cls, spec: Spec, program: EmittedProgram, report: Report) -> Self:
         """Of a process in which there are weights, and neither moments nor gradients yet.
 
-        Measures some seconds unless what was found on this processor is kept; says where it only emulates the spec's
-        precision.
+        Measures the device, and some seconds more unless what was found on this processor is kept; says where it only
+        emulates the spec's precision.
         """
         weights = sum(parameter.nbytes for parameter in program.parameters())
         held = max(0, ram.most_used(program.device) - weights)
+        able = pace(program.device, spec.training.precision)
         sample = sampled(spec, report, program)
         if sample and sample.slowdown:
             report.warn(f"bfloat16 {emulated(sample.slowdown)}")
-        return cls(held, sample)
+        return cls(held, able, sample)
 
     @property
     def matrix_library(self) -> str:
@@ -59,14 +62,14 @@ class Prediction:
         report: Report,
         sharded: bool,
     ) -> None:
-        """Measures the device and says the forecast, for batches of a mean size that all processes share.
+        """Says the forecast, for batches of a mean size that all processes share.
 
         `sharded`: each of them holds but a part of weights and moments.
         """
         self._begun, self._device, self._report = begun, processes.device, report
         steps = max(0, spec.training.steps - begun.step)
         share, shards = mean.share(processes.count), processes.count if sharded else 1
-        able = pace(self._device, spec.training.precision)
+        able = outset.pace
         self._expected = forecast(spec, share, steps, able, outset.held, shards, outset.sample)
         if steps:
             measured = f"{able.flops / 1e9:,.0f} GFLOP/s of products and {able.bytes / 1e9:,.0f} GB/s of copies"

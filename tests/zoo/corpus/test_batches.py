@@ -262,7 +262,7 @@ def test_weights_that_leave_nothing_are_told(weight):
 def test_weights_that_fill_the_memory_are_told():
     store = real(5)
     store.parts = (5_000_000,)
-    with pytest.raises(ZooError, match=r"an epoch of 5,000,000,000,000 pairs takes 320\S* TB of memory"):
+    with pytest.raises(ZooError, match=r"an epoch of 5,000,000,000,000 pairs needs 320\S* TB of memory"):
         epoch_batches(store, 1000, 1000, 1, 0, weights=[1e6])
 
 

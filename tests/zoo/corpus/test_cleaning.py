@@ -135,6 +135,6 @@ def test_more_pairs_than_the_memory_has_room_for_are_told_before_they_are_held(m
             read.append(None)
             yield "a", "b"
 
-    with pytest.raises(ZooError, match=r"`corpus\.train` take \d+ kB of memory to judge, and this machine has 50 kB"):
+    with pytest.raises(ZooError, match=r"`corpus\.train` needs \d+ kB of memory, and this machine has 50 kB"):
         judge(endless(), deduplicate=True, dev=5)
     assert 500 < len(read) < 1_000

@@ -57,6 +57,24 @@ def test_compressed_files_are_unpacked_by_their_name(tmp_path):
     assert pairs_of(tmp_path, source="train.en.gz") == [("a", "c"), ("b", "d")]
 
 
+def test_a_hole_is_found_before_all_of_it_is_read(tmp_path):
+    for name in ("train.en", "train.de"):
+        write(tmp_path / name, "a\n" * 5_000)
+    assert text_of(tmp_path).identity()
+    with (tmp_path / "train.de").open("ab") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(
+        ZooError, match=r"train.de` has a hole: from byte \S+ of 8,796,093,022,208 on nothing was written"
+    ):
+        text_of(tmp_path).identity()
+
+
+def test_an_empty_file_has_no_hole(tmp_path):
+    for name in ("train.en", "train.de"):
+        write(tmp_path / name, "")
+    assert text_of(tmp_path).identity()
+
+
 SGM = """<srcset setid="newstest" srclang="any">
 <doc sysid="ref" docid="1" genre="news" origlang="en">
 <p>

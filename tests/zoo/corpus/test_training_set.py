@@ -107,6 +107,8 @@ def test_a_pool_begins_wherever_batches_are_done(store: Store, drawing: Training
     rest = [pair for each in takewhile(lambda each: each.epoch == 0, drawing.given(0, 4)) for pair in words(each.pairs)]
     indices = [index for batch in drawing.batches(0)[4:] for index in batch]
     assert sorted(rest) == sorted(words(Pairs.of(store, indices)))
+    done = len(drawing.batches(0))
+    assert drawing.mean(0, done) == drawing.mean(1)
 
 
 def test_a_store_is_verified_when_it_is_asked_for(store: Store) -> None:

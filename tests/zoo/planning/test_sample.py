@@ -14,7 +14,7 @@ from compiler import trainable
 from compiler.switches import DEFAULT, ONEDNN, matrix_libraries, matrix_library
 from specs import Spec
 from zoo.benchmarks.train import measure
-from zoo.machine import calibration
+from zoo.machine import calibration, peak
 from zoo.machine.calibration import Calibration
 from zoo.machine.doctor import diagnosis
 from zoo.machine.peak import Pace
@@ -23,7 +23,6 @@ from zoo.planning.forecast import forecast, full_batch
 from zoo.planning.outlook import outlook
 from zoo.report import Report
 from zoo.training import step
-from zoo.training.resume_proof import verify_resume
 from zoo.training.train import train
 
 World = Callable[..., Spec]
@@ -87,7 +86,7 @@ def test_another_library_must_be_clearly_faster(other: float, chosen: str) -> No
 def test_a_damaged_entry_is_measured_anew(world: World) -> None:
     calibration.keep(world(), FOUND)
     (file,) = calibration.places.calibrations().iterdir()
-    for text in ("{", '{"calibration": {"name": "x"}}', '{"calibration": 3}', "[]"):
+    for text in ("{", "{}", '{"calibration": {"name": "x"}}', '{"calibration": 3}', "[]"):
         file.write_text(text)
         assert calibration.kept(world()) is None
         assert calibration.all_kept() == []
@@ -152,7 +151,27 @@ def test_a_precision_that_is_emulated_is_said(world: World, words: Any, monkeypa
     assert [each.slowdown for each in diagnosis().calibrations] == [EMULATED.slowdown]
 
 
-def test_resuming_is_exact_whatever_was_chosen(world: World) -> None:
-    spec = world("training.steps=6")
+@pytest.mark.skipif(len(matrix_libraries()) < 2, reason="this processor has one library of exact float32 products")
+def test_a_forecast_goes_by_the_pace_of_the_usual_library_whatever_was_chosen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which a kept sample's level is told: by the chosen one's it would be counted twice that it is faster."""
+    routes: list[str] = []
+
+    def listening(work: Any, device: Any, rounds: int) -> float:
+        routes.append(torch.backends.mkldnn.matmul.fp32_precision)
+        return 1.0
+
+    monkeypatch.setattr(peak, "_quickest", listening)
+    peak.matrix_peak.cache_clear()
+    peak.pace.cache_clear()
+    spec = world("training.steps=2")
     calibration.keep(spec, FOUND)
-    assert not verify_resume(spec, device="cpu", report=Report()).differing
+    try:
+        train(spec)
+    finally:
+        peak.matrix_peak.cache_clear()
+        peak.pace.cache_clear()
+    assert FOUND.matrix_library == DEFAULT
+    assert routes[0] == "bf16"  # the name of oneDNN's route
+    assert len(routes) == 2

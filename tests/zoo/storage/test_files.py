@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -226,10 +225,3 @@ def test_others_may_read_what_a_library_wrote_for_its_user_alone(place, umask):
     modes = {(path / "file").stat().st_mode & 0o777 for path in (place, place / "folder")}
     assert modes == {0o666 & ~umask}
 
-
-def test_a_file_of_holes_is_larger_than_its_disk(place, monkeypatch):
-    disk = shutil.disk_usage(place.parent)._replace(total=1000, free=0)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
-    require_disk(place / "not" / "yet", 1000, "the text")
-    with pytest.raises(ZooError, match=r"the text has 1,001 bytes, and the disk of .* holds 1,000 bytes"):
-        require_disk(place / "not" / "yet", 1001, "the text")
