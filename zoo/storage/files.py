@@ -24,19 +24,20 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Path]:
+def writing(path: Path, mode: int | None = None) -> Iterator[Path]:
     """A path beside `path` to write to; what was written takes `path`'s place at the end, or nothing does.
 
-    Makes the folder it lies in. Raises ZooError where the disk is full or the place cannot be written to.
+    Makes the folder it lies in. `mode` says who may read and write it, else the umask does. Raises ZooError where the
+    disk is full or the place cannot be written to.
     """
     partial = beside(path)
     with explained(path, partial):
         sweep(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            mode = _mode(partial)
+            by_umask = _mode(partial)
             yield partial
-            _open(partial, mode)
+            _open(partial, by_umask if mode is None else mode)
             _flush(partial)
             os.replace(partial, path)
             _flush(path.parent)

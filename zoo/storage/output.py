@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,9 +36,10 @@ def output(path: Path) -> Iterator[TextIO]:
             f"`{path}` cannot be written: there is no folder `{place.parent if path.is_symlink() else path.parent}`"
         )
         raise ZooError(problem, hint="make it first, or write elsewhere")
-    with writing(place) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
-        if place.exists():
-            shutil.copymode(place, partial)
+    mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
+    with writing(place, mode) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
+        if mode is not None:
+            partial.chmod(mode)  # before anything is in it
         yield stream
 
 
@@ -55,7 +55,10 @@ def _straight(path: Path) -> Path | int | None:
     """What is to be opened itself; None for a file, and for what is not there."""
     descriptor = _descriptor(path)
     if descriptor is not None:
-        return os.dup(descriptor)  # opened by its name, a file would begin anew
+        try:
+            return os.dup(descriptor)  # opened by its name, a file would begin anew
+        except OSError as error:  # none that is open
+            raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
