@@ -71,7 +71,8 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Renames first, so that a removal that is cut short leaves nothing that looks whole."""
+    """Renames first, so that a removal that is cut short leaves nothing that looks whole; the next one ends it."""
+    sweep(path.parent)
     remove(_put_aside(path, ".removed"))
 
 
