@@ -37,10 +37,10 @@ def report() -> Report:
 
 
 def show_json(value: object) -> None:
-    """One JSON value on a line of its own, to stdout; one with a name that is not UTF-8 in escapes."""
+    """One JSON value on a line of its own, to stdout; in JSON's escapes where it is not harmless, or not UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
-    unsayable = any("\ud800" <= letter <= "\udfff" for letter in text)
-    print(json.dumps(value) if unsayable else harmless(text))
+    sayable = text == harmless(text) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    print(text if sayable else json.dumps(value))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import typer
 
 from specs import ZooError, nearest
-from zoo.report import harmless
 
 INTERRUPTED = 130
 UNREAD = 141
@@ -49,7 +48,7 @@ def tell(error: ZooError) -> None:
     """Writes an error to stderr, and those that came with it."""
     told = "\n\n".join(f"error: {each}" for each in (error, *error.further))
     with suppress(OSError):
-        print(harmless(told), file=sys.stderr, flush=True)
+        print(told, file=sys.stderr, flush=True)
 
 
 def explained(error: Exception, command: str = "zoo") -> ZooError:

@@ -47,14 +47,16 @@ def number_meant(text: str) -> float | None:
 
 def printable(text: str) -> str:
     """`text` with everything written out that a terminal would act upon, hide or refuse; line breaks stay."""
-    return "".join(letter if _is_seen(letter) else _written_out(ord(letter)) for letter in text)
+    return "".join(letter if _is_seen(letter) else written_out(letter) for letter in text)
 
 
 def _is_seen(letter: str) -> bool:
     return letter.isprintable() or letter == "\n" or unicodedata.category(letter) == "Zs"
 
 
-def _written_out(code: int) -> str:
+def written_out(letter: str) -> str:
+    """How a letter that nobody should meet is spelled: `\\x1b`, `\\u202e`; a byte of a name as that byte."""
+    code = ord(letter)
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8, as Python has it
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"

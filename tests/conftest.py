@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 import specs
 from compiler import build
@@ -18,6 +19,10 @@ from zoo.storage.files import write_json
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 from zoo.translation import building
+
+# How fast an example is made or tried says something of the machine, and nothing of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 SMALL = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},

@@ -9,6 +9,8 @@ import warnings
 from types import TracebackType
 from typing import Self, TextIO
 
+from specs.notation import written_out
+
 _HARMFUL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc7f\udd00-\udfff]"
 )
@@ -118,9 +120,9 @@ class _Lines(Progress):
 def harmless(text: str) -> str:
     """Text for a terminal: what moves its cursor, turns its lines round or has no place in UTF-8 is spelled out.
 
-    Newlines and tabs stay, and bytes of a name that is not UTF-8; the spelling is JSON's.
+    It is spelled as in errors. Newlines and tabs stay, and bytes of a name that is not UTF-8.
     """
-    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HARMFUL.sub(lambda found: written_out(found[0]), text)
 
 
 def amount(count: float, unit: str) -> str:

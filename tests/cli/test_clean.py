@@ -18,7 +18,7 @@ Zoo = Callable[..., Any]
 
 @pytest.fixture
 def cache() -> Any:
-    folder = places.compiled() / "native-1"
+    folder = places.compiled() / f"native-{'1' * 24}"
     folder.mkdir(parents=True)
     (folder / "kernels.so").write_bytes(b"x" * 1_000_000)
     return folder

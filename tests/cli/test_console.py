@@ -125,3 +125,7 @@ def test_what_others_wrote_moves_no_terminal(capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr()
     assert (told.out + told.err).replace("\n", "").isprintable()
     assert json.loads(told.out.splitlines()[-1]) == {"description": hostile}
+    show_json({"harmless": "Größe", "else": ["\x9b1m", "\udcff"]})
+    assert json.loads(capsys.readouterr().out) == {"harmless": "Größe", "else": ["\x9b1m", "\udcff"]}
+    show_json("Größe")
+    assert capsys.readouterr().out == '"Größe"\n'

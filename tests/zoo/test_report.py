@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from specs import ZooError
 from zoo import report
 from zoo.report import Plain, Report, sizes
 
@@ -122,13 +123,14 @@ def test_figures(value, words):
     ("text", "shown"),
     [
         ("plain Größe ß\t1\n2", "plain Größe ß\t1\n2"),
-        ("\x1b[2J\x1b]0;x\x07", r"\u001b[2J\u001b]0;x\u0007"),
-        ("a\rb\x7f\x9b1m", r"a\u000db\u007f\u009b1m"),
+        ("\x1b[2J\x1b]0;x\x07", r"\x1b[2J\x1b]0;x\x07"),
+        ("a\rb\x7f\x9b1m", r"a\x0db\x7f\x9b1m"),
         ("\u202eabc\u2028", r"\u202eabc\u2028"),
         ("\ud800", r"\ud800"),
     ],
 )
 def test_what_would_move_a_terminal_is_spelled_out(capsys, text, shown):
     assert report.harmless(text) == shown
+    assert report.harmless(text).replace("\t", r"\x09") == ZooError(text).summary, "an error spells it alike"
     Plain().warn(text)
     assert capsys.readouterr().err == f"warning: {shown}\n"

@@ -12,6 +12,7 @@ from specs.history import NewerFormat
 from zoo.model.folder import BASIS, RUNS, SPEC, ModelFolder
 from zoo.model.identity import Differing, differing, told
 from zoo.model.names import is_name, names, place
+from zoo.storage.partial import begun
 
 _YAML = (".yaml", ".yml")
 
@@ -109,8 +110,9 @@ def runs_of(spec: Spec) -> list[ModelFolder]:
 
 
 def all_runs() -> list[Path]:
-    """Folders of runs under `runs/`, in order of their names."""
-    return sorted(file.parent for file in RUNS.rglob(SPEC)) if RUNS.is_dir() else []
+    """Folders of runs under `runs/`, in order of their names; what is half removed is none."""
+    found = (file.parent for file in RUNS.rglob(SPEC)) if RUNS.is_dir() else ()
+    return sorted(folder for folder in found if not any(map(begun, folder.parts)))
 
 
 def _is_of(model: ModelFolder, spec: Spec) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from zoo.storage import places
 from zoo.storage.files import remove_folder
 from zoo.storage.lock import fetching, lock_file
 from zoo.storage.occupied import occupied
+from zoo.storage.partial import begun
 from zoo.storage.use import reserved
 from zoo.training.run import Run
 
@@ -70,7 +72,8 @@ def _candidates(word: str) -> Iterator[_Candidate]:
     if word in _OF:
         yield from _OF[word]()
     else:
-        yield "run", find.run(word)
+        found = find.run(word)
+        yield "run", found if found.name not in ("", "..") else found.resolve()
 
 
 def _within(what: str, folder: Path) -> Iterator[_Candidate]:
@@ -97,11 +100,13 @@ def _reason(what: str, path: Path) -> str | None:
     """Why it must stay, if it must."""
     if path.is_symlink():
         return "it is a link, and what it leads to is not looked at"
+    if what in _NAMES and not _NAMES[what].fullmatch(path.name):
+        return "zoo gives nothing such a name"
     if what == "run" and Run(path).published:
         return "it is a published model"
     if what == "run" and (strangers := Run(path).strangers()):
         return f"it holds what is not the run's own: {', '.join(strangers)}"
-    if what == "fetched" and path.is_dir() and any(".partial-" in each.name for each in path.rglob(".*")):
+    if what == "fetched" and path.is_dir() and any(begun(each.name) for each in path.rglob(".*")):
         return "something is being taken out of an archive"
     with reserved(_lock(what, path)) as free:
         return None if free else _USED[what]
@@ -113,6 +118,14 @@ _USED = {
     "fetched": "it is being fetched",
     "compiled": "a process uses it",
 }
+
+
+_NAMES = {
+    "compiled": re.compile(r"\w+-[0-9a-f]{24}"),
+    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
+    "fetched": re.compile(r"[0-9a-f]{8}-.+|members"),
+}
+"""Of what is in a cache: its folder may have been there before, with other things in it."""
 
 
 def _lock(what: str, path: Path) -> Path:

@@ -97,12 +97,12 @@ def verify(name: str, *, report: Report | None = None) -> Verified:
 
 
 def _verify(folder: Path, report: Report) -> Verified:
-    manifest.check(folder)
-    manifest.check(folder, FILES)
+    names = {*manifest.read(folder).entries, *FILES}
+    manifest.check(folder, sorted(names))
     translator = open_model(folder, **_PLAIN, report=report)
     proved = proof.read(folder / proof.NAME, translator.spec)
     difference = proved.check(translator.program)
-    return Verified(len(read_json(folder / manifest.NAME)), len(proved.source), difference)
+    return Verified(len(names), len(proved.source), difference)
 
 
 def _pairs(run: Run, translator: Translator) -> list[tuple[str, str]]:

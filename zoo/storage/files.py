@@ -27,17 +27,17 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 def writing(path: Path, mode: int | None = None) -> Iterator[Path]:
     """A path beside `path` to write to; what was written takes `path`'s place at the end, or nothing does.
 
-    Who may read it says `mode`, or the umask. Makes the folder it lies in. Raises ZooError where the disk is full or
-    the place cannot be written to.
+    Makes the folder it lies in. `mode` says who may read and write it, else the umask does. Raises ZooError where the
+    disk is full or the place cannot be written to.
     """
     partial = beside(path)
     with explained(path, partial):
         sweep(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            usual = _mode(partial)
+            by_umask = _mode(partial)
             yield partial
-            _open(partial, usual if mode is None else mode)
+            _open(partial, by_umask if mode is None else mode)
             _flush(partial)
             os.replace(partial, path)
             _flush(path.parent)
@@ -71,7 +71,8 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Renames first, so that a removal that is cut short leaves nothing that looks whole."""
+    """Renames first, so that a removal that is cut short leaves nothing that looks whole; the next one ends it."""
+    sweep(path.parent)
     remove(_put_aside(path, ".removed"))
 
 

@@ -10,7 +10,8 @@ from hashlib import sha256 as hashed_with
 from pathlib import Path, PurePosixPath
 
 from specs import ZooError
-from zoo.report import size
+from specs.notation import shown
+from zoo.report import sizes
 from zoo.storage import digests
 from zoo.storage.content import content, opened
 from zoo.storage.files import read_json, sha256, write_json
@@ -68,14 +69,12 @@ class Manifest:
 
     def _entry(self, name: str) -> Entry:
         if name not in self.entries:
-            raise _damaged(self.folder, f"it does not say enough ('{name}')")
+            raise _damaged(self.folder, f"it does not say enough ({shown(name)})")
         return self.entries[name]
 
     def _check_size(self, path: Path, found: int, entry: Entry) -> None:
         if found != entry.bytes:
-            has, had = size(found), size(entry.bytes)
-            if has == had:
-                has, had = f"{found:,} bytes", f"{entry.bytes:,}"
+            has, had = sizes(found, entry.bytes)
             raise ZooError(f"`{path}` is damaged: it has {has}, not {had}", exit_code=1)
 
 
@@ -94,10 +93,10 @@ def read(folder: Path) -> Manifest:
         inside = PurePosixPath(name)
         leads_in = inside.parts and str(inside) == name and not inside.is_absolute() and ".." not in inside.parts
         if not leads_in or not name.isprintable():
-            raise _damaged(folder, f"{name!r} names no file of its folder")
+            raise _damaged(folder, f"{shown(name)} names no file of its folder")
         said = (entry.get("bytes"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
         if type(said[0]) is not int or not isinstance(said[1], str) or not _DIGEST.fullmatch(said[1]):
-            raise _damaged(folder, f"it does not say enough ({name!r})")
+            raise _damaged(folder, f"it does not say enough ({shown(name)})")
         entries[name] = Entry(said[0], said[1])
     return Manifest(folder, entries, identity)
 

@@ -55,7 +55,10 @@ def _straight(path: Path) -> Path | int | None:
     """What is to be opened itself; None for a file, and for what is not there."""
     descriptor = _descriptor(path)
     if descriptor is not None:
-        return os.dup(descriptor)  # opened by its name, a file would begin anew
+        try:
+            return os.dup(descriptor)  # opened by its name, a file would begin anew
+        except OSError as error:  # none that is open
+            raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

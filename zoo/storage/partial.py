@@ -19,6 +19,12 @@ def beside(path: Path) -> Path:
     return path.absolute().with_name(f".{path.name}{_mark()}{os.getpid()}.{threading.get_ident()}")
 
 
+def begun(name: str) -> str | None:
+    """What a file or folder of this name is half-written, or half removed, of; None where it is no such name."""
+    place, mark, _ = name.partition(_MARK)
+    return place.removeprefix(".") if mark and place.startswith(".") else None
+
+
 def put_back(folder: Path) -> None:
     """What a process was killed over while it replaced it is put back, where nothing stands in its place.
 

@@ -16,6 +16,7 @@ from specs.notation import on_one_line
 from zoo.model.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.storage.files import read_json, remove_folder, require_utf8, write_json, writing
+from zoo.storage.partial import begun
 from zoo.version import __version__
 
 try:
@@ -137,7 +138,7 @@ class Run(ModelFolder):
             report.say(
                 f"the number of processes is {basis.processes}, and was {begun.processes}: {otherwise} from here on"
             )
-            begun = basis
+            begun = replace(basis, named=begun.named)
         if basis.sharded and not begun.sharded:
             report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
             begun = replace(begun, sharded=True)
@@ -203,7 +204,7 @@ class Run(ModelFolder):
         if not self.folder.is_dir():
             return []
         names = {path.name for path in self.folder.iterdir()}
-        return sorted(name for name in names - _OWN if not name.startswith(tuple(f".{own}" for own in _OWN)))
+        return sorted(name for name in names - _OWN if begun(name) not in _OWN)
 
 
 _BEFORE = {"processes": 1, "sharded": False, "matrix_library": ""}

@@ -304,9 +304,7 @@ def test_killed_at_the_last_moment_nothing_is_half_there(folder, tmp_path, reque
 
 
 def test_a_full_disk_is_told_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr(
-        "zoo.storage.files.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100})
-    )
+    monkeypatch.setattr("zoo.storage.files.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(ZooError, match="the prepared corpus needs"):
         prepared_of(folder)
     assert tree() == []

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 from specs import Spec, ZooError
 from zoo.corpus.prepare import prepare
+from zoo.model import find
 from zoo.report import Report
 from zoo.shelf.clearance import clearance
 from zoo.shelf.publish import publish, verify
@@ -21,6 +25,9 @@ from zoo.storage.occupied import occupied
 from zoo.training.run import Run
 
 Trained = Callable[..., Run]
+
+
+COMPILED = f"native-{'0' * 24}"
 
 
 def fill(folder: Path, name: str, count: int = 5000) -> Path:
@@ -37,7 +44,7 @@ def caches(home: Path) -> list[Path]:
     archive.write_bytes(b"y" * 9000)
     record("https://x.org/some.tgz", Entry("0" * 64, 9000))
     return [
-        fill(places.compiled(), "native-1"),
+        fill(places.compiled(), COMPILED),
         fill(places.prepared(), "0123456789abcdef"),
         archive,
         fill(places.archives(), "members"),
@@ -83,6 +90,49 @@ def test_what_is_published_or_is_not_the_runs_own_stays(trained: Trained, home: 
     for name in ("transformer-tiny-ende", str(bundle)):
         with pytest.raises(ZooError, match="there is no run"):
             clearance((name,))
+
+
+def test_what_zoo_did_not_put_there_stays(caches: list[Path]) -> None:
+    """ZOO_HOME may be a folder that has more in it."""
+    mine = [fill(place, "mine") for place in (places.compiled(), places.prepared(), places.archives())]
+    (places.archives() / "notes.txt").write_text("mine")
+    found = clearance()
+    assert [each.path for each in found.removable] == caches
+    assert {each.path: each.reason for each in found.kept} == dict.fromkeys(
+        [*mine, places.archives() / "notes.txt"], "zoo gives nothing such a name"
+    )
+
+
+def test_hidden_files_of_ones_own_are_not_the_runs(trained: Trained) -> None:
+    run = trained("runs/tiny")
+    (run.folder / ".spec.yaml-mine").write_text("mine")
+    assert [each.reason for each in clearance(("tiny",)).kept] == [
+        "it holds what is not the run's own: .spec.yaml-mine"
+    ]
+
+
+def test_what_a_killed_removal_left_is_no_run_and_goes_with_the_next(trained: Trained) -> None:
+    run = trained("runs/tiny")
+    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    left = Path(f"runs/.gone.partial-{socket.gethostname()}-{process.stdout.strip()}.1.removed")
+    shutil.copytree(run.folder, left)
+    assert find.all_runs() == [run.folder]
+    clearance(("runs",)).remove()
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(("inside", "name"), [("", "."), ("checkpoints", "..")])
+def test_a_run_goes_by_any_name_of_its_folder(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch, inside: str, name: str
+) -> None:
+    folder = trained("runs/tiny").folder.absolute()
+    (folder / inside).mkdir(exist_ok=True)
+    monkeypatch.chdir(folder / inside)
+    found = clearance((name,))
+    monkeypatch.chdir(folder.parents[1])
+    assert [each.path for each in found.removable] == [folder]
+    assert found.remove() == []
+    assert not folder.exists()
 
 
 def test_a_run_that_is_trained_stays_even_if_it_begins_after_the_plan(trained: Trained) -> None:
@@ -139,7 +189,7 @@ def test_links_are_never_followed(caches: list[Path], trained: Trained, tmp_path
 
 
 def test_a_file_of_two_names_is_freed_with_the_second(home: Path) -> None:
-    first, second = (fill(places.compiled(), name, 10) for name in ("a", "b"))
+    first, second = (fill(places.compiled(), f"aot-{sign * 24}", 10) for sign in "ab")
     os.link(first / "file", second / "again")
     both, empty = clearance(("compiled",)), occupied([first]) + occupied([second])
     assert both.bytes > empty

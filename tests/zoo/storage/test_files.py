@@ -12,7 +12,6 @@ from specs import ZooError
 from zoo.storage.files import (
     read_json,
     remove_folder,
-    require_disk,
     require_space,
     sha256,
     write_json,
@@ -224,4 +223,3 @@ def test_others_may_read_what_a_library_wrote_for_its_user_alone(place, umask):
         os.umask(before)
     modes = {(path / "file").stat().st_mode & 0o777 for path in (place, place / "folder")}
     assert modes == {0o666 & ~umask}
-

@@ -61,7 +61,7 @@ def test_another_size_is_told_even_where_it_looks_alike(folder):
     (folder / "one").write_bytes(b"1" * 1500)
     manifest.write(folder)
     (folder / "one").write_bytes(b"1" * 1501)
-    with pytest.raises(ZooError, match="it has 1,501 bytes, not 1,500"):
+    with pytest.raises(ZooError, match="it has 1,501 bytes, not 1,500 bytes"):
         manifest.check(folder)
 
 

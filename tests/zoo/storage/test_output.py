@@ -132,6 +132,8 @@ def test_no_folder_is_made() -> None:
     Path("round").symlink_to("round")
     with pytest.raises(ZooError, match="`round` cannot be written: Too many levels"):
         write("round")
+    with pytest.raises(ZooError, match="`/dev/fd/9999` cannot be written: Bad file descriptor"):
+        write("/dev/fd/9999")
 
 
 def test_what_is_read_is_not_written_to() -> None:

@@ -77,6 +77,15 @@ def test_a_run_goes_by_what_it_was_begun_with(world: World, words: Any) -> None:
     assert words.said == ["the number of processes is 4, and was 1: dropout falls otherwise from here on"]
 
 
+def test_whose_name_a_run_has_is_said_when_it_begins(world: World, words: Any) -> None:
+    """Its own spec.yaml, by which it may go on, is a whole one and has a name."""
+    run, spec = Run(Path("runs/own")), world()
+    run.folder.mkdir(parents=True)
+    run.start(spec, replace(BASIS, named=False), words)
+    for basis in (BASIS, replace(BASIS, processes=2)):
+        assert run.start(spec, basis, words).named is False
+
+
 def test_without_dropout_another_backend_is_another_rounding(world: World, words: Any) -> None:
     run, spec = Run(Path("runs/tiny")), world("architecture.dropout=0.0")
     run.folder.mkdir(parents=True)
