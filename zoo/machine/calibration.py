@@ -61,7 +61,8 @@ class Calibration:
 
 def emulated(slowdown: float) -> str:
     """What is to be said of it."""
-    return f"takes {slowdown:.2g} times as long as float32 on this processor; say `training.precision=float32`"
+    remedy = "say `training.precision=float32` before a run begins"
+    return f"takes {slowdown:.2g} times as long as float32 on this processor; {remedy}"
 
 
 def kept(spec: Spec) -> Calibration | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from compiler import trainable
-from compiler.switches import fast_float32
+from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec
 from zoo.corpus.ahead import aside
 from zoo.corpus.prepare import prepare
@@ -112,16 +112,16 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     longest, backend = int(data.store.source_lengths.max()), program.backend
     sharded = processes.count > 1 and sharding.is_needed(spec, data.mean(0), processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
-    if processes.first and (problem := too_long(spec, prepared.vocabulary)):
-        if fresh or not checkpoints(run):
-            raise problem
-        report.warn(problem.summary)  # what a run has learned is not lost for it
     outset = Outset.of(spec, program, report) if processes.first else None
-    library, threads = outset.matrix_library if outset else "", torch.get_num_threads()
+    chosen, threads = outset.matrix_library if outset else "", torch.get_num_threads()
     basis = Basis(
-        prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, library, spec.named
+        prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, chosen, spec.named
     )
     with processes.first_then_others():
+        if processes.first and (problem := too_long(spec, prepared.vocabulary)):
+            if fresh or not checkpoints(run):
+                raise problem
+            report.warn(problem.summary)  # what a run has learned is not lost for it
         if processes.first and fresh:
             run.clear()
         basis = run.start(spec, basis, report) if processes.first else run.basis
@@ -129,7 +129,8 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             prepared.vocabulary.save(run.folder)
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
     dev = DevSet(spec, prepared.vocabulary, device, report) if scored else None
-    with fast_float32(basis.matrix_library or None), _threads(basis.threads, report), _stopping(report) as stopped:
+    library = basis.matrix_library if basis.matrix_library in matrix_libraries() else matrix_library()
+    with fast_float32(library), _threads(basis.threads, report), _stopping(report) as stopped:
         trainer = Trainer(spec, data, run, processes, report, dev, program, outset, sharded=basis.sharded)
         try:
             done = trainer.train(stopped)

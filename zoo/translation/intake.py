@@ -27,6 +27,8 @@ class Intake:
     ) -> None:
         self.vocabulary, self.extra, self.positions = vocabulary, spec.decoding.extra_length, positions
         self.most = spec.decoding.max_source_length
+        if positions is not None:
+            self.most = min(self.most, positions - 1)  # EOS takes one
         self.lengths = Lengths(longest, self.most, report)
         self.nothing: deque[int] = deque()
         """Indices of texts that were read and have no piece."""
@@ -75,7 +77,7 @@ class Intake:
         Raises ZooError where one is too long for the model, or a prefix for a translation, and where a prefix has
         characters that no translation can have.
         """
-        rows = self.rows(texts, "source")
+        rows = self._encoded(texts, "source")
         found: list[Source | Split] = []
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
             if len(row) - 1 > self.most:
@@ -103,6 +105,7 @@ class Intake:
         for sentence in sentences_of(text):
             more = len(self.vocabulary.encode(sentence, "source"))
             if more > self.most:
+                self._require_positions(more + 1, sentence, "source")
                 raise ZooError(
                     f"text {index + 1:,} ({shown(text)}) has a sentence of {more:,} pieces, and the model takes "
                     f"{self.most:,} (`decoding.max_source_length`)",
@@ -116,18 +119,23 @@ class Intake:
 
     def rows(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         """The pieces of each text and EOS; those of a target after BOS. Raises ZooError where one is too long."""
+        rows = self._encoded(texts, side)
+        for row, text in zip(rows, texts, strict=True):
+            self._require_positions(len(row) - (side == "target"), text, side)  # EOS of a target is not read
+        return rows
+
+    def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         before = [BOS] if side == "target" else []
         pieces = [self.vocabulary.encode(text, side) if text.strip() or before else () for text in texts]
-        rows = [[*before, *each, EOS] for each in pieces]
-        for row, text in zip(rows, texts, strict=True):
-            length = len(row) - len(before)  # EOS of a target is not read
-            if self.positions is not None and length > self.positions:
-                raise ZooError(
-                    f"the {side} {shown(text)} takes {length:,} positions, and the model has learned "
-                    f"{self.positions:,} (`architecture.max_positions`)",
-                    hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
-                )
-        return rows
+        return [[*before, *each, EOS] for each in pieces]
+
+    def _require_positions(self, length: int, text: str, side: Side) -> None:
+        if self.positions is not None and length > self.positions:
+            raise ZooError(
+                f"the {side} {shown(text)} takes {length:,} positions, and the model has learned "
+                f"{self.positions:,} (`architecture.max_positions`)",
+                hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
+            )
 
     def _limit(self, source: int) -> int:
         """Pieces of a translation at most, EOS not counted: the source's and 50 (paper, section 6.1)."""

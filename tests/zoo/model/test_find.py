@@ -12,6 +12,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.model import find
+from zoo.model.identity import differing
 from zoo.shelf.publish import publish
 from zoo.training.run import Run
 
@@ -209,3 +210,16 @@ def _as(reference: str) -> dict[str, object]:
         "name": spec.name,
         **{key: getattr(spec, key).model_dump() for key in ("architecture", "vocabulary", "corpus")},
     }
+
+
+def test_the_same_words_about_other_texts_are_another_model(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "own.yaml").write_text(
+            "extends: tiny\nname: own\ncorpus: {train: [{source: x.en, target: x.de}]}\n"
+        )
+    a, b = (specs.load(f"{folder}/own.yaml") for folder in ("a", "b"))
+    assert list(differing(a, b)) == ["corpus.folder"]
+    assert not differing(a, a)
+    Path("b").rename("elsewhere")  # where the texts lie now, the spec does not know
+    assert not differing(a, b)

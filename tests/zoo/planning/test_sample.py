@@ -15,7 +15,7 @@ from compiler.switches import DEFAULT, ONEDNN, matrix_libraries, matrix_library
 from specs import Spec
 from zoo.benchmarks.train import measure
 from zoo.machine import calibration, peak
-from zoo.machine.calibration import Calibration
+from zoo.machine.calibration import Calibration, emulated
 from zoo.machine.doctor import diagnosis
 from zoo.machine.peak import Pace
 from zoo.planning import sample
@@ -141,7 +141,8 @@ def test_a_precision_that_is_emulated_is_said(world: World, words: Any, monkeypa
     calibration.keep(spec, EMULATED)
     assert EMULATED.slowdown == pytest.approx(2.6)
     assert replace(EMULATED, bfloat16=0.4).slowdown is None
-    warning = "bfloat16 takes 2.6 times as long as float32 on this processor; say `training.precision=float32`"
+    warning = f"bfloat16 {emulated(2.6)}"
+    assert "2.6 times as long as float32" in warning
     train(spec, report=words)
     assert warning in words.said
     words.said.clear()

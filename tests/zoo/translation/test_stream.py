@@ -185,6 +185,15 @@ def test_a_line_that_is_too_long_is_translated_in_parts(translator_of, report, s
     assert warning.startswith("longer than `decoding.max_source_length` (10 pieces): 2 of 5, at most 24 pieces, text 2")
 
 
+def test_learned_positions_bound_what_is_translated_whole(translator_of):
+    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=11", "corpus.max_length=9"]
+    text = " ".join(SENTENCES)
+    limited = translator_of(["decoding.max_source_length=10"])
+    assert translator_of(learned).translate(text) == limited.translate(text)
+    with pytest.raises(ZooError, match="takes 12 positions, and the model has learned 11"):
+        translator_of(learned).translate("ab. " + "h" * 11)
+
+
 def test_a_sentence_that_is_too_long_is_refused_by_its_number(translator_of):
     translator = translator_of(["decoding.max_source_length=10"])
     found = translate_lines(translator, ["ab", "ab. " + "h" * 11 + ". ab.", "h"])
