@@ -41,6 +41,8 @@ def command(
     same command, or `zoo train RUN/spec.yaml`, goes on from there, to the same weights. By
     `training.checkpoint_minutes` what is averaged depends on the clock; by `training.checkpoint_steps` it does not.
     """
+    from shlex import quote
+
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
@@ -61,7 +63,7 @@ def command(
     if not done.first:
         return None
     place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
-    model, name = (f"--model {place}", str(place)) if place else (f"--spec {spec}", chosen.short)
+    model, name = (f"--model {quote(str(place))}", quote(str(place))) if place else (f"--spec {spec}", chosen.short)
     words.say(f"next: zoo decode {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 

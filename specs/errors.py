@@ -14,9 +14,9 @@ class ZooError(Exception):
     """Something a person can read and act upon.
 
     `problem` says what is wrong with the value, `where` the place it was written ("specs/mine.yaml:4"),
-    `hint` the remedy; its text has them all. `exit_code` is 2 where the person can mend it and 1 where the world failed
-    (network, disk, a broken file). `further` are the other errors of the same spec, in the order of reading. Whatever a
-    person wrote and these words quote is made printable here.
+    `hint` the remedy. `exit_code` is 2 where the person can mend it and 1 where the world failed (network, disk, a
+    broken file). `further` are the other errors of the same spec, in the order of reading. Its text has all of them,
+    with the remedies. Whatever a person wrote and these words quote is made printable here.
     """
 
     def __init__(
@@ -40,8 +40,13 @@ class ZooError(Exception):
         """What is wrong, and where; without the remedy."""
         return str(self.args[0])
 
-    def __str__(self) -> str:
+    @property
+    def alone(self) -> str:
+        """Without those that are further ones."""
         return f"{self.summary}\n\nhint: {self.hint}" if self.hint else self.summary
+
+    def __str__(self) -> str:
+        return "\n\n".join(each.alone for each in (self, *self.further))
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:

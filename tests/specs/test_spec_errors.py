@@ -192,3 +192,10 @@ def test_an_error_in_the_one_grammar() -> None:
         1,
     )
     assert str(specs.ZooError("the disk is full")) == "the disk is full"
+
+
+def test_the_text_of_an_error_has_the_further_ones() -> None:
+    with pytest.raises(specs.ZooError) as error:
+        load("tiny", {"training": {"stps": 3, "steps": "x"}, "vocabulary": {"size": -1}})
+    assert all(name in str(error.value) for name in ("training.stps", "training.steps", "vocabulary.size"))
+    assert str(error.value).count("hint: ") == 3

@@ -40,13 +40,14 @@ def of_spec(reference: str) -> Path:
     published, default = ModelFolder(place(spec.name)), ModelFolder.default(spec)
     if published.published and _is_of(published, spec):
         return published.folder
+    if default.exists and _is_of(default, spec):
+        return _trained(default)
     for called in (default, published):
         if called.exists and not _is_of(called, spec):
             raise _another(called, reference, _differing(called, spec))
-    there = "has no weights yet" if default.exists else "is not there"
     raise ZooError(
-        f"there is no trained model of `{reference}`: the run `{default.folder}` {there}, no other run in `{RUNS}` "
-        f"is of this spec, and `{published.folder}` is not there{_newer()}",
+        f"there is no trained model of `{reference}`: the run `{default.folder}` is not there, no other run in "
+        f"`{RUNS}` is of this spec, and `{published.folder}` is not there{_newer()}",
         hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` would put it on the shelf",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from compiler import EmittedProgram, Purpose, cost, trainable
+from compiler.host import cores
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import EOS, Spec
 from zoo.machine import calibration
@@ -43,7 +45,10 @@ def sampled(spec: Spec, report: Report, program: EmittedProgram | None = None) -
         if not is_short(error):
             raise
         return None
-    calibration.keep(spec, found)
+    if _is_busy():
+        report.warn("other work was going on: what was measured is not kept, and forecasts are rough")
+    else:
+        calibration.keep(spec, found)
     return found
 
 
@@ -105,6 +110,11 @@ def _best(passes: _Passes, ways: list[tuple[str, str]]) -> dict[tuple[str, str],
     while len(rounds) < _ROUNDS or (len(rounds) < _MOST and sum(map(sum, rounds)) < _SECONDS):
         rounds.append([passes.seconds(*way) for way in ways])
     return dict(zip(ways, map(min, zip(*rounds, strict=True)), strict=True))
+
+
+def _is_busy() -> bool:
+    """Whether more has been running than there are cores, this process included."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores() + 0.5
 
 
 def _eager(spec: Spec) -> Spec:

@@ -123,4 +123,5 @@ def _published(report: Report) -> Iterator[PublishedModel]:
 def _bleu(scores: dict[str, Any], split: str) -> float | None:
     entry = scores.get(split)
     found = entry.get("bleu") if isinstance(entry, dict) else None
-    return float(found) if isinstance(found, int | float) and 0 <= found <= 100 else None
+    # A perfect score comes out a rounding above 100.
+    return min(100.0, found) if isinstance(found, int | float) and 0 <= found < 100.001 else None

@@ -81,4 +81,4 @@ class Prediction:
         if steps:
             happened = Forecast(seconds / steps, seconds, ram.most_used(self._device))
             said = replace(self._expected, seconds=steps * self._expected.step_seconds)
-            self._report.say(f"{steps:,} steps took {happened} of memory; forecast were {said}")
+            self._report.say(f"{steps:,} steps took {happened} of memory; the forecast was {said}")

@@ -51,7 +51,7 @@ def test_a_device_is_measured() -> None:
 def test_the_forecast_stands_beside_what_happened(world: World, words: Any) -> None:
     train(world("training.steps=9"), report=words)
     assert any(re.match(r"forecast for 9 steps: 0:\d\d and [\d.]+ [MG]B of memory, by ", line) for line in words.said)
-    assert any(re.match(r"9 steps took \d:\d\d and .*; forecast were \d:\d\d and ", line) for line in words.said)
+    assert any(re.match(r"9 steps took \d:\d\d and .*; the forecast was \d:\d\d and ", line) for line in words.said)
 
 
 def test_an_outlook_says_what_was_chosen(world: World) -> None:

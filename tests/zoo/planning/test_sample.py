@@ -31,6 +31,21 @@ FOUND = Calibration("found", 10, 27, {matrix_library(): 2.0, OTHER: 1.0}, None, 
 EMULATED = replace(FOUND, bfloat16=FOUND.seconds("float32") * 2.6)
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is going on here."""
+    monkeypatch.setattr(sample, "_is_busy", lambda: False)
+
+
+def test_what_was_measured_beside_other_work_is_not_kept(
+    world: World, words: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "_is_busy", lambda: True)
+    assert sample.sampled(world(), words) is not None
+    assert calibration.kept(world()) is None
+    assert "other work was going on" in words.said[-1]
+
+
 def test_it_is_measured_once_a_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     found = sample.sampled(world(), Report())
     assert found is not None

@@ -23,8 +23,8 @@ from zoo.training.run import Run
 from zoo.training.train import train
 
 PROGRAM = "from cli.app import main; main()"
-SMALL = f"from zoo.machine import ram; ram.there = lambda device: 1000; {PROGRAM}"
-"""The same on a device of a thousand bytes."""
+SMALL = f"from zoo.machine import ram; ram.there = lambda device: 150_000; {PROGRAM}"
+"""The same on devices of which two, and not one, hold weights, gradients and moments."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 
 

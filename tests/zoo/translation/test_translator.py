@@ -203,7 +203,7 @@ def test_a_prefix_is_begun_with_as_it_is_written(pieces, small):
     translator = Translator(build(spec), pieces, spec)
     for prefix in ("der  alte\x07Hund", " der\talte Hund ", "\ufeffder alte\u2028Hund"):
         assert translator.translate("the old dog", prefixes=prefix).startswith("der alte Hund")
-    message = r"prefix 2 \('der Ωmega 猫'\) has characters that the model cannot write: 'Ω', '猫'$"
+    message = r"prefix 2 \('der Ωmega 猫'\) has characters that the model cannot write: 'Ω', '猫'\n"
     with pytest.raises(ZooError, match=message) as error:
         translator.translate(["the old dog", "the cat"], prefixes=["der", "der Ωmega 猫"])
     assert error.value.exit_code == 2
