@@ -23,6 +23,7 @@ from specs import BOS, EOS, PAD, Spec
 from zoo.corpus.batches import Batch
 from zoo.machine import ram
 from zoo.report import Report
+from zoo.training.prediction import Outset
 from zoo.training.processes import Processes
 from zoo.training.step import Update
 
@@ -33,13 +34,18 @@ class Zoo:
     """The update of `zoo train`."""
 
     def __init__(self, spec: Spec, precision: str) -> None:
-        training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
-        spec = spec.model_copy(update={"training": training})
         own_process()
-        self.switched = fast_float32()
+        spec, program = self.spec(spec, precision), trainable(spec)
+        self.switched = fast_float32(Outset.of(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else
-        self.update = Update(spec, trainable(spec), Processes("cpu"), Report())
+        self.update = Update(spec, program, Processes("cpu"), Report())
         self.done = 0
+
+    @staticmethod
+    def spec(spec: Spec, precision: str) -> Spec:
+        """The spec that it trains by."""
+        training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
+        return spec.model_copy(update={"training": training})
 
     def __call__(self, batch: Batch) -> float:
         self.done += 1

@@ -30,6 +30,8 @@ import specs
 from zoo.benchmarks.train import made_up
 from zoo.corpus.batches import collate, epoch_batches
 from zoo.machine.clock import host, spread, timed
+from zoo.planning.sample import sampled
+from zoo.report import Plain
 
 SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]
 STEPS = 3
@@ -41,6 +43,9 @@ def main() -> None:
         return serve(lambda: _child(given))
     names = given.systems.split(",") if given.systems else list(learners.SYSTEMS)
     command = [__file__, given.spec, *given.overrides, "--child"]
+    for name in (name for name in names if name.startswith("zoo-")):  # before several processes measure at once
+        spec = specs.load(given.spec, given.overrides)
+        sampled(learners.Zoo.spec(spec, name.removeprefix("zoo-")), Plain())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
     for system in systems.values():  # not timed: what is compiled or laid out on first use
