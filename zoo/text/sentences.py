@@ -6,6 +6,9 @@ from itertools import zip_longest
 
 from specs import ZooError
 
+LONGEST_WORD = 100_000
+"""Characters without a space: the time to find the pieces of more grows with their square."""
+
 
 def sentences(texts: Iterable[str], *, first: int = 1, called: str = "text") -> list[str]:
     """The texts as a list. Raises TypeError for what is not text, ZooError for what is not one line.
@@ -83,4 +86,9 @@ def _check(text: object, number: int, called: str) -> None:
         raise ZooError(
             f"{called} {number} ({shown(text)}) is not Unicode text: half of a surrogate pair is in it",
             hint="read the file as UTF-8, with errors='strict'",
+        )
+    if len(text) > LONGEST_WORD and (most := max(map(len, text.split()), default=0)) > LONGEST_WORD:
+        raise ZooError(
+            f"{called} {number:,} ({shown(text)}) has a word of {most:,} characters, and {LONGEST_WORD:,} are the most",
+            hint="to find its pieces would take minutes: break it, or leave it out",
         )

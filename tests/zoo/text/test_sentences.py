@@ -1,8 +1,9 @@
-"""Where the sentences of a line end."""
+"""Where the sentences of a line end, and what is none."""
 
 import pytest
 
-from zoo.text.sentences import sentences_of
+from specs import ZooError
+from zoo.text.sentences import LONGEST_WORD, sentences, sentences_of
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,10 @@ def test_sentences_need_no_space_where_a_script_has_none():
 def test_long_rows_of_marks_are_quickly_told():
     assert sentences_of("." * 200_000 + " a") == ["." * 200_000, "a"]
     assert sentences_of('"' * 200_000 + " a") == ['"' * 200_000 + " a"]
+
+
+def test_a_word_without_end_is_refused_by_its_number():
+    most = "x" * LONGEST_WORD
+    assert sentences([f"{most} {most}"]) == [f"{most} {most}"]
+    with pytest.raises(ZooError, match=r"text 2 .*has a word of 100,001 characters, and 100,000 are the most"):
+        sentences(["a", f"a {most}x b"])
