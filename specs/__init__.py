@@ -3,7 +3,7 @@
 from specs.architecture import Architecture, Depths
 from specs.catalogue import names
 from specs.compilation import Compilation
-from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part
+from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
 from specs.decoding import Decoding
 from specs.difference import difference
 from specs.errors import ZooError, nearest
@@ -12,6 +12,7 @@ from specs.override import Overrides
 from specs.schema import schema
 from specs.spec import Spec
 from specs.sublayers import DecoderSubLayer, EncoderSubLayer, FeedForward, MemoryAttention, SelfAttention
+from specs.task import Parsing, Task, Translation
 from specs.training import Training
 from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
@@ -34,10 +35,14 @@ __all__ = [
     "HeldOut",
     "MemoryAttention",
     "Overrides",
+    "Parsing",
     "Part",
     "SelfAttention",
     "Spec",
+    "Task",
     "Training",
+    "Translation",
+    "Treebank",
     "Vocabulary",
     "ZooError",
     "difference",

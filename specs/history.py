@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.notation import shown
 from specs.written import Written, given
 
-FORMAT = 3
+FORMAT = 4
 """What is written today; raised with every change of a field that old files do not have or write otherwise."""
 FIRST = 1
 """What was written while no file said its format."""
@@ -104,8 +104,20 @@ def _unknown_and_long_ones_are_said(written: Written) -> Written:
     return _with(written, {"vocabulary": {"byte_fallback": False}, "decoding": {"max_source_length": 1024}})
 
 
+def _tasks_are_written(written: Written) -> Written:
+    """3 -> 4: every model translated, and both sides had as many pieces."""
+    written = _with(written, {"vocabulary": {"target_size": None}})
+    if "extends" in written.value or "task" in written.value:
+        return written
+    return replace(written, value={"task": given({"kind": "translation"}, written.file), **written.value})
+
+
 Upgrade = Callable[[Written], Written]
-UPGRADES: Mapping[int, Upgrade] = {1: _sub_layers_are_written, 2: _unknown_and_long_ones_are_said}
+UPGRADES: Mapping[int, Upgrade] = {
+    1: _sub_layers_are_written,
+    2: _unknown_and_long_ones_are_said,
+    3: _tasks_are_written,
+}
 """By the number of the format that each starts from."""
 
 

@@ -6,11 +6,12 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
 from specs.compilation import Compilation
-from specs.corpus import Corpus
+from specs.corpus import Corpus, Grammar, HeldOut, Treebank
 from specs.decoding import Decoding
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
 from specs.section import Section, broken_rule
+from specs.task import Parsing, Task
 from specs.training import Training
 from specs.vocabulary import Vocabulary
 
@@ -23,6 +24,7 @@ class Spec(Section):
 
     name: Name = Field(description="Name the trained model is published under: letters, digits and - _ . , only; text.")
     description: str = Field(max_length=10_000, description="What this spec is, in one short sentence; text.")
+    task: Task = Field(description="What is learned: to translate (6.1), or to parse (6.3).")
     architecture: Architecture = Field(description="The network (section 3).")
     vocabulary: Vocabulary = Field(description="Word pieces (section 5.1).")
     corpus: Corpus = Field(description="Sentence pairs (section 5.1).")
@@ -67,6 +69,56 @@ class Spec(Section):
 
     def __repr_args__(self) -> Any:
         yield None, self.short
+
+    @model_validator(mode="after")
+    def _corpus_has_what_the_task_learns(self) -> Self:
+        parsing, corpus = isinstance(self.task, Parsing), self.corpus
+        for split in ("train", "dev", "test"):
+            for index, part in enumerate(getattr(corpus, split)):
+                if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
+                    learned, wanted = ("trees", "trees") if parsing else ("pairs of sentences", "source and target")
+                    broken_rule(
+                        f"corpus.{split}.{index}",
+                        "task.kind",
+                        problem=f"`task.kind` is `{self.task.kind}`, which learns from {learned}, and this part of "
+                        f"`corpus.{split}` has none",
+                        hint=f"give the part {wanted}, or write another `task`",
+                    )
+        grammar = any(isinstance(part, Grammar) for part in corpus.parts)
+        languages, wanted = (corpus.source, corpus.target), ("en", "en" if parsing else "de")
+        if grammar and languages != wanted:
+            what = "English trees" if parsing else "English to German"
+            broken_rule(
+                "corpus.source",
+                "corpus.target",
+                problem=f"the built-in corpus is {what}, not `{languages[0]}` to `{languages[1]}`",
+                hint=f"write `source: {wanted[0]}` and `target: {wanted[1]}`, or parts of another kind than `grammar`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parsers_have_a_vocabulary_of_brackets(self) -> Self:
+        if isinstance(self.task, Parsing) and self.vocabulary.shared:
+            broken_rule(
+                "vocabulary.shared",
+                "task.kind",
+                problem="`task.kind` is `parsing`, whose target is brackets and no text, but `vocabulary.shared` is "
+                "true",
+                hint="write `vocabulary: {shared: false, target_size: 256}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _dev_score_is_one_of_the_task(self) -> Self:
+        foreign = {"translation": "f1", "parsing": "bleu"}[self.task.kind]
+        if self.training.dev_score == foreign:
+            broken_rule(
+                "training.dev_score",
+                "task.kind",
+                problem=f"`training.dev_score` is `{foreign}`, which is no score of the task `{self.task.kind}`",
+                hint=f"write `{'f1' if foreign == 'bleu' else 'bleu'}`, or `perplexity`",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_matrix_needs_one_vocabulary(self) -> Self:

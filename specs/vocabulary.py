@@ -1,10 +1,10 @@
 """The section `vocabulary`: word pieces, and the four that every vocabulary begins with."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from specs.section import Section
+from specs.section import Section, broken_rule
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of padding, the unknown piece, the beginning and the end of a sentence."""
@@ -20,6 +20,10 @@ class Vocabulary(Section):
         le=1_048_576,
         description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special pieces included; pieces.",
     )
+    target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None = Field(
+        description="V of the target, where it has a vocabulary of its own and of another size (no letter), the four "
+        "special pieces included; null: `size`; pieces. A parser's are the brackets of its trees."
+    )
     byte_fallback: bool = Field(
         description="Characters without a piece are spelled in bytes (no letter); true or false. The bytes take 256 of "
         "the pieces, and the rarest 1 in 10,000 characters of the text are spelled so, too, which teaches them. Else "
@@ -28,3 +32,20 @@ class Vocabulary(Section):
     shared: bool = Field(
         description="One vocabulary for source and target (5.1: shared), or one for each; true or false."
     )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """V of the source and of the target."""
+        return self.size, self.size if self.target_size is None else self.target_size
+
+    @model_validator(mode="after")
+    def _one_vocabulary_has_one_size(self) -> Self:
+        if self.shared and self.target_size is not None:
+            broken_rule(
+                "target_size",
+                "shared",
+                problem=f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: one "
+                "vocabulary has one size",
+                hint="write `vocabulary: {shared: false}`, or `target_size: null`",
+            )
+        return self

@@ -13,7 +13,7 @@ from zoo.corpus.builtin.nominals import Nominal
 from zoo.corpus.builtin.order import ROLES, EnglishClause, Field, english_clause, german_clause
 from zoo.corpus.builtin.quality import Quality
 from zoo.corpus.builtin.words import Adverb, Conjunction, Marking, Verb
-from zoo.corpus.tree import Tree, leaf, node
+from zoo.trees.tree import Tree, leaf, node
 
 CONTRACTIONS = {
     ("in", "dem"): "im",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zoo.corpus.builtin.features import Agreement, Kind, Words
-from zoo.corpus.tree import Tree, leaf
+from zoo.trees.tree import Tree, leaf
 
 Forms = tuple[str, str, str]
 """With I (ich), with it (es), with they (sie)."""

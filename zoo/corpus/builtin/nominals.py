@@ -10,7 +10,7 @@ from zoo.corpus.builtin.declension import KEIN, declined
 from zoo.corpus.builtin.features import Agreement, Case, Column, Weight, Words
 from zoo.corpus.builtin.quality import Quality
 from zoo.corpus.builtin.words import Determiner, Noun
-from zoo.corpus.tree import Tree, leaf, node
+from zoo.trees.tree import Tree, leaf, node
 
 
 class Modifier(Protocol):

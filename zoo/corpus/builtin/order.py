@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from zoo.corpus.builtin.features import Case, Kind, Weight, Words
-from zoo.corpus.tree import Tree, leaf, node
+from zoo.trees.tree import Tree, leaf, node
 
 
 class Field(IntEnum):

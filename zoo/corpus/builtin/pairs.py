@@ -8,7 +8,7 @@ from itertools import islice
 from specs import ZooError, nearest
 from zoo.corpus.builtin.draw import Draw
 from zoo.corpus.builtin.sentence_sampler import SentenceSampler
-from zoo.corpus.tree import Tree, detokenised
+from zoo.trees.tree import Tree, detokenised
 
 VERSION = 1
 """Raised whenever a sentence changes: prepared data are known by it."""

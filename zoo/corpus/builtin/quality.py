@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from zoo.corpus.builtin.features import Words
 from zoo.corpus.builtin.words import Adjective
-from zoo.corpus.tree import Tree, leaf, node
+from zoo.trees.tree import Tree, leaf, node
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from zoo.corpus import tree
 from zoo.corpus.builtin import nouns, verbs
 from zoo.corpus.builtin.conjugation import EnglishVerb, GermanVerb, Tense
 from zoo.corpus.builtin.declension import GermanDeterminer, GermanNoun
 from zoo.corpus.builtin.features import Case, Column, Weight
 from zoo.corpus.builtin.inflection import english_verb, german_verb
 from zoo.corpus.builtin.words import Adjective, Adverb, Conjunction, Determiner, Marking, Noun, Slot, Sorts, Spot, Verb
+from zoo.trees import tree
 
 CASES = {"nom": Case.NOMINATIVE, "acc": Case.ACCUSATIVE, "dat": Case.DATIVE, "gen": Case.GENITIVE}
 _GENDERS = {"m": Column.MASCULINE, "n": Column.NEUTER, "f": Column.FEMININE}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from zoo.corpus.builtin.clause import Clause
 from zoo.corpus.builtin.features import Kind
 from zoo.corpus.builtin.order import punctuated
-from zoo.corpus.tree import Tree, capitalised, detokenised, leaf, node
+from zoo.trees.tree import Tree, capitalised, detokenised, leaf, node
 
 
 @dataclass(frozen=True, slots=True)

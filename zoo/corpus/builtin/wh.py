@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from zoo.corpus.builtin import declension
 from zoo.corpus.builtin.features import Agreement, Case, Words
 from zoo.corpus.builtin.nominals import Nominal
-from zoo.corpus.tree import Tree, leaf, node
+from zoo.trees.tree import Tree, leaf, node
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zoo.corpus.builtin.conjugation import EnglishVerb, GermanVerb, Tense
 from zoo.corpus.builtin.declension import GermanDeterminer, GermanNoun
 from zoo.corpus.builtin.features import Case, Weight, Words
-from zoo.corpus.tree import Tree
+from zoo.trees.tree import Tree
 
 Sorts = frozenset[str]
 """What nouns are the names of (person, food, place ...), as verbs and adjectives choose them."""

@@ -19,7 +19,7 @@ from zoo.corpus.builtin.draw import Draw
 from zoo.corpus.builtin.lexicon import LEXICON
 from zoo.corpus.builtin.pairs import LARGEST, LONGEST, split_of
 from zoo.corpus.builtin.sentence_sampler import SentenceSampler
-from zoo.corpus.tree import capitalised, detokenised, read
+from zoo.trees.tree import capitalised, detokenised, read
 
 ROOT = Path(__file__).parents[4]
 DIGEST = {1: "ecd9638bf87210a4065f60709190a78db3d69754efcdc0c8998414cfddbdbd04"}

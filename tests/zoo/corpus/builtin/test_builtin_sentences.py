@@ -13,7 +13,7 @@ from zoo.corpus.builtin.quality import Quality
 from zoo.corpus.builtin.sentence import Sentence
 from zoo.corpus.builtin.setting import SUBJECT
 from zoo.corpus.builtin.wh import WHAT, WHO, Relative
-from zoo.corpus.tree import detokenised
+from zoo.trees.tree import detokenised
 
 SINGULARS = {noun.singular: noun for nouns in LEXICON.nouns.values() for noun in nouns}
 PLURALS = {noun.plural: noun for noun in SINGULARS.values()}

@@ -3,7 +3,7 @@
 import pytest
 
 from specs import ZooError
-from zoo.corpus.tree import capitalised, detokenised, leaf, node, read
+from zoo.trees.tree import capitalised, detokenised, leaf, node, read
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
 

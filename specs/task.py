@@ -1,0 +1,30 @@
+"""The section `task`: what a model's target is, how it is scored, and what a search may write."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from specs.section import Section
+
+
+class Translation(Section):
+    """A sentence into another language (sections 5 and 6.1)."""
+
+    kind: Literal["translation"] = Field(description="A sentence into its translation (6.1); a kind.")
+
+
+class Parsing(Section):
+    """A sentence into its constituency tree, written as a sequence (section 6.3)."""
+
+    kind: Literal["parsing"] = Field(description="A sentence into its constituency tree (6.3); a kind.")
+    linearisation: Literal["vinyals", "tensor2tensor"] = Field(
+        description="How a tree becomes a sequence (6.3 cites Vinyals et al. 2015): vinyals writes `(S (NP XX )NP )S`, "
+        "each word as XX; tensor2tensor is of the authors' code, `S NP NNP /NP /S`, each word as its tag; a choice."
+    )
+    constrained: bool = Field(
+        description="The search writes trees over the sentence's words and nothing else (the paper is silent); true or "
+        "false. Else what is no tree is mended afterwards."
+    )
+
+
+Task = Annotated[Translation | Parsing, Field(discriminator="kind")]

@@ -1,0 +1,1 @@
+"""Constituency trees: written in brackets, as a sequence, and as pictures."""
