@@ -52,7 +52,7 @@ class DevSet:
             program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device
         )
         if alone:
-            tokens = max(1, min(TOKENS, _LOGITS // self.vocabulary.size))
+            tokens = max(1, min(TOKENS, _LOGITS // self.vocabulary.sizes[1]))
             return perplexity(translator.forced(self.sources, self.references, tokens=tokens))
         translated = translator.translate(self.sources)
         self.samples = samples(self.sources, self.references, translated)
