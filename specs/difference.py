@@ -12,10 +12,10 @@ def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def _differences(here: Mapping[str, Any], there: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Both have the same keys; a value may be a mapping in one of them alone, and then differs as a whole."""
+    """Both have the same keys; mappings that have not, such as those of two kinds, differ as a whole."""
     found: dict[str, tuple[Any, Any]] = {}
     for key, value in here.items():
-        if isinstance(value, Mapping) and isinstance(there[key], Mapping):
+        if isinstance(value, Mapping) and isinstance(there[key], Mapping) and value.keys() == there[key].keys():
             found |= _differences(value, there[key], f"{prefix}{key}.")
         elif value != there[key]:
             found[f"{prefix}{key}"] = (there[key], value)

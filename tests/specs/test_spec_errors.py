@@ -102,8 +102,8 @@ def test_what_no_file_writes_is_missing_from_the_first() -> None:
     Path("mine.yaml").write_text("extends: root.yaml\ndescription: X.\n", encoding="utf-8")
     with pytest.raises(specs.ZooError) as error:
         load("mine.yaml")
-    assert error.value.problem == "`architecture`, `vocabulary`, `corpus` and 3 more are missing"
-    assert error.value.hint == "add `extends: base` to root.yaml, or write `architecture` here"
+    assert error.value.problem == "`task`, `architecture`, `vocabulary` and 4 more are missing"
+    assert error.value.hint == "add `extends: base` to root.yaml, or write `task` here"
 
 
 def test_a_resolved_spec_that_was_changed_is_the_worlds_fault() -> None:

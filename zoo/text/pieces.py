@@ -27,7 +27,8 @@ class Pieces:
     def __init__(self, content: bytes, *, name: str = "vocabulary.model") -> None:
         """From the content of a SentencePiece model. Raises ZooError, calling it `name`, where it is damaged."""
         self.content = content
-        self._model = _opened(content, name)
+        self.model = _opened(content, name)
+        """SentencePiece's own."""
 
     @classmethod
     def learned(cls, lines: Iterable[str], section: specs.Vocabulary, size: int) -> Self:
@@ -37,30 +38,30 @@ class Pieces:
     @cached_property
     def size(self) -> int:
         """How many there are, the special ones included."""
-        return int(self._model.get_piece_size())
+        return int(self.model.get_piece_size())
 
     @property
     def byte_fallback(self) -> bool:
         """Whether characters without a piece are spelled in bytes."""
-        return bool(self._model.is_byte(EOS + 1))
+        return bool(self.model.is_byte(EOS + 1))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a line's pieces, without BOS and EOS."""
-        return list(self._model.encode(clean(text)))
+        return list(self.model.encode(clean(text)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many lines, on all cores."""
-        return list(self._model.encode(list(map(clean, texts)))) if texts else []
+        return list(self.model.encode(list(map(clean, texts)))) if texts else []
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of pieces, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
-        return without_control(str(self._model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
+        return without_control(str(self.model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
         """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""
         if UNK in ids:
             return ids
-        return list(self._model.encode(self._model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
+        return list(self.model.encode(self.model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
 
 
 def damaged(name: str, reason: str) -> ZooError:

@@ -178,7 +178,7 @@ class Translator:
         read = intake.windows(windows, first)
         for index, hypotheses in dispatched(self.program, read, request, device=self.device, most=most):
             yield from self._aside(intake, request)
-            yield index, [self._translation(hypothesis) for hypothesis in hypotheses]
+            yield index, self._translations(intake, index, hypotheses)
         yield from self._aside(intake, request)
         if intake.failure:
             raise intake.failure
@@ -203,9 +203,12 @@ class Translator:
         found = dict(self.found([pairs], request, intake, first=split.index, most=len(pairs)))
         return [joined(parts) for parts in zip(*(found[index] for index in sorted(found)), strict=False)]
 
-    def _translation(self, found: Hypothesis) -> Translation:
-        text = self.vocabulary.decode(list(found.pieces), "target")
-        return Translation(text, found.score, found.log_probability, found.pieces)
+    def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
+        """What was found for a text that `intake` has read, as text."""
+        return [
+            Translation(self.vocabulary.decode(each.pieces, "target"), each.score, each.log_probability, each.pieces)
+            for each in found
+        ]
 
     @overload
     def score(  # type: ignore[overload-overlap]

@@ -59,10 +59,10 @@ def separate(request):
 
 
 def test_it_has_the_size_asked_for_and_the_special_pieces_first(shared, separate):
-    assert shared.size == 80
-    assert separate.size == 32
+    assert shared.sizes == (80, 80)
+    assert separate.sizes == (32, 32)
     for side in (shared.source, separate.source, separate.target):
-        assert side.id_to_piece([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+        assert side.model.id_to_piece([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def test_text_goes_there_and_back(shared, separate):
@@ -150,7 +150,7 @@ def test_too_large_a_size_is_told_with_the_largest_possible(kind):
     ) as told:
         learn(5000, kind=kind)
     most = int(told.value.hint.split("=")[1].split("`")[0])
-    assert learn(most, kind=kind).size == most
+    assert learn(most, kind=kind).sizes == (most, most)
     with pytest.raises(ZooError, match=rf"gives {most} pieces at most"):
         learn(most + 1, kind=kind)
 
@@ -160,7 +160,7 @@ def test_too_small_a_size_is_told_with_the_smallest_possible(kind):
     with pytest.raises(ZooError, match="different letters and signs") as told:
         learn(10, kind=kind)
     least = int(told.value.hint.split("=")[1].split("`")[0])
-    assert learn(least, kind=kind).size == least
+    assert learn(least, kind=kind).sizes == (least, least)
     with pytest.raises(ZooError, match="different letters and signs"):
         learn(least - 1, kind=kind)
 
@@ -185,11 +185,11 @@ def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
     monkeypatch.setattr("zoo.text.vocabulary.MOST_PAIRS", 100)
     taken = []
 
-    def learned(texts, section):
+    def learned(texts, section, size):
         taken.extend(texts)
         return b""
 
-    monkeypatch.setattr("zoo.text.vocabulary._learned", learned)
+    monkeypatch.setattr("zoo.text.pieces._learned", learned)
     with pytest.raises(ZooError, match="damaged"):
         Vocabulary.learn(lambda: iter(PAIRS), specs.load("tiny").vocabulary, 300)
     assert taken == [line for pair in PAIRS[::3] for line in pair]
@@ -248,7 +248,7 @@ def test_unknown_characters_are_named_or_spelled(shared, spelling):
     for text in ("the Ω 猫Ω dog", "Ж", "🙂🙂 a\u0301 Ⅳ"):
         assert spelling.unknown(text) == []
         assert spelling.decode(spelling.encode(text)) == unicodedata.normalize("NFKC", text)
-    assert all(spelling.source.is_byte(id) for id in spelling.encode("Ж")[-2:]), "it taught the model its bytes"
+    assert all(spelling.source.model.is_byte(id) for id in spelling.encode("Ж")[-2:]), "it taught the model its bytes"
     assert spelling.sample(spelling.encode("Ω dog"), 0.5) != []
 
 
@@ -279,7 +279,7 @@ def test_with_bytes_too_small_a_size_is_told_too(kind):
     with pytest.raises(ZooError, match=r"has 2\d different letters and signs, .* and the bytes 256") as told:
         learn(100, kind=kind, byte_fallback=True)
     least = int(told.value.hint.split("=")[1].split("`")[0])
-    assert learn(least, kind=kind, byte_fallback=True).size == least
+    assert learn(least, kind=kind, byte_fallback=True).sizes == (least, least)
 
 
 def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
@@ -303,7 +303,7 @@ def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
 def test_a_piece_that_is_no_text_is_damage(shared, tmp_path):
     shared.save(tmp_path)
     whole = (tmp_path / "vocabulary.model").read_bytes()
-    piece = shared.target.id_to_piece(shared.size - 1).encode()
+    piece = shared.target.model.id_to_piece(shared.sizes[1] - 1).encode()
     assert whole.count(b"\n" + bytes([len(piece)]) + piece) == 1
     damaged = whole.replace(b"\n" + bytes([len(piece)]) + piece, b"\n" + bytes([len(piece)]) + b"\xff" * len(piece))
     with pytest.raises(ZooError, match="is damaged"):

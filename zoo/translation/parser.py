@@ -1,0 +1,136 @@
+"""Sentences in, constituency trees out (paper, section 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Unpack, overload
+
+from specs import EOS, Parsing, ZooError
+from zoo.report import Report
+from zoo.search.brackets import Brackets
+from zoo.search.hypothesis import Hypothesis
+from zoo.search.request import Choice
+from zoo.search.source import Source
+from zoo.text.lines import clean
+from zoo.text.sentences import pairs, shown
+from zoo.text.vocabulary import Side
+from zoo.translation.intake import Intake
+from zoo.translation.lengths import Split
+from zoo.translation.translation import ForcedScore, Translation
+from zoo.translation.translator import Translator
+from zoo.trees.symbols import Symbols
+from zoo.trees.tree import Tree, escaped, read, unescaped
+
+
+class Parser(Translator):
+    """Parses sentences, whose words and marks are separated by spaces as in the treebank that it learned from.
+
+    It is a translator whose translations are bracketed trees, `(TOP (S (NP (XX the) (XX dog)) ...))`, over exactly the
+    words of their sentences: the search writes nothing else, unless `task.constrained` is false, where what is no tree
+    is mended. A word's tag is `XX` where the linearisation writes none. Brackets in a sentence are `-LRB-` and `-RRB-`
+    in its tree, as treebanks have them.
+    """
+
+    def __init__(self, *of: Any, **how: Any) -> None:
+        """As a translator. Its spec's task is to parse."""
+        super().__init__(*of, **how)
+        target, task = self.vocabulary.target, self.spec.task
+        assert isinstance(target, Symbols)
+        assert isinstance(task, Parsing)
+        self.symbols = target
+        self.constraint = Brackets(target.opening, target.closing, target.words, target.size) if task.constrained else None
+
+    @overload
+    def parse(self, texts: str, *, n_best: None = None, **choice: Unpack[Choice]) -> Tree | None: ...  # type: ignore[overload-overlap]
+    @overload
+    def parse(self, texts: str, *, n_best: int, **choice: Unpack[Choice]) -> list[Tree]: ...  # type: ignore[overload-overlap]
+    @overload
+    def parse(self, texts: Iterable[str], *, n_best: None = None, **choice: Unpack[Choice]) -> list[Tree | None]: ...
+    @overload
+    def parse(self, texts: Iterable[str], *, n_best: int, **choice: Unpack[Choice]) -> list[list[Tree]]: ...
+    def parse(
+        self, texts: str | Iterable[str], *, n_best: int | None = None, **choice: Unpack[Choice]
+    ) -> Tree | None | list[Tree] | list[Tree | None] | list[list[Tree]]:
+        """The tree of a sentence, or of each of a list; with `n_best` a list of the best, best first.
+
+        A text without a word has no tree. `str(tree)` is what NLTK reads. Raises ZooError as `translate` does.
+        """
+        one = isinstance(texts, str)
+        found = self.hypotheses([texts] if isinstance(texts, str) else texts, n_best=n_best, **choice)
+        trees = [[read(each.text) for each in best if each.text] for best in found]
+        if n_best is not None:
+            return trees[0] if one else trees
+        first = [best[0] if best else None for best in trees]
+        return first[0] if one else first
+
+    def intake(self) -> Intake:
+        return Sentences(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+
+    def forced(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        tokens: int | None = None,
+        report: Report | None = None,
+    ) -> list[ForcedScore]:
+        """The log-probability of each bracketed tree, piece by piece. Raises ZooError where it is of other words."""
+        left, right = pairs(sources, targets)
+        for number, (text, tree) in enumerate(zip(left, right, strict=True), start=1):
+            _require_words(text, tree, number)
+        return super().forced(left, right, tokens=tokens, report=report)
+
+    def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
+        assert isinstance(intake, Sentences)
+        words = list(map(escaped, intake.words.pop(index)))
+        tree = self.symbols.mended if self.constraint is None else self.symbols.tree
+        return [
+            Translation(str(tree(each.pieces, words)), each.score, each.log_probability, each.pieces) for each in found
+        ]
+
+
+class Sentences(Intake):
+    """What is parsed is never split, and nothing stands before its tree; `words` are those of what was read."""
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self.words: dict[int, tuple[str, ...]] = {}
+        """Of the sentences that have no tree yet."""
+
+    def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | Split]:
+        found: list[Source | Split] = []
+        rows = self._encoded(texts, "source")
+        for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
+            if prefix.strip():
+                raise ZooError(f"prefix {index + 1:,} ({shown(prefix)}) stands before a tree", hint="leave prefixes out")
+            if len(row) - 1 > self.most:
+                raise ZooError(
+                    f"text {index + 1:,} ({shown(text)}) is a sentence of {len(row) - 1:,} pieces, and the parser takes "
+                    f"{self.most:,} (`decoding.max_source_length`)",
+                    hint="a sentence a line: break it where its sentences end",
+                )
+            words = words_of(text)
+            if row != [EOS]:
+                self.words[index] = words
+            found.append(Source(index, tuple(row), self._limit(len(row) - 1), (), text, len(words)))
+        return found
+
+    def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        return super()._encoded([" ".join(words_of(text)) for text in texts] if side == "source" else texts, side)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words and marks of a sentence, without the brackets of treebanks in them."""
+    return tuple(map(unescaped, clean(text).split()))
+
+
+def _require_words(text: str, written: str, number: int) -> None:
+    try:
+        tree = read(written)
+    except ZooError as error:
+        raise ZooError(f"tree {number:,}: {error.problem}", hint=error.hint) from None
+    if words_of(" ".join(tree.leaves())) != words_of(text):
+        raise ZooError(
+            f"tree {number:,} ({shown(written)}) has other words than its sentence, {shown(text)}",
+            hint="line n of the trees is the tree of line n of the sentences, word for word",
+        )
