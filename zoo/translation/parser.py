@@ -38,7 +38,9 @@ class Parser(Translator):
         assert isinstance(target, Symbols)
         assert isinstance(task, Parsing)
         self.symbols = target
-        self.constraint = Brackets(target.opening, target.closing, target.words, target.size) if task.constrained else None
+        self.constraint = (
+            Brackets(target.opening, target.closing, target.words, target.size) if task.constrained else None
+        )
 
     @overload
     def parse(self, texts: str, *, n_best: None = None, **choice: Unpack[Choice]) -> Tree | None: ...  # type: ignore[overload-overlap]
@@ -102,7 +104,9 @@ class Sentences(Intake):
         rows = self._encoded(texts, "source")
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
             if prefix.strip():
-                raise ZooError(f"prefix {index + 1:,} ({shown(prefix)}) stands before a tree", hint="leave prefixes out")
+                raise ZooError(
+                    f"prefix {index + 1:,} ({shown(prefix)}) stands before a tree", hint="leave prefixes out"
+                )
             if len(row) - 1 > self.most:
                 raise ZooError(
                     f"text {index + 1:,} ({shown(text)}) is a sentence of {len(row) - 1:,} pieces, and the parser takes "
