@@ -52,7 +52,7 @@ class Parser(Translator):
     def parse(self, texts: Iterable[str], *, n_best: int, **choice: Unpack[Choice]) -> list[list[Tree]]: ...
     def parse(
         self, texts: str | Iterable[str], *, n_best: int | None = None, **choice: Unpack[Choice]
-    ) -> Tree | None | list[Tree] | list[Tree | None] | list[list[Tree]]:
+    ) -> Tree | list[Tree] | list[Tree | None] | list[list[Tree]] | None:
         """The tree of a sentence, or of each of a list; with `n_best` a list of the best, best first.
 
         A text without a word has no tree. `str(tree)` is what NLTK reads. Raises ZooError as `translate` does.
@@ -109,8 +109,8 @@ class Sentences(Intake):
                 )
             if len(row) - 1 > self.most:
                 raise ZooError(
-                    f"text {index + 1:,} ({shown(text)}) is a sentence of {len(row) - 1:,} pieces, and the parser takes "
-                    f"{self.most:,} (`decoding.max_source_length`)",
+                    f"text {index + 1:,} ({shown(text)}) is a sentence of {len(row) - 1:,} pieces, and the parser "
+                    f"takes {self.most:,} (`decoding.max_source_length`)",
                     hint="a sentence a line: break it where its sentences end",
                 )
             words = words_of(text)
