@@ -10,7 +10,7 @@ import pytest
 from hostile.case import KINDS, Case, Verdict
 from hostile.court import verdicts
 
-_SOME, _MANY = 300, 10_000
+_SOME, _MANY = 301, 10_000
 
 
 def _cases(count: int, first: int = 0) -> list[Case]:

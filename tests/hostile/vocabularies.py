@@ -36,7 +36,7 @@ def _used(draw: Random, trial: Trial, vocabulary: Vocabulary) -> None:
     if isinstance(rows, ZooError):
         return
     for row, line in zip(rows, _TEXTS, strict=True):
-        right(all(0 <= piece < vocabulary.sizes[1] for piece in row), f"no such pieces: {row}")
+        right(all(0 <= piece < vocabulary.sizes[0] for piece in row), f"no such pieces: {row}")
         right(trial.answer(lambda line=line: vocabulary.encode(line, "target")) is not None, "nothing")
         text = trial.answer(lambda row=row: vocabulary.decode(row))
         right(isinstance(text, str | ZooError), f"no text: {text!r}")
