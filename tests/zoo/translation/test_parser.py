@@ -1,0 +1,112 @@
+"""A parser: whatever its weights, trees over exactly the words of the sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import specs
+from compiler import TRANSLATE, build
+from specs import ZooError
+from zoo.corpus import builtin
+from zoo.corpus.parallel import sentence
+from zoo.text.vocabulary import Vocabulary
+from zoo.translation.parser import Parser
+from zoo.trees.bracketed import plain
+from zoo.trees.tree import Tree, read
+
+PAIRS = [sentence(plain(pair.tree)) for pair in builtin.sentences("dev", 60)]
+SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
+SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
+
+Made = Callable[..., Parser]
+
+
+@pytest.fixture(scope="module")
+def parser() -> Made:
+    def made(**more: Any) -> Parser:
+        fields: dict[str, Any] = {"architecture": SMALL, "vocabulary.size": 90, "compilation.backend": "eager"}
+        spec = specs.load("parsing/tiny", {**fields, "decoding.beam": 3, "decoding.extra_length": 20, **more})
+        vocabulary = Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary, task=spec.task)
+        torch.manual_seed(1)
+        return Parser(build(spec, TRANSLATE), vocabulary, spec)
+
+    return made
+
+
+def words(tree: Tree) -> list[str]:
+    return list(tree.leaves())
+
+
+@pytest.mark.parametrize("linearisation", ["vinyals", "tensor2tensor"])
+@pytest.mark.parametrize("constrained", [True, False])
+def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str, constrained: bool) -> None:
+    one = parser(**{"task.linearisation": linearisation, "task.constrained": constrained})
+    for best, text in zip(one.hypotheses(SENTENCES, n_best=3), SENTENCES, strict=True):
+        for each in best:
+            tree = read(each.text)
+            assert words(tree) == text.replace("(", "-LRB-").replace(")", "-RRB-").split()
+            if constrained:
+                assert str(one.symbols.tree(each.pieces, words(tree))) == each.text
+
+
+def test_one_sentence_one_tree_and_a_list_a_list(parser: Made) -> None:
+    one = parser()
+    several = one.parse(SENTENCES)
+    assert one.parse(SENTENCES[0]) == several[0]
+    assert one.parse(SENTENCES[0], n_best=2)[0] == several[0]
+    assert [best[0] for best in one.parse(SENTENCES, n_best=2)] == several
+    assert one.parse(["", " "]) == [None, None]
+    assert one.parse([], n_best=2) == []
+
+
+def test_brackets_are_the_same_however_they_are_written(parser: Made) -> None:
+    one = parser()
+    assert one.parse("-LRB- x -RRB-") == one.parse("( x )")
+
+
+def test_the_probability_of_a_tree_is_that_of_its_search(parser: Made) -> None:
+    one = parser()
+    for best, text in zip(one.hypotheses(SENTENCES, n_best=2), SENTENCES, strict=True):
+        for each in best:
+            assert one.score(text, each.text) == pytest.approx(each.log_probability, abs=1e-4)
+
+
+def test_samples_are_trees_too(parser: Made) -> None:
+    one = parser()
+    for best, text in zip(one.parse(SENTENCES, n_best=4, search="sample"), SENTENCES, strict=True):
+        assert len(best) == 4
+        assert all(len(words(tree)) == len(text.split()) for tree in best)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree", "told"),
+    [
+        ("the dog", "(TOP (NP (DT the) (NN cat)))", "other words than its sentence"),
+        ("the dog", "(TOP (NP (DT the)))", "other words than its sentence"),
+        ("the dog", "(TOP (NP (DT the) (NN dog))", "tree 1: .* not one bracketed tree"),
+        ("the dog", "the dog", "tree 1: .* not one bracketed tree"),
+    ],
+)
+def test_what_is_no_tree_of_its_sentence_has_no_probability(parser: Made, text: str, tree: str, told: str) -> None:
+    with pytest.raises(ZooError, match=told):
+        parser().score(text, tree)
+
+
+def test_a_tree_has_no_beginning_of_its_own(parser: Made) -> None:
+    with pytest.raises(ZooError, match="prefix 1 .* stands before a tree"):
+        parser().translate("the dog", prefixes="(S")
+
+
+def test_a_sentence_that_is_too_long_is_refused_by_its_number(parser: Made) -> None:
+    one = parser(**{"decoding.max_source_length": 30})
+    with pytest.raises(ZooError, match=r"text 2 .* is a sentence of \d+ pieces, and the parser takes 30"):
+        one.parse(["the dog", "the dog . " * 40])
+
+
+def test_too_little_room_for_a_tree_is_told(parser: Made) -> None:
+    with pytest.raises(ZooError, match="extra_length"):
+        parser(**{"decoding.extra_length": 0, "vocabulary.size": 200}).parse("the dog sees a cat")
