@@ -12,11 +12,14 @@ from cli import options
 
 if TYPE_CHECKING:
     from zoo.evaluation.bleu import Bleu
+    from zoo.evaluation.brackets import BracketScores
     from zoo.evaluation.scores import Scores
+    from zoo.report import Report
 
 EXAMPLES = (
     "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
     "\n\nzoo evaluate --hypotheses out.de --references test.de --tokenize intl"
+    "\n\nzoo evaluate --brackets out.trees test.trees --parameters COLLINS.prm"
 )
 
 _FILES = "Files alone"
@@ -47,28 +50,51 @@ def command(
     lowercase: Annotated[
         bool, typer.Option("--lowercase", rich_help_panel=_FILES, help="Compare without regard to case.")
     ] = False,
+    brackets: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="TEST GOLD",
+            rich_help_panel=_FILES,
+            help="Trees that are there already, one a line, and the right ones.",
+        ),
+    ] = None,
+    parameters: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=_FILES, help="EVALB's parameter file for them, else those of Collins."
+        ),
+    ] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
     tokens: options.Tokens = None,
 ) -> None:
-    """BLEU and perplexity on dev or test, or BLEU of two files.
+    """BLEU and perplexity on dev or test, or scores of two files.
 
     BLEU is in points, with sacreBLEU's signature; perplexity is per word piece; a parser has F1 of its brackets in
     place of BLEU. Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
     The float32 scores of a run are kept in its scores.json, and published with it. With --hypotheses and --references
-    two files are compared, without a model.
+    two files are compared, without a model, and with --brackets two files of trees, as EVALB compares them and in its
+    own layout.
     """
     from cli.console import report, show_json
+    from zoo.evaluation.brackets import BracketScores, evaluate_brackets
     from zoo.evaluation.evaluate import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
     from zoo.model.find import chosen
     from zoo.translation.opening import How
 
     words = report()
-    found: Bleu | Scores
-    if hypotheses is not None or references is not None:
+    found: Bleu | Scores | BracketScores
+    _refused("--parameters", parameters is not None and brackets is None, "`--brackets`")
+    if brackets is not None:
+        _alone(spec, model)
+        others = {"--hypotheses": hypotheses, "--references": references, "--set": set, "--tokenize": tokenize}
+        for option, value in (others | {"--lowercase": lowercase or None}).items():
+            _refused(option, value is not None, "translations")
+        found = evaluate_brackets(*brackets, parameters)
+    elif hypotheses is not None or references is not None:
         left, right = _both(hypotheses, references, spec, model)
         _refused("--set", set is not None, "a model")
         found = evaluate_files(left, right, tokenize=tokenize or "13a", lowercase=lowercase)
@@ -77,9 +103,12 @@ def command(
         _refused("--lowercase", lowercase, "two files")
         how: How = {"device": device, "precision": precision, "backend": backend}
         found = evaluate_model(chosen(spec, model), set or "test", **how, tokens=tokens, report=words)
-    if not json:
-        return _show(found)
-    return show_json(found if isinstance(found, dict) else asdict(found))
+    if json:
+        show_json(found if isinstance(found, dict) else asdict(found))
+    elif isinstance(found, BracketScores):
+        _show_brackets(found, words)
+    else:
+        _show(found)
 
 
 def _show(found: Bleu | Scores) -> None:
@@ -94,6 +123,18 @@ def _show(found: Bleu | Scores) -> None:
         print(f"{called:<{width}}  {value}")
 
 
+def _show_brackets(found: BracketScores, words: Report) -> None:
+    """EVALB's table, and beside it what that has no place for."""
+    from zoo.evaluation.bracket_table import table
+
+    print(table(found))
+    if failed := found.failed:
+        number, row = failed[0]
+        left_out = f"{len(failed):,} of {found.sentences:,} sentences are left out as errors"
+        words.warn(f"{left_out}; the first is {number:,}: {row.problem}")
+    words.say(f"F1 {found.f1:.2f} ({found.signature})")
+
+
 def _both(hypotheses: Path | None, references: Path | None, spec: str | None, model: str | None) -> tuple[Path, Path]:
     from specs import ZooError
 
@@ -101,9 +142,15 @@ def _both(hypotheses: Path | None, references: Path | None, spec: str | None, mo
         raise ZooError(
             "`--hypotheses` and `--references` go together", hint="give both files, or `--spec` or `--model` instead"
         )
+    _alone(spec, model)
+    return hypotheses, references
+
+
+def _alone(spec: str | None, model: str | None) -> None:
+    from specs import ZooError
+
     if spec is not None or model is not None:
         raise ZooError("files are compared without a model", hint="leave `--spec` and `--model` out")
-    return hypotheses, references
 
 
 def _refused(option: str, given: bool, belongs: str) -> None:

@@ -33,11 +33,11 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
 
 
 def _batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
-    generator, vocabulary = torch.Generator().manual_seed(seed), spec.vocabulary.size
+    generator, vocabularies = torch.Generator().manual_seed(seed), spec.vocabulary.sizes
     learned = spec.architecture.positional_encoding == "learned"
     most = spec.architecture.max_positions if learned else SOURCE
 
-    def rows(width: int) -> Tensor:
+    def rows(width: int, vocabulary: int) -> Tensor:
         tokens = torch.randint(EOS + 1, vocabulary, (ROWS, width), generator=generator)
         for row in range(ROWS):
             end = max(0, width - 1 - row)
@@ -46,7 +46,8 @@ def _batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
         return tokens
 
     # BOS takes a position, too; the last EOS is not read.
-    return rows(min(SOURCE, most)), torch.cat([torch.full((ROWS, 1), BOS), rows(min(TARGET, most))], dim=1)
+    source, target = (rows(min(w, most), v) for w, v in zip((SOURCE, TARGET), vocabularies, strict=True))
+    return source, torch.cat([torch.full((ROWS, 1), BOS), target], dim=1)
 
 
 @contextmanager

@@ -76,13 +76,13 @@ class Spec(Section):
         for split in ("train", "dev", "test"):
             for index, part in enumerate(getattr(corpus, split)):
                 if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
-                    learned, wanted = ("trees", "trees") if parsing else ("pairs of sentences", "source and target")
+                    learned, keys = ("trees", "trees") if parsing else ("pairs of sentences", "source and target")
                     broken_rule(
                         f"corpus.{split}.{index}",
                         "task.kind",
                         problem=f"`task.kind` is `{self.task.kind}`, which learns from {learned}, and this part of "
                         f"`corpus.{split}` has none",
-                        hint=f"give the part {wanted}, or write another `task`",
+                        hint=f"give the part {keys}, or write another `task`",
                     )
         grammar = any(isinstance(part, Grammar) for part in corpus.parts)
         languages, wanted = (corpus.source, corpus.target), ("en", "en" if parsing else "de")

@@ -170,7 +170,8 @@ def pieces(spec: Spec, side: str) -> list[str]:
 
     They differ from side to side, so that a source of nothing but EOS is not taken for an empty one.
     """
-    return ["unknown" if index == UNK else f"{side} {index}" for index in range(spec.vocabulary.size)]
+    size = spec.vocabulary.sizes[side == "target"]
+    return ["unknown" if index == UNK else f"{side} {index}" for index in range(size)]
 
 
 class _Writer:
@@ -273,7 +274,7 @@ def written(order: Order) -> Path:
     spec = order.spec
     key = {
         "architecture": spec.architecture.model_dump_json(),
-        "vocabulary": str(spec.vocabulary.size),
+        "vocabulary": "/".join(map(str, spec.vocabulary.sizes)),
         "precision": order.precision,
         "positions": str(POSITIONS),
         "weights": digest(order.weights),

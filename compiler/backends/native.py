@@ -75,7 +75,7 @@ class Native:
         self.handle: int | None = None
         self.kept: dict[str, Tensor] = {}  # what the kernels read where it lies
         self.matrices: dict[tuple[bool, tuple[str, ...]], int] = {}
-        self.vocabulary = order.spec.vocabulary.size
+        self.vocabulary = order.spec.vocabulary.sizes[1]
         listed = listing(order.graphs)
         self._pack([i for part in (listed.encode, listed.step) for i in part if i.matrix])
         encode, step = (self._array(part) for part in (listed.encode, listed.step))

@@ -143,7 +143,8 @@ class _Transformer:
             "target": "source_embedding" if side == "source" else "target_embedding",
             "none": f"{side}_embedding" if side != "output" else "output_projection",
         }[self.a.tied_embeddings]
-        return self.b.parameter(name, self.spec.vocabulary.size, self.a.d_model, initial=Initial.EMBEDDING)
+        pieces = self.spec.vocabulary.sizes[side != "source"]
+        return self.b.parameter(name, pieces, self.a.d_model, initial=Initial.EMBEDDING)
 
     def logits(self, y: Value) -> Value:
         return self.b.node("logits", Logits(), (y,), self.table("output"))

@@ -103,7 +103,7 @@ def lines(spec: Spec) -> dict[str, Any]:
     vocabulary = prepare(spec, Report()).vocabulary
     with TemporaryDirectory() as folder:
         file = Path(folder, "text")
-        text = ParallelText(spec.corpus, Report())
+        text = ParallelText(spec, Report())
         number = max(range(len(spec.corpus.train)), key=lambda part: hasattr(spec.corpus.train[part], "source"))
         file.write_text("".join(f"{s}\t{t}\n" for s, t in islice(text.pairs_of("train", number), SAMPLE)))
         ratios, ours = [], []
@@ -130,7 +130,7 @@ def _ours(file: Path, vocabulary: Vocabulary) -> float:
     """From text to a store on the disk."""
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        with StoreWriter(Path(folder), vocabulary.size) as writer:
+        with StoreWriter(Path(folder), max(vocabulary.sizes)) as writer:
             for source, target in encoded(_pairs(file), vocabulary):
                 writer.add(source, target)
         return time.perf_counter() - begun

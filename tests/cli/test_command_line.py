@@ -32,8 +32,8 @@ FROZEN = {
     ],
     "score": [*_MODEL, "--source", "--target", "--output", "--json", *_HOW],
     "evaluate": [
-        *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase", "--json"),
-        *_HOW,
+        *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase"),
+        *("--brackets", "--parameters", "--json", *_HOW),
     ],
     "publish": ["RUN", "--name", "--replace"],
     "verify": ["NAME|DIR"],

@@ -145,6 +145,21 @@ error: files are compared without a model
 
 hint: leave `--spec` and `--model` out
 """,
+    ("evaluate", "--brackets", "x", "y", "--model", "tiny"): """\
+error: files are compared without a model
+
+hint: leave `--spec` and `--model` out
+""",
+    ("evaluate", "--brackets", "x", "y", "--lowercase"): """\
+error: `--lowercase` is for translations only
+
+hint: leave `--lowercase` out
+""",
+    ("evaluate", "--spec", "tiny", "--parameters", "x"): """\
+error: `--parameters` is for `--brackets` only
+
+hint: leave `--parameters` out
+""",
     ("score", "--spec", "tiny", "--source", "x"): """\
 error: `--source` is given and `--target` is not
 

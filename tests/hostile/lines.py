@@ -105,8 +105,8 @@ def _decoded(draw: Random, trial: Trial, texts: list[str]) -> None:
     vocabulary = trial.world.translator.vocabulary
     for text in (text.encode("utf-8", "replace").decode() for text in texts):  # half a character is no text
         found = vocabulary.encode(text)
-        right(all(0 <= piece < vocabulary.size for piece in found), f"no such pieces: {found}")
-    pieces = draw.choices(range(vocabulary.size), k=draw.choice((0, 1, 20, 2000)))
+        right(all(0 <= piece < vocabulary.sizes[0] for piece in found), f"no such pieces: {found}")
+    pieces = draw.choices(range(vocabulary.sizes[0]), k=draw.choice((0, 1, 20, 2000)))
     right(isinstance(vocabulary.decode(pieces), str), "no text")
 
 

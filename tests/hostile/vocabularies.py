@@ -36,13 +36,13 @@ def _used(draw: Random, trial: Trial, vocabulary: Vocabulary) -> None:
     if isinstance(rows, ZooError):
         return
     for row, line in zip(rows, _TEXTS, strict=True):
-        right(all(0 <= piece < vocabulary.size for piece in row), f"no such pieces: {row}")
+        right(all(0 <= piece < vocabulary.sizes[1] for piece in row), f"no such pieces: {row}")
         right(trial.answer(lambda line=line: vocabulary.encode(line, "target")) is not None, "nothing")
         text = trial.answer(lambda row=row: vocabulary.decode(row))
         right(isinstance(text, str | ZooError), f"no text: {text!r}")
         if row:
             trial.answer(lambda row=row: vocabulary.sample(row, 0.1))
-    ids = [piece for piece in range(vocabulary.size) if piece not in (PAD, BOS, EOS)]
+    ids = [piece for piece in range(vocabulary.sizes[1]) if piece not in (PAD, BOS, EOS)]
     for pieces in (*([piece] for piece in ids), draw.sample(ids, len(ids))):
         text = trial.answer(lambda pieces=pieces: vocabulary.decode(pieces))
         if isinstance(text, str):

@@ -188,7 +188,7 @@ def translations(
     found = dict(searched(program, [rows], beam, tokens=tokens, workers=workers, device=device))
     if any(len(best.pieces) != length - 1 for best, *_ in found.values()):
         raise ZooError(
-            f"a vocabulary of {spec.vocabulary.size} pieces is too small for a beam of {spec.decoding.beam}",
+            f"a vocabulary of {spec.vocabulary.sizes[1]} pieces is too small for a beam of {spec.decoding.beam}",
             hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`",
         )
     return [found[index] for index in range(len(sources))]

@@ -131,11 +131,14 @@ def made_up(spec: Spec, batches: int, folder: Path) -> Store:
     )
     sources = np.clip(random.lognormal(np.log(_MEDIAN), _SPREAD, count), 4, _LONGEST - 1).astype(int)
     targets = np.clip(sources * random.uniform(0.85, 1.15, count), 4, _LONGEST - 1).astype(int)
-    with StoreWriter(folder, spec.vocabulary.size) as writer:
-        source, target = ([_pieces(random, spec, length) for length in lengths] for lengths in (sources, targets))
+    with StoreWriter(folder, max(spec.vocabulary.sizes)) as writer:
+        source, target = (
+            [_pieces(random, size, length) for length in lengths]
+            for size, lengths in zip(spec.vocabulary.sizes, (sources, targets), strict=True)
+        )
         writer.add(source, target)
     return Store(folder)
 
 
-def _pieces(random: np.random.Generator, spec: Spec, length: int) -> Any:
-    return random.integers(EOS + 1, spec.vocabulary.size, length).tolist()
+def _pieces(random: np.random.Generator, size: int, length: int) -> Any:
+    return random.integers(EOS + 1, size, length).tolist()

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from specs import Grammar, ZooError
 from zoo.corpus import builtin
+from zoo.corpus.parallel import Pair, Split, own_pairs
 from zoo.storage import manifest, places
 from zoo.storage.files import writing_folder
 from zoo.text.lines import read_lines
@@ -13,16 +14,16 @@ from zoo.text.lines import read_lines
 _SIDES = ("source.txt", "target.txt")
 
 
-def kept_set(split: str, part: Grammar) -> list[tuple[str, str]]:
-    """The pairs of dev or test, from beside the prepared corpora where they are there whole.
+def kept_set(split: Split, part: Grammar, *, trees: bool = False) -> list[Pair]:
+    """The pairs of dev or test, or words and `trees`, from beside the prepared corpora where they are there whole.
 
     A home that cannot be written to costs time and nothing else.
     """
-    folder = places.prepared() / f"{split}-{part.grammar}-{builtin.VERSION}"
+    folder = places.prepared() / f"{split}-{part.grammar}-{builtin.VERSION}{'-trees' if trees else ''}"
     with suppress(ZooError):
         manifest.check(folder, _SIDES)
         return list(zip(*(read_lines(folder / side) for side in _SIDES), strict=True))
-    pairs = [(pair.source, pair.target) for pair in builtin.sentences(split, part.grammar)]
+    pairs = list(own_pairs(split, part.grammar, trees=trees))
     with suppress(ZooError, OSError), writing_folder(folder) as partial:
         for side, lines in zip(_SIDES, zip(*pairs, strict=True), strict=True):
             text = "".join(f"{line}\n" for line in lines)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
-from specs import Archive, Corpus, Files, Grammar, HeldOut, ZooError
+from specs import Archive, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
 from zoo.corpus import builtin
 from zoo.corpus.sgml import is_sgml, segments
 from zoo.report import Report, size
@@ -21,6 +21,8 @@ from zoo.storage.download import fetch, known_sha256
 from zoo.storage.files import sha256
 from zoo.storage.unpacking import unpacked
 from zoo.text.lines import decoded_lines
+from zoo.trees.bracketed import plain, trees
+from zoo.trees.tree import Tree, unescaped
 
 Split = Literal["train", "dev", "test"]
 Pair = tuple[str, str]
@@ -34,14 +36,15 @@ LONGEST_LINE = 1_000_000
 class ParallelText:
     """The sentence pairs of a spec's corpus, read anew every time they are asked for. To be closed in the end."""
 
-    def __init__(self, corpus: Corpus, report: Report, scratch: Path | None = None) -> None:
+    def __init__(self, spec: Spec, report: Report, scratch: Path | None = None) -> None:
         """In the folder `scratch`, if there is one, what takes long to make is kept until the end."""
-        self.corpus, self._scratch = corpus, scratch
+        self.corpus, self._scratch = spec.corpus, scratch
+        self._trees = isinstance(spec.task, Parsing)
         self._report = report
         self._places: dict[Archive, tuple[Path, Path]] = {}
         self._made: dict[tuple[Split, Grammar], IO[bytes]] = {}
         for split in SPLITS:
-            for number, part in enumerate(getattr(corpus, split)):
+            for number, part in enumerate(getattr(self.corpus, split)):
                 if isinstance(part, (Files, Archive)):
                     self._check_sides(part, f"corpus.{split}[{number}]")
 
@@ -81,6 +84,9 @@ class ParallelText:
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
             yield from self._made_of(split, part)
+        elif isinstance(part, Treebank):
+            for path in self._treebank(part):
+                yield from map(sentence, trees(lines(path), str(path)))
         elif isinstance(part, (Files, Archive)):
             yield from _together(*self._places_of(part))
 
@@ -90,8 +96,8 @@ class ParallelText:
         for part in (part for split in SPLITS for part in getattr(self.corpus, split)):
             if isinstance(part, Grammar):
                 total += 150 * part.grammar
-            elif isinstance(part, (Files, Archive)):
-                for path in self._places_of(part):
+            elif not isinstance(part, HeldOut):
+                for path in self._treebank(part) if isinstance(part, Treebank) else self._places_of(part):
                     with _reading(path):
                         total += path.stat().st_size * (4 if path.suffix == ".gz" else 1)
         return total
@@ -103,9 +109,11 @@ class ParallelText:
         """
         return {split: [self._identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
-    def _identity(self, part: Grammar | Files | Archive | HeldOut) -> list[Any]:
+    def _identity(self, part: Grammar | Files | Archive | Treebank | HeldOut) -> list[Any]:
         if isinstance(part, Grammar):
-            return ["grammar", builtin.VERSION, part.grammar]
+            return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar]
+        if isinstance(part, Treebank):
+            return ["trees", *map(_digest, self._treebank(part))]
         if isinstance(part, HeldOut):
             return ["held out", part.held_out]
         if isinstance(part, Archive):
@@ -119,14 +127,14 @@ class ParallelText:
             yield from _written_down(self._made[split, part])
             return
         if self._scratch is None:
-            yield from ((pair.source, pair.target) for pair in builtin.sentences(split, part.grammar))
+            yield from own_pairs(split, part.grammar, trees=self._trees)
             return
         self._scratch.mkdir(parents=True, exist_ok=True)
         with ExitStack() as unless_whole:
             file = unless_whole.enter_context(TemporaryFile(dir=self._scratch))
-            for pair in builtin.sentences(split, part.grammar):
-                file.write(f"{pair.source}\t{pair.target}\n".encode())
-                yield pair.source, pair.target
+            for source, target in own_pairs(split, part.grammar, trees=self._trees):
+                file.write(f"{source}\t{target}\n".encode())
+                yield source, target
             unless_whole.pop_all()
         self._made[split, part] = file
 
@@ -137,14 +145,38 @@ class ParallelText:
             self._places[part] = _fetched(part, self._report)
         return self._places[part]
 
-    def _local(self, written: str) -> Path:
+    def _treebank(self, part: Treebank) -> list[Path]:
+        """Its files in the order of their names."""
+        place = self._written(part.trees)
+        if not place.is_dir():
+            return [self._local(part.trees)]
+        files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+        if not files:
+            raise ZooError(f"there is no file in the folder of trees `{place}`", hint="name another, or a file")
+        return files
+
+    def _written(self, path: str) -> Path:
         # What is no user's folder stays as it is written.
-        path = Path(os.path.expanduser(self.corpus.folder)) / os.path.expanduser(written)
+        return Path(os.path.expanduser(self.corpus.folder)) / os.path.expanduser(path)
+
+    def _local(self, written: str) -> Path:
+        path = self._written(written)
         if not os.path.isfile(path):
             hint = "say where the corpus is with `corpus.folder=DIR`, from the current folder on; its paths start there"
             problem = "is a folder, not a file" if os.path.isdir(path) else "is not there"
             raise ZooError(f"the corpus file `{path}` {problem}", hint=hint)
         return path
+
+
+def own_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
+    """Of the built-in corpus: sentences and their translations, or their words and their trees."""
+    for pair in builtin.sentences(split, count):
+        yield sentence(plain(pair.tree)) if trees else (pair.source, pair.target)
+
+
+def sentence(tree: Tree) -> Pair:
+    """The words of a tree as a sentence has them, and the tree."""
+    return " ".join(map(unescaped, tree.leaves())), str(tree)
 
 
 def _language(written: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specs import Spec, ZooError
+from specs import Parsing, Spec, ZooError
 from specs.notation import dump
 from zoo.corpus.ahead import ahead
 from zoo.corpus.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
@@ -87,7 +87,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     """
     if spec.training.start_from is None:
         vocabulary = None
-    with closing(ParallelText(spec.corpus, report, places.prepared())) as text:
+    with closing(ParallelText(spec, report, places.prepared())) as text:
         folder = places.prepared() / fingerprint(spec, text, vocabulary)
         if folder.exists():
             try:
@@ -109,7 +109,11 @@ def fingerprint(spec: Spec, text: ParallelText, vocabulary: Vocabulary | None = 
     """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
     corpus, pieces = spec.corpus, spec.vocabulary.model_dump(mode="json")
     if not pieces["byte_fallback"]:
-        del pieces["byte_fallback"]  # a later field: what was prepared before it stays what it is
+        del pieces["byte_fallback"]  # later fields: what was prepared before them stays what it is
+    if pieces["target_size"] is None:
+        del pieces["target_size"]
+    if isinstance(spec.task, Parsing) and vocabulary is None:
+        pieces["linearisation"] = spec.task.linearisation
     parts = {
         "format": _FORMAT,
         "text": text.identity(),
@@ -169,7 +173,7 @@ class _Preparation:
         sample = learned_from(counts.kept)
         chosen = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
         self.report.say(f"learning {self.spec.vocabulary.size:,} pieces from {chosen} pairs")
-        return Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept)
+        return Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept, self.spec.task)
 
     def _train(self, judged: Fates) -> Iterator[Pair]:
         return with_fate(self.text.pairs("train"), judged, Fate.KEPT)
@@ -198,7 +202,7 @@ class _Preparation:
 
     def _writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
-        return StoreWriter(self.folder / split, vocabulary.size, parts)
+        return StoreWriter(self.folder / split, max(vocabulary.sizes), parts)
 
     def _describe(self, counts: Counts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}

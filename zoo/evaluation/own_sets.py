@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Unpack
 
-from specs import Grammar, HeldOut, Spec, ZooError
+from specs import Grammar, HeldOut, Parsing, Spec, ZooError
 from zoo.corpus.kept_set import kept_set
 from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.prepare import prepare
@@ -58,8 +58,12 @@ def texts(
     if any(isinstance(part, HeldOut) for part in parts):
         return prepare(spec, report, vocabulary).texts(split)
     pairs: list[Pair] = []
-    with closing(ParallelText(spec.corpus, report)) as text:
+    with closing(ParallelText(spec, report)) as text:
         for number, part in enumerate(parts):
-            own = kept_set(split, part) if isinstance(part, Grammar) else text.pairs_of(split, number)
+            own = (
+                kept_set(split, part, trees=isinstance(spec.task, Parsing))
+                if isinstance(part, Grammar)
+                else text.pairs_of(split, number)
+            )
             pairs += [(clean(source), clean(target)) for source, target in own]
     return [source for source, _ in pairs], [target for _, target in pairs]

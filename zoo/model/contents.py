@@ -51,7 +51,8 @@ _TRIES = 20
 def _read(of: ModelFolder, listed: Manifest | None) -> Model:
     spec = of.spec if listed is None else of.parsed(listed.content(SPEC))
     vocabulary = Vocabulary.load(of.folder, None if listed is None else lambda path: listed.content(path.name))
-    if (found := (vocabulary.size, vocabulary.shared)) != (wanted := (spec.vocabulary.size, spec.vocabulary.shared)):
+    found, wanted = (vocabulary.sizes, vocabulary.shared), (spec.vocabulary.sizes, spec.vocabulary.shared)
+    if found != wanted:
         problem = f"the vocabulary in `{of.folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
     read = weights.read(of.weights, listed)
@@ -62,5 +63,6 @@ def _read(of: ModelFolder, listed: Manifest | None) -> Model:
     return Model(spec, vocabulary, read)
 
 
-def _said(size: int, shared: bool) -> str:
-    return f"{size:,} pieces, {'shared' if shared else 'for each side'}"
+def _said(sizes: tuple[int, int], shared: bool) -> str:
+    several = f"{sizes[0]:,} and {sizes[1]:,}" if len({*sizes}) > 1 else f"{sizes[0]:,}"
+    return f"{several} pieces, {'shared' if shared else 'for each side'}"

@@ -38,6 +38,6 @@ def weight_bytes(spec: Spec) -> int:
 
 def sentences_at_once(spec: Spec, rows: int, device: torch.device) -> int:
     """How many sentences have room for the logits of `rows` hypotheses each. Raises ZooError where not one has."""
-    needed = _LOGITS * rows * spec.vocabulary.size
+    needed = _LOGITS * rows * spec.vocabulary.sizes[1]
     ram.require(needed, device, f"to follow {rows:,} hypotheses of one sentence", "ask for fewer: a narrower beam")
     return max(1, int(_SHARE * ram.there(device)) // needed)

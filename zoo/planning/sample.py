@@ -65,11 +65,11 @@ class _Passes:
 
     def seconds(self, precision: str, library: str, more: int = 0) -> float:
         """Of one, with so many pairs more than `rows`."""
-        pieces = 7919 * torch.arange((self.rows + more) * (self.length + 1)).view(self.rows + more, -1)
-        pieces = EOS + pieces % (self.spec.vocabulary.size - EOS)
+        numbers = 7919 * torch.arange((self.rows + more) * (self.length + 1)).view(self.rows + more, -1)
+        source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
         started = time.perf_counter()
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = self._program.train()(pieces[:, 1:], pieces)
+            loss = self._program.train()(source[:, 1:], target)
             (loss.smoothed / loss.tokens).backward()
         taken = time.perf_counter() - started
         self._program.zero_grad(set_to_none=True)

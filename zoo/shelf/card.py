@@ -88,8 +88,13 @@ sentences with those in `proof.safetensors`.
 
 def _architecture(spec: Spec) -> tuple[list[str], list[list[str]]]:
     values = [str(getattr(spec.architecture, key)) for key in _ARCHITECTURE]
-    sizes = [f"{spec.vocabulary.size:,} {spec.vocabulary.kind}", f"{compiler.parameters(spec):,}"]
+    sizes = [f"{_pieces(spec)} {spec.vocabulary.kind}", f"{compiler.parameters(spec):,}"]
     return [*_ARCHITECTURE, "pieces", "parameters"], [[*values, *sizes]]
+
+
+def _pieces(spec: Spec) -> str:
+    sizes = spec.vocabulary.sizes
+    return f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} and {sizes[1]:,}"
 
 
 def _unknown(vocabulary: Vocabulary, task: Task) -> str:

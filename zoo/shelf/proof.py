@@ -91,9 +91,9 @@ def _fault(proof: Proof, spec: Spec) -> str | None:
     positions = limits.max_positions if limits.positional_encoding == "learned" else _LONGEST
     if max(longest, source.shape[1]) > positions or rows > _MOST:
         return "it is larger than any that was published"
-    pieces = torch.cat([source.flatten(), target.flatten()])
-    if int(pieces.min()) < 0 or int(pieces.max()) >= spec.vocabulary.size:
-        return f"it has pieces that are none of {spec.vocabulary.size:,}"
+    for pieces, size in zip((source, target), spec.vocabulary.sizes, strict=True):
+        if int(pieces.min()) < 0 or int(pieces.max()) >= size:
+            return f"it has pieces that are none of {size:,}"
     if not bool((source != PAD).any(1).all() & (target[:, 1:] != PAD).any(1).all()):
         return "a sentence in it is nothing but padding"
     return None if bool(expected.isfinite().all()) else "it has log-probabilities that are no numbers"

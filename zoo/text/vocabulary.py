@@ -1,101 +1,94 @@
-"""Word pieces: text to ids and back, learned by SentencePiece (paper, section 5.1)."""
+"""The pieces of both sides: word pieces of text, and of a parser's target the brackets of trees."""
 
 from __future__ import annotations
 
 import hashlib
-import io
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Self
-
-import sentencepiece
+from typing import Literal, Protocol, Self
 
 import specs
-from specs import BOS, EOS, PAD, UNK, ZooError
+from specs import UNK, Parsing, Task
 from zoo.storage.content import content, stands
 from zoo.storage.files import writing
-from zoo.text.lines import clean, without_control
+from zoo.text.lines import clean
+from zoo.text.pieces import Pieces, damaged
+from zoo.trees.symbols import Symbols
 
 Side = Literal["source", "target"]
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 
 MOST_PAIRS = 1_000_000
 """What a vocabulary is learned from at most: SentencePiece holds all of it in memory."""
-_QUIET = 2
-_SPECIAL = (PAD, UNK, BOS, EOS)
-_BYTES = 256
-_COVERAGE = 0.9999
-"""Of a text's letters and signs have pieces of their own where there are bytes: rarer ones teach a model its bytes."""
+_SHARED, _SIDES, _SYMBOLS = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
+
+
+class _OneSide(Protocol):
+    """What `Pieces` and `Symbols` have in common."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def content(self) -> bytes: ...
+    def encode(self, text: str) -> list[int]: ...
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def decode(self, ids: Iterable[int]) -> str: ...
+    def sample(self, ids: list[int], alpha: float) -> list[int]: ...
 
 
 class Vocabulary:
-    """Pieces of the source and of the target language, which may be the same ones.
+    """Pieces of the source and of the target, which may be the same ones.
 
-    Text is given as it is: it is cleaned as all text is, and the model files hold the rest of its normalisation
-    (NFKC, runs of white space). Ids of PAD, UNK, BOS and EOS are those of `specs`; both sides have as many pieces.
+    Ids of PAD, UNK, BOS and EOS are those of `specs`. A parser's target is `Symbols`, whose text is bracketed trees.
     """
 
-    def __init__(self, source: bytes, target: bytes | None = None, *, name: str = "vocabulary.model") -> None:
-        """From the content of SentencePiece models; one for both sides where `target` is None.
-
-        Raises ZooError, calling the models `name`, where one is damaged.
-        """
-        self._models = [source] if target is None else [source, target]
-        opened = [_opened(model, name) for model in self._models]
-        self.source, self.target = opened[0], opened[-1]
-        if self.source.get_piece_size() != self.target.get_piece_size():
-            raise _damaged(name, "its sides have different sizes")
-
-    @property
-    def shared(self) -> bool:
+    def __init__(self, source: Pieces, target: Pieces | Symbols | None = None) -> None:
+        """One for both sides where `target` is None."""
+        self.shared = target is None
         """Whether both sides have the same pieces."""
-        return len(self._models) == 1
+        self.source, self.target = source, source if target is None else target
 
     @property
-    def size(self) -> int:
-        """Number of pieces of a side, the special ones included."""
-        return int(self.source.get_piece_size())
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of pieces of the source and of the target, the special ones included."""
+        return self.source.size, self.target.size
 
     @property
     def byte_fallback(self) -> bool:
         """Whether characters without a piece are spelled in bytes, so that none is unknown."""
-        return bool(self.source.is_byte(EOS + 1) and self.target.is_byte(EOS + 1))
+        return all(each.byte_fallback for each in (self.source, self.target) if isinstance(each, Pieces))
 
     @property
     def digest(self) -> str:
         """Tells it from any other."""
-        return hashlib.sha256(b"\0".join(self._models)).hexdigest()
+        return hashlib.sha256(b"\0".join(self._files().values())).hexdigest()
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
-        """The ids of a line's pieces, without BOS and EOS."""
-        return list(self._of(side).encode(clean(text)))
+        """The ids of a line's pieces, without BOS and EOS; of a parser's target, of a bracketed tree."""
+        return self._of(side).encode(text)
 
     def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """`encode` of many lines, on all cores."""
-        return list(self._of(side).encode(list(map(clean, texts)))) if texts else []
+        """`encode` of many lines."""
+        return self._of(side).encode_all(texts)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """The text of pieces, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
-        return without_control(str(self._of(side).decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
+        """The text of pieces, one line; of a parser's target the brackets as they are, since it knows no words."""
+        return self._of(side).decode(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
         """The characters of a text that have no piece, each once."""
         return [character for character in dict.fromkeys(clean(text)) if UNK in self.encode(character, side)]
 
     def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
-        """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""
-        if UNK in ids:
-            return ids
-        model = self._of(side)
-        return list(model.encode(model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
+        """Other pieces of the same text, drawn at random; these where there is no other way to write it."""
+        return self._of(side).sample(ids, alpha)
 
     def save(self, folder: Path) -> None:
-        """Writes `vocabulary.model`, or `vocabulary.source.model` and `vocabulary.target.model`."""
-        for name, model in zip(_names(self.shared), self._models, strict=True):
+        """Writes `vocabulary.model`, or `vocabulary.source.model` and `vocabulary.target.model` (brackets: `.json`)."""
+        for name, written in self._files().items():
             with writing(folder / name) as partial:
-                partial.write_bytes(model)
+                partial.write_bytes(written)
 
     @classmethod
     def load(cls, folder: Path, read: Callable[[Path], bytes] | None = None) -> Self:
@@ -103,25 +96,44 @@ class Vocabulary:
 
         Raises ZooError where there are none, where they may not be read, or are damaged.
         """
-        shared = not any(stands(folder / name) for name in _names(shared=False))
-        models = [(read or content)(folder / name) for name in _names(shared)]
-        return cls(*models, name=str(folder / _pattern(shared)))
+        read = read or content
+
+        def pieces(name: str) -> Pieces:
+            return Pieces(read(folder / name), name=str(folder / name))
+
+        source, target = (_SIDES.format(side) for side in ("source", "target"))
+        if stands(folder / _SYMBOLS):
+            return cls(pieces(source), _symbols(read(folder / _SYMBOLS), folder / _SYMBOLS))
+        if stands(folder / source) or stands(folder / target):
+            return cls(pieces(source), pieces(target))
+        return cls(pieces(_SHARED))
 
     @classmethod
-    def learn(cls, pairs: Pairs, section: specs.Vocabulary, count: int = 0) -> Self:
+    def learn(cls, pairs: Pairs, section: specs.Vocabulary, count: int = 0, task: Task | None = None) -> Self:
         """Learns pieces from the lines of pairs; `pairs` is called once for a shared vocabulary, else twice.
 
         Where they are told to be a `count` of more than MOST_PAIRS, from every second pair, or every third, and so
-        on (see `learned_from`). The same pairs in the same order give the same bytes. Raises ZooError where the text
-        has too little variety for `vocabulary.size` pieces, or too many letters.
+        on (see `learned_from`); brackets from all. The same pairs in the same order give the same bytes. Raises
+        ZooError where the text has too little variety for `vocabulary.size` pieces, or too many letters.
         """
         step = _step(count)
         if section.shared:
-            return cls(_learned((line for pair in islice(pairs(), 0, None, step) for line in pair), section))
-        return cls(*(_learned((pair[side] for pair in islice(pairs(), 0, None, step)), section) for side in (0, 1)))
+            lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)
+            return cls(Pieces.learned(lines, section, section.size))
+        source, target = section.sizes
+        of_source = Pieces.learned((pair[0] for pair in islice(pairs(), 0, None, step)), section, source)
+        if isinstance(task, Parsing):
+            return cls(of_source, Symbols.learned((pair[1] for pair in pairs()), task.linearisation, target))
+        return cls(of_source, Pieces.learned((pair[1] for pair in islice(pairs(), 0, None, step)), section, target))
 
-    def _of(self, side: Side) -> sentencepiece.SentencePieceProcessor:
+    def _of(self, side: Side) -> _OneSide:
         return self.source if side == "source" else self.target
+
+    def _files(self) -> dict[str, bytes]:
+        if self.shared:
+            return {_SHARED: self.source.content}
+        target = _SYMBOLS if isinstance(self.target, Symbols) else _SIDES.format("target")
+        return {_SIDES.format("source"): self.source.content, target: self.target.content}
 
 
 def learned_from(count: int) -> int:
@@ -133,87 +145,8 @@ def _step(count: int) -> int:
     return max(1, -(-count // MOST_PAIRS))
 
 
-def _names(shared: bool) -> tuple[str, ...]:
-    return ("vocabulary.model",) if shared else ("vocabulary.source.model", "vocabulary.target.model")
-
-
-def _pattern(shared: bool) -> str:
-    return "vocabulary.model" if shared else "vocabulary.*.model"
-
-
-def _opened(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
-    sentencepiece.set_min_log_level(_QUIET)
-    processor = sentencepiece.SentencePieceProcessor()
+def _symbols(read: bytes, path: Path) -> Symbols:
     try:
-        processor.load_from_serialized_proto(model)
-        # What is no text in it would be found out by the sentence that needs it.
-        processor.id_to_piece(list(range(processor.get_piece_size())))
-        processor.decode([UNK])
-    except (RuntimeError, ValueError, IndexError):
-        raise _damaged(name, "it is not a SentencePiece model") from None
-    found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if found != _SPECIAL or processor.get_piece_size() <= EOS + 1:
-        raise _damaged(name, f"its PAD, UNK, BOS, EOS are {found}, not {_SPECIAL}")
-    return processor
-
-
-def _damaged(name: str, reason: str) -> ZooError:
-    return ZooError(f"`{name}` is damaged: {reason}", hint="restore it from where it came from", exit_code=1)
-
-
-def _learned(lines: Iterable[str], section: specs.Vocabulary) -> bytes:
-    model = io.BytesIO()
-    failures: list[BaseException] = []
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_watched(lines, failures),
-            model_writer=model,
-            model_type=section.kind,
-            vocab_size=section.size,
-            character_coverage=_COVERAGE if section.byte_fallback else 1.0,
-            byte_fallback=section.byte_fallback,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            minloglevel=_QUIET,
-        )
-    except RuntimeError as error:
-        if not failures:
-            raise _refused(str(error), section) from None
-    if failures:
-        raise failures[0]
-    return model.getvalue()
-
-
-def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
-    """The lines; SentencePiece swallows what is raised between them (Ctrl-C, too), so it is kept here."""
-    try:
-        yield from lines
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        failures.append(error)
-        raise
-
-
-def _refused(told: str, section: specs.Vocabulary) -> ZooError:
-    """SentencePiece's refusal in our words."""
-    if found := re.search(r"value <= (\d+)", told):
-        most = int(found[1])
-        return ZooError(
-            f"`vocabulary.size` is {section.size:,}, and this text gives {most:,} pieces at most",
-            hint=f"write `vocabulary.size={most}` or less",
-        )
-    if found := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", told):
-        least, size = int(found[2]), section.size
-        given = len(_SPECIAL) + (_BYTES if section.byte_fallback else 0)
-        bytes = f", and the bytes {_BYTES}" if section.byte_fallback else ""
-        return ZooError(
-            f"`vocabulary.size` is {size:,}, and this text has {least - given:,} "
-            f"different letters and signs, which need a piece each{bytes}",
-            hint=f"write `vocabulary.size={least}` or more",
-        )
-    if "sentences_.empty()" in told:
-        return ZooError("there is no text to learn a vocabulary from")
-    return ZooError(f"no vocabulary could be learned: {told}", exit_code=1)
+        return Symbols.of(read)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged(str(path), "it does not hold the brackets of trees") from None

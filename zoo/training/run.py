@@ -213,7 +213,7 @@ _LOCK = ".lock"
 _OWN = {
     _LOCK,
     *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
-    *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model"),
+    *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
 _CORPUS = (
     "give it its text back, start over with `--fresh` (the run's checkpoints are then lost), or train beside it with "

@@ -5,11 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from specs import ZooError
+from specs.notation import shown
 
+ROOT = "TOP"
+"""The label over a whole sentence."""
+DEEPEST = 250
+"""Constituents inside one another, as far as trees are read."""
 _TOKEN = re.compile(r"[()]|[^()\s]+")
 _BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
+_BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
+_SIGNS = {written: sign for sign, written in _BRACKETS.items()}
+_OLD = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
+"""What older treebanks write for signs that trees have no other use for."""
+_HINT = "write a tree as `(NP (DT the) (NN dog))`"
+
+
+class Visit(NamedTuple):
+    """A place on the way through a tree: a constituent as it opens, a word, or a constituent as it closes."""
+
+    tree: Tree
+    closes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +41,28 @@ class Tree:
     children: tuple[Tree, ...]
     word: str = ""
 
+    def walk(self) -> Iterator[Visit]:
+        """Depth first, from left to right."""
+        ahead = [Visit(self, False)]
+        while ahead:
+            visit = ahead.pop()
+            yield visit
+            if visit.tree.children and not visit.closes:
+                ahead.append(Visit(visit.tree, True))
+                ahead.extend(Visit(child, False) for child in reversed(visit.tree.children))
+
     def __str__(self) -> str:
-        return f"({self.label} {self.word or ' '.join(map(str, self.children))})"
+        written: list[str] = []
+        for tree, closes in self.walk():
+            if closes:
+                written[-1] += ")"
+            else:
+                written.append(f"({tree.label} {tree.word})" if tree.word else f"({tree.label}")
+        return " ".join(written)
 
     def leaves(self) -> Iterator[str]:
         """The words from left to right."""
-        if self.word:
-            yield self.word
-        for child in self.children:
-            yield from child.leaves()
+        return (tree.word for tree, _ in self.walk() if tree.word)
 
     def capitalised(self) -> Tree:
         """The same tree with a capital letter at its start."""
@@ -50,36 +81,105 @@ def leaf(label: str, word: str) -> Tree:
     return Tree(label, (), word)
 
 
+def rooted(tree: Tree) -> Tree:
+    """With ROOT over it, which a treebank may write as nothing, or as `ROOT`."""
+    if tree.label in ("", "ROOT") and tree.children:
+        return replace(tree, label=ROOT)
+    return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
+
+
+class Reader:
+    """Trees from text, token by token: `add` takes a line, and gives the trees that end in it."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, list[Tree]]] = []
+        self._label: str | None = None  # of a bracket that has just opened, where it is known
+        self._word = ""  # of a leaf that is not closed yet
+        self._fresh = False  # whether a bracket has just opened
+
+    @property
+    def inside(self) -> bool:
+        """Whether a tree has begun and not ended."""
+        return bool(self._open)
+
+    def add(self, line: str) -> Iterator[Tree]:
+        """Raises ZooError where brackets, labels and words are in no order that is a tree's."""
+        for token in _TOKEN.findall(line):
+            if token == "(":
+                self._opened()
+            elif token == ")":
+                if (done := self._closed()) is not None:
+                    yield done
+            elif not self._open:
+                raise ZooError(f"{shown(token)} stands outside of all brackets", hint=_HINT)
+            elif self._fresh:
+                self._label, self._fresh = token, False
+                self._open[-1] = (token, self._open[-1][1])
+            elif self._word or self._open[-1][1] or not self._open[-1][0]:
+                raise ZooError(f"{shown(token)} is a word without a bracket of its own", hint=_HINT)
+            else:
+                self._word = token
+
+    def _opened(self) -> None:
+        if self._word:
+            raise ZooError(f"a bracket opens behind the word {shown(self._word)}", hint=_HINT)
+        if len(self._open) == DEEPEST:
+            raise ZooError(f"the tree has more than {DEEPEST} constituents inside one another")
+        self._open.append(("", []))
+        self._fresh = True
+
+    def _closed(self) -> Tree | None:
+        """The whole tree, if this ends it."""
+        if not self._open:
+            raise ZooError("a bracket closes that was never opened", hint=_HINT)
+        label, children = self._open.pop()
+        self._fresh = False
+        if self._word:
+            done, self._word = leaf(label, self._word), ""
+        elif children:
+            done = node(label, *children)
+        else:
+            raise ZooError(f"there is nothing in the brackets of `({label})`", hint=_HINT)
+        if self._open:
+            if not label:
+                raise ZooError("there is a bracket without a label within a tree", hint=_HINT)
+            self._open[-1][1].append(done)
+            return None
+        return done
+
+
 def read(text: str) -> Tree:
     """The tree of a bracketed string. Raises ZooError where it is not exactly one tree."""
-    tokens = _TOKEN.findall(text)
-    tree, end = _read(tokens, 0) if tokens else (None, 0)
-    if tree is None or end != len(tokens):
-        raise _broken(tokens)
-    return tree
+    reader = Reader()
+    try:
+        trees = list(reader.add(text))
+    except ZooError as error:
+        raise ZooError(f"{shown(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
+    if reader.inside or len(trees) != 1:
+        why = "a bracket is not closed" if reader.inside else f"there are {len(trees)} of them"
+        raise ZooError(f"{shown(text)} is not one bracketed tree: {why}", hint=_HINT)
+    return trees[0]
 
 
-def _read(tokens: list[str], start: int) -> tuple[Tree, int]:
-    """The tree that opens at `start`, and where it ends."""
-    opening, label, after = [*tokens[start : start + 3], "", "", ""][:3]
-    if opening != "(" or label in ("(", ")", "") or after in (")", ""):
-        raise _broken(tokens)
-    at = start + 2
-    if after != "(":
-        if tokens[at + 1 : at + 2] != [")"]:
-            raise _broken(tokens)
-        return leaf(label, after), at + 2
-    children = []
-    while tokens[at : at + 1] == ["("]:
-        child, at = _read(tokens, at)
-        children.append(child)
-    if tokens[at : at + 1] != [")"]:
-        raise _broken(tokens)
-    return node(label, *children), at + 1
+def escaped(word: str) -> str:
+    """A word of a sentence as a treebank writes it, whose brackets are those of trees: `(` becomes `-LRB-`."""
+    for sign, written in _BRACKETS.items():
+        word = word.replace(sign, written)
+    return word
 
 
-def _broken(tokens: list[str]) -> ZooError:
-    return ZooError(f"`{' '.join(tokens)}` is not one bracketed tree", hint="write a tree as `(NP (DT the) (NN dog))`")
+def unescaped(word: str) -> str:
+    """A word of a tree as a sentence has it: `-LRB-` becomes `(`."""
+    for written, sign in _SIGNS.items():
+        word = word.replace(written, sign)
+    return word
+
+
+def modern(word: str) -> str:
+    r"""A word as it is written, but for the signs that older treebanks write otherwise: `1\/2` becomes `1/2`."""
+    for old, sign in _OLD.items():
+        word = word.replace(old, sign)
+    return word
 
 
 def capitalised(word: str) -> str:

@@ -24,7 +24,7 @@ def write(path, text):
 def text_of(folder, source="train.en", target="train.de", **corpus):
     part = {"source": source, "target": target}
     spec = specs.load("tiny", {"corpus": {"folder": str(folder), "train": [part], "dev": [part], "test": [], **corpus}})
-    return ParallelText(spec.corpus, Report())
+    return ParallelText(spec, Report())
 
 
 def pairs_of(folder, **more):
@@ -196,7 +196,7 @@ def test_sides_that_look_swapped_are_told(tmp_path, source, target, count):
     part = [{"source": source, "target": target}]
     spec = specs.load("tiny", {"corpus": {"train": part, "dev": [{"grammar": 5}], "test": []}})
     heard = Heard()
-    ParallelText(spec.corpus, heard)
+    ParallelText(spec, heard)
     assert len(heard.warnings) == count
     assert all("`corpus.train[0]`" in each and f"`{source}`" in each for each in heard.warnings)
 

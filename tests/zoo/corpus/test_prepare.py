@@ -88,7 +88,7 @@ def test_everything_is_in_one_folder(folder):
     assert text(prepared, "dev") == DEV
     assert prepared.texts("dev") == ([source for source, _ in DEV], [target for _, target in DEV])
     assert (len(prepared.store("test")), prepared.texts("test")) == (0, ([], []))
-    assert (prepared.vocabulary.size, prepared.vocabulary.shared) == (120, True)
+    assert (prepared.vocabulary.sizes, prepared.vocabulary.shared) == ((120, 120), True)
     assert (prepared.counts.read, prepared.counts.kept) == (400, 400)
     names = {path.name for path in prepared.folder.iterdir()}
     assert names == {*("train", "dev", "test"), "vocabulary.model", "counts.json", "manifest.json", "sections.yaml"}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.text.pieces import Pieces
 from zoo.text.vocabulary import Vocabulary, learned_from
 
 WORDS = {
@@ -137,7 +138,7 @@ def test_files_hold_all_of_it(shared, separate, tmp_path):
     assert len(list((tmp_path / "separate").iterdir())) == 2
     for vocabulary, name in ((shared, "shared"), (separate, "separate")):
         loaded = Vocabulary.load(tmp_path / name)
-        assert (loaded.size, loaded.shared) == (vocabulary.size, vocabulary.shared)
+        assert (loaded.sizes, loaded.shared) == (vocabulary.sizes, vocabulary.shared)
         for side in ("source", "target"):
             assert loaded.encode("the Gärten", side) == vocabulary.encode("the Gärten", side)
 
@@ -291,11 +292,11 @@ def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
         for _ in range(draw.choice([1, 1, 3])):
             damaged[draw.randrange(len(damaged))] = draw.randrange(256)
         try:
-            vocabulary = Vocabulary(bytes(damaged))
+            vocabulary = Vocabulary(Pieces(bytes(damaged)))
         except ZooError:
             refused += 1
             continue
-        vocabulary.decode(range(vocabulary.size))
+        vocabulary.decode(range(vocabulary.sizes[1]))
     assert 0 < refused < 300
 
 
@@ -306,4 +307,4 @@ def test_a_piece_that_is_no_text_is_damage(shared, tmp_path):
     assert whole.count(b"\n" + bytes([len(piece)]) + piece) == 1
     damaged = whole.replace(b"\n" + bytes([len(piece)]) + piece, b"\n" + bytes([len(piece)]) + b"\xff" * len(piece))
     with pytest.raises(ZooError, match="is damaged"):
-        Vocabulary(damaged)
+        Vocabulary(Pieces(damaged))

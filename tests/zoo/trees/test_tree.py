@@ -25,7 +25,7 @@ def test_a_capital_at_the_start():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "((NN dog))", ")("],
+    ["", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "(S ((NN dog)))", ")("],
 )
 def test_what_is_not_one_tree_is_refused(text):
     with pytest.raises(ZooError, match="is not one bracketed tree"):

@@ -1,0 +1,79 @@
+"""EVALB's parameter files: what each line changes, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from specs import ZooError
+from zoo.evaluation.bracket_parameters import COLLINS, Parameters, read_parameters
+
+STANDARD = """\
+## comments, and lines too short to say anything
+#
+
+DEBUG 0
+MAX_ERROR 10
+CUTOFF_LEN 40
+LABELED 1
+DELETE_LABEL TOP
+DELETE_LABEL -NONE-
+DELETE_LABEL ,
+DELETE_LABEL :
+DELETE_LABEL ``
+DELETE_LABEL ''
+DELETE_LABEL .
+DELETE_LABEL_FOR_LENGTH -NONE-
+EQ_LABEL ADVP PRT
+# EQ_WORD  Example example
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of(text):
+        path = tmp_path / "some.prm"
+        path.write_text(text, "utf-8")
+        return read_parameters(path)
+
+    return of
+
+
+def test_the_standard_ones_are_collins(read):
+    assert replace(read(STANDARD), name="collins", max_error=None) == COLLINS
+    assert read(STANDARD).max_error == 10
+
+
+def test_every_line_changes_what_it_says(read):
+    assert read("") == Parameters("some.prm", max_error=10)
+    found = read(
+        "LABELED 0   \nCUTOFF_LEN\t70\r\nMAX_ERROR 3\nMAX_ERROR 5\nDEBUG 2\nQUOTE_LABEL POS\nEQ_WORD The the\n"
+    )
+    assert (found.labelled, found.cutoff, found.max_error, found.quotes) == (False, 70, 5, {"POS"})
+    assert found.same_word("the", "The")
+    assert not found.same_word("the", "THE")
+    assert not found.deletes_bracket("TOP")
+    both = read("EQ_LABEL A B\nDELETE_LABEL B\n")
+    assert both.same_label("B", "A")
+    assert both.deletes_bracket("A")
+    assert both.deleted == {"B"}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem", "hint"),
+    [
+        ("DELETE_LABELS TOP", "`DELETE_LABELS` is no parameter", "did you mean `DELETE_LABEL`?"),
+        ("colour red", "`colour` is no parameter", "a line is a parameter and its value"),
+        ("DELETE_LABEL", "`DELETE_LABEL` takes one value, and here stand 0", "a line is"),
+        ("DELETE_LABEL . ,", "`DELETE_LABEL` takes one value, and here stand 2", "a line is"),
+        ("EQ_LABEL ADVP", "`EQ_LABEL` takes two values, and here stand 1", "a line is"),
+        ("CUTOFF_LEN forty", "`CUTOFF_LEN` is a whole number, and `forty` is none", "a line is"),
+        ("MAX_ERROR -1", "`MAX_ERROR` is a whole number, and `-1` is none", "a line is"),
+        ("LABELED 2", "`LABELED` is 1", "a line is"),
+    ],
+)
+def test_what_says_nothing_is_refused_with_its_line(read, line, problem, hint):
+    with pytest.raises(ZooError) as told:
+        read(f"# first\n{line}\n")
+    assert told.value.problem.startswith(problem)
+    assert told.value.where.endswith("some.prm:2")
+    assert told.value.hint.startswith(hint)

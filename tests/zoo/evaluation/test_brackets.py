@@ -1,0 +1,335 @@
+"""EVALB's rules, one by one, on trees small enough to count by hand; then what holds of any trees."""
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.evaluation.bracket_parameters import COLLINS, Parameters
+from zoo.evaluation.bracket_row import ERROR, SKIPPED, VALID
+from zoo.evaluation.bracket_table import table
+from zoo.evaluation.brackets import brackets, evaluate_brackets
+from zoo.trees.tree import Tree, leaf, node, read
+
+GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"
+"""Length 6; without what COLLINS deletes five words under S 0-5, NP 0-2, VP 2-5 and NP 3-5."""
+LABELS, TAGS = ("S", "NP", "VP", "ADVP", "PRT", "NP-SBJ"), ("NN", "DT", "VB", ".", ",")
+
+
+def one(test, gold=GOLD, parameters=COLLINS):
+    return brackets([None if test is None else read(test)], [read(gold)], parameters).rows[0]
+
+
+def counts(row):
+    return row.matched, row.gold, row.test, row.crossing
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Scores lines of trees as files of them."""
+
+    def score(test, gold, parameters=None):
+        (tmp_path / "test").write_text("".join(f"{line}\n" for line in test), "utf-8")
+        (tmp_path / "gold").write_text("".join(f"{line}\n" for line in gold), "utf-8")
+        if parameters is not None:
+            (tmp_path / "prm").write_text(parameters, "utf-8")
+        return evaluate_brackets(tmp_path / "test", tmp_path / "gold", parameters and tmp_path / "prm")
+
+    return score
+
+
+# rules
+
+
+def test_a_bracket_matches_by_span_and_label():
+    row = one(GOLD)
+    assert (row.status, row.length, row.words, row.tags, counts(row)) == (VALID, 6, 5, 5, (4, 4, 4, 0))
+    row = one(GOLD.replace("VP", "PP"))
+    assert (counts(row), row.recall, row.precision) == ((3, 4, 4, 0), 75, 75)
+    row = one("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat) (. .))")
+    assert (counts(row), row.recall, row.precision) == ((2, 4, 2, 0), 50, 100)
+
+
+def test_labels_need_not_count():
+    test = GOLD.replace("VP", "PP").replace("(S", "(X")
+    assert counts(one(test)) == (2, 4, 4, 0)
+    assert counts(one(test, parameters=replace(COLLINS, labelled=False))) == (4, 4, 4, 0)
+
+
+@pytest.mark.parametrize(("test", "gold", "matched"), [(3, 1, 1), (1, 3, 1), (2, 3, 2)])
+def test_brackets_of_one_span_match_as_often_as_both_have_them(test, gold, matched):
+    def nested(times):
+        return "(NP " * times + "(NN dog)" + ")" * times
+
+    assert counts(one(nested(test), nested(gold))) == (matched, gold, test, 0)
+
+
+def test_crossing_counts_brackets_of_the_test_once_each():
+    gold = "(S (A (N a) (N b) (N c)) (B (N d) (N e)))"
+    assert counts(one("(S (N a) (X (N b) (N c) (N d)) (N e))", gold)) == (1, 3, 2, 1)
+    # 1-4 crosses A and B, 2-4 both again, and 0-4 crosses B.
+    assert counts(one("(S (X (N a) (Y (N b) (Z (N c) (N d)))) (N e))", gold)) == (1, 3, 4, 3)
+    assert counts(one(gold, "(S (X (N a) (Y (N b) (Z (N c) (N d)))) (N e))")) == (1, 4, 3, 2)
+    # What is inside, outside or beside crosses nothing.
+    assert one("(S (X (N a) (N b)) (N c) (Y (B (N d) (N e))))", gold).crossing == 0
+
+
+def test_a_deleted_tag_takes_its_word_and_a_deleted_label_its_bracket():
+    # The full stop is in VP here and in S there: without it, both have one span.
+    assert counts(one("(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat)) (. .))))")) == (4, 4, 4, 0)
+    # What is left with no word goes, and so do traces, which are no part of the length.
+    trace = GOLD.replace("(VBZ", "(SBAR (-NONE- 0) (S (-NONE- *T*-1))) (VBZ")
+    row = one(GOLD, trace)
+    assert (row.length, counts(row)) == (6, (4, 4, 4, 0))
+    keeping = replace(COLLINS, deleted=frozenset(["TOP"]))
+    assert (one(GOLD, parameters=keeping).words, one(GOLD, parameters=keeping).status) == (6, VALID)
+    assert one(GOLD, trace, keeping).status == ERROR
+    assert one(GOLD, trace, replace(keeping, deleted_for_length=frozenset())).length == 8
+
+
+def test_the_label_of_a_bracket_ends_where_its_function_begins():
+    assert counts(one(GOLD.replace("(NP", "(NP-SBJ-1", 1), GOLD.replace("(VP", "(VP=2"))) == (4, 4, 4, 0)
+    # A tag has no function: this one is another one.
+    row = one(GOLD.replace("(NN dog", "(NN-X dog"))
+    assert (row.status, row.tags) == (VALID, 4)
+
+
+def test_what_equals_counts_as_one():
+    gold = "(S (ADVP (RB up)) (VP (VB go)))"
+    assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold)) == (3, 3, 3, 0)
+    assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold, replace(COLLINS, equal_labels=frozenset()))) == (
+        2,
+        3,
+        3,
+        0,
+    )
+    capital = replace(COLLINS, equal_words=frozenset([("Up", "up"), ("up", "Up")]))
+    assert one("(S (ADVP (RB Up)) (VP (VB go)))", gold, capital).status == VALID
+    # What equals a deleted label is deleted with it, and pairs do not chain.
+    assert counts(one(gold, "(S (PRT (RB up)) (VP (VB go)))", replace(COLLINS, deleted=frozenset(["PRT"])))) == (
+        2,
+        2,
+        2,
+        0,
+    )
+    chained = Parameters("chained", equal_labels=frozenset({("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")}))
+    assert counts(one("(A (N a))", "(C (N a))", chained)) == (0, 1, 1, 0)
+    assert one("(X (A a))", "(X (B a))", chained).tags == 1
+
+
+def test_a_sentence_over_other_words_is_an_error():
+    for test, problem in {
+        GOLD.replace("bites", "sees"): "the words `sees` and `bites` differ",
+        GOLD.replace("(DT the) ", "", 1): "there are 4 words, and 5 in the reference",
+        None: "the brackets are no tree",
+    }.items():
+        row = one(test)
+        assert (row.status, row.problem) == (ERROR, problem)
+        assert (row.length, row.words, row.tags, counts(row)) == (6, 5, 0, (0, 0, 0, 0))
+    # A tag that deletes the word in one of the two only does that, too.
+    assert one(GOLD.replace("(. .)", "(NN .)")).status == ERROR
+
+
+def test_a_sentence_without_a_word_to_compare_is_skipped():
+    assert (one("(S (. .))").status, one("(S (. .))").words) == (SKIPPED, 5)
+    assert one("(S (. .))", "(S (. .))").status == SKIPPED
+
+
+def test_quotation_marks_stay_where_taggers_waver():
+    gold, test = "(S (NN a) ('' ') (VP (VB b)))", "(S (NN a) (POS ') (VP (VB b)))"
+    assert one(test, gold).status == ERROR
+    row = one(test, gold, replace(COLLINS, quotes=frozenset(["''", "POS"])))
+    assert (row.status, row.words, row.tags, counts(row)) == (VALID, 3, 2, (2, 2, 2, 0))
+    assert one(gold, test, replace(COLLINS, quotes=frozenset(["''", "POS"]))).status == VALID
+    assert one(test, gold, replace(COLLINS, quotes=frozenset(["POS"]))).status == ERROR
+    # They are one mark only at one place, and do not make a sentence of nothing.
+    elsewhere = one(test, "(S ('' ') (NN a) (VP (VB b)))", replace(COLLINS, quotes=frozenset(["''", "POS"])))
+    assert elsewhere.problem == "there are 3 words, and 2 in the reference"
+    assert one("(S ('' '))", "(S (POS '))", replace(COLLINS, quotes=frozenset(["''", "POS"]))).status == SKIPPED
+
+
+def test_without_tags_words_have_those_of_the_reference():
+    untagged = "(S (NP (XX the) (XX dog)) (VP (XX bites) (NP (XX the) (XX cat)) (XX .)))"
+    scores = brackets([read(untagged)], [read(GOLD)])
+    assert counts(scores.rows[0]) == (4, 4, 4, 0)
+    assert (scores.f1, scores.tagging, scores.rows[0].tags) == (100, None, None)
+    assert scores.signature == "evalb:collins|tags:reference|cutoff:40"
+    # The full stop is not there: with its tag missing, nobody else would notice.
+    assert one(untagged.replace(" (XX .)", "")).problem == "there are 5 words, and 6 in the reference"
+    # One tag in all the outputs, and they are a tagger's own.
+    tagged = brackets([read(untagged), read(GOLD)], [read(GOLD)] * 2)
+    assert ([row.status for row in tagged.rows], tagged.tagging) == ([ERROR, VALID], 100)
+    assert tagged.signature == "evalb:collins|tags:test|cutoff:40"
+
+
+# sums
+
+
+def test_sums_leave_out_errors_and_skipped_sentences():
+    outputs = [read(GOLD), read("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"), None, read("(X (. .))")]
+    scores = brackets(outputs, [read(GOLD)] * 4)
+    assert (scores.sentences, scores.errors, scores.skipped) == (4, 1, 1)
+    assert (scores.recall, scores.precision) == (100 * 6 / 8, 100)
+    assert scores.f1 == pytest.approx(2 * 75 * 100 / 175)
+    assert (scores.complete_match, scores.no_crossing, scores.two_or_less, scores.crossing) == (50, 100, 100, 0)
+    assert scores.tagging == 100
+    assert [number for number, _ in scores.failed] == [3]
+
+
+def test_sums_by_length():
+    short, long = "(S (NN a))", "(S (NP (NN a) (NN b)) (NN c))"
+    outputs = [read(short), read("(S (NN a) (NP (NN b) (NN c)))")]
+    scores = brackets(outputs, [read(short), read(long)], replace(COLLINS, cutoff=1))
+    assert (scores.short.sentences, scores.short.f1, scores.f1) == (1, 100, pytest.approx(100 * 2 / 3))
+    found = scores.by_length([1, 2, 3])
+    assert {name: (each.sentences, each.f1) for name, each in found.items()} == {
+        "1-1": (1, 100),
+        "2-2": (0, 0),
+        "3-3": (1, 50),
+        ">3": (0, 0),
+    }
+    assert (scores.crossing, scores.no_crossing, scores.two_or_less) == (0.5, 50, 100)
+    for bounds in ([], [0], [3, 3], [3, 2]):
+        with pytest.raises(ZooError, match="are no bounds"):
+            scores.by_length(bounds)
+
+
+def test_what_cannot_be_scored_is_refused():
+    with pytest.raises(ZooError, match="2 trees and 1 references"):
+        brackets([None, None], [read(GOLD)])
+    with pytest.raises(ZooError, match="nothing to score"):
+        brackets([], [])
+
+
+def test_so_many_errors_are_too_many():
+    """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
+    patient = replace(COLLINS, max_error=2)
+    assert brackets([None] * 3, [read(GOLD)] * 3, patient).errors == 3
+    with pytest.raises(ZooError, match=r"4 sentences are in error, .*`MAX_ERROR 2`.* sentence 1: the brackets"):
+        brackets([None] * 4, [read(GOLD)] * 4, patient)
+    assert brackets([None] * 400, [read(GOLD)] * 400).errors == 400
+
+
+# files
+
+
+def test_lines_are_read_as_evalb_reads_them(files):
+    tests = {
+        GOLD: VALID,
+        GOLD.replace("(TOP", "("): VALID,
+        "(NP (DT the) (NN dog)) (VBZ bites) (NP (DT the) (NN cat))": VALID,
+        "": SKIPPED,
+        "()": SKIPPED,
+        "(())": SKIPPED,
+        "(S (NP))": SKIPPED,
+        GOLD[:-1]: ERROR,
+        GOLD + ")": ERROR,
+        GOLD.replace("(NN dog)", "dog"): ERROR,
+    }
+    scores = files(tests, [GOLD] * len(tests))
+    assert dict(zip(tests, [row.status for row in scores.rows], strict=True)) == tests
+    assert [counts(row) for row in scores.rows[:3]] == [(4, 4, 4, 0), (4, 4, 5, 0), (2, 4, 2, 0)]
+    assert [row.status for row in files(["", "(S (XX a))"], ["(S (NN a))"] * 2).rows] == [SKIPPED, VALID]
+    assert files([GOLD], [GOLD], "LABELED 1\nCUTOFF_LEN 3\n").signature == "evalb:prm|tags:test|cutoff:3"
+
+
+def test_trees_score_as_their_lines_do(files):
+    pick = random.Random(5)
+    gold = [_tree(pick) for _ in range(50)]
+    tests = [_changed(tree, pick) for tree in gold]
+    assert files(tests, gold) == brackets(tests, gold)
+
+
+def test_gold_files_have_to_be_trees(files):
+    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is no bracketed tree \(.*gold:2\)") as told:
+        files([GOLD, GOLD], [GOLD, "(S (NN dog)"])
+    assert "(NP (DT the) (NN dog))" in told.value.hint
+    with pytest.raises(ZooError, match=r"test` has 1 lines and `.*gold` has 2"):
+        files([GOLD], [GOLD, GOLD])
+
+
+@pytest.mark.skipif("ZOO_EVALB" not in os.environ, reason="ZOO_EVALB names EVALB's own folder, which is not ours")
+def test_the_sample_of_evalb_letter_for_letter():
+    folder = Path(os.environ["ZOO_EVALB"])
+    scores = evaluate_brackets(*(folder / f"sample.{kind}" for kind in ("tst", "gld", "prm")))
+    assert table(scores) + "\n" == (folder / "sample.rsl").read_text("utf-8")
+
+
+# properties
+
+
+def _tree(pick, depth=0):
+    if depth == 0:
+        return node("TOP", node("S", leaf("NN", "dog"), *(_tree(pick, 1) for _ in range(pick.randint(1, 4)))))
+    if depth > 4 or pick.random() < 0.4:
+        return leaf(pick.choice(TAGS), pick.choice("abc"))
+    return node(pick.choice(LABELS), *(_tree(pick, depth + 1) for _ in range(pick.randint(1, 3))))
+
+
+def _changed(tree, pick):
+    """The same words in another tree: brackets lost, put in and labelled otherwise."""
+    if tree.word:
+        return tree
+    children = []
+    for child in (_changed(each, pick) for each in tree.children):
+        children += child.children if pick.random() < 0.3 and child.children else [child]
+    if len(children) > 2 and pick.random() < 0.5:
+        at = pick.randrange(len(children) - 1)
+        children[at : at + 2] = [node(pick.choice(LABELS), *children[at : at + 2])]
+    return Tree(pick.choice(LABELS) if pick.random() < 0.2 else tree.label, tuple(children))
+
+
+def _renamed(tree, old, new):
+    label = new if tree.label == old and not tree.word else tree.label
+    return Tree(label, tuple(_renamed(child, old, new) for child in tree.children), tree.word)
+
+
+def _crossing(test, gold):
+    """Crossing brackets by sets of words: they share some, and neither has the other's all."""
+
+    def spans(tree, start=0):
+        here, end = [], start
+        for child in tree.children:
+            below, end = spans(child, end)
+            here += below
+        end += bool(tree.word) and tree.label not in COLLINS.deleted
+        if not tree.word and tree.label != "TOP" and end > start:
+            here.append(frozenset(range(start, end)))
+        return here, end
+
+    return sum(any(a & b and a - b and b - a for b in spans(gold)[0]) for a in spans(test)[0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_any_trees(seed):
+    pick = random.Random(seed)
+    gold = [_tree(pick) for _ in range(60)]
+    tests = [_changed(tree, pick) for tree in gold]
+    same = brackets(gold, gold)
+    assert (same.recall, same.precision, same.f1, same.complete_match, same.tagging) == (100, 100, 100, 100, 100)
+    assert (same.crossing, same.errors, same.skipped) == (0, 0, 0)
+    there, back = brackets(tests, gold), brackets(gold, tests)
+    assert there.errors == there.skipped == 0
+    assert 0 < there.f1 < 100
+    assert (there.recall, there.precision, there.f1) == (back.precision, back.recall, pytest.approx(back.f1))
+    assert [row.crossing for row in there.rows] == [_crossing(*pair) for pair in zip(tests, gold, strict=True)]
+    unlabelled = brackets(tests, gold, replace(COLLINS, labelled=False))
+    assert all(a.matched <= b.matched for a, b in zip(there.rows, unlabelled.rows, strict=True))
+    # A label that no reference has never helps, and changes neither spans nor what crosses.
+    worse = brackets([_renamed(tree, "NP", "FRAG") for tree in tests], gold)
+    for a, b in zip(there.rows, worse.rows, strict=True):
+        assert b.matched <= a.matched
+        assert (a.gold, a.test, a.crossing, a.tags) == (b.gold, b.test, b.crossing, b.tags)
+    assert worse.recall < there.recall
+    # Sentences by length are all of them, once.
+    assert sum(each.sentences for each in there.by_length([3, 7, 12]).values()) == 60
+
+
+def test_a_tree_of_any_depth():
+    deep = leaf("NN", "dog")
+    for _ in range(3000):
+        deep = node("NP", deep)
+    assert brackets([deep], [deep]).rows[0].matched == 3000

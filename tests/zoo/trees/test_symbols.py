@@ -1,0 +1,97 @@
+"""Trees as sequences of brackets and words, and back."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from specs import UNK, ZooError
+from zoo.trees.symbols import XX, Linearisation, NoTree, Symbols
+from zoo.trees.tree import Tree, leaf, node, read
+
+SENTENCE = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))"
+BOTH: list[Linearisation] = ["vinyals", "tensor2tensor"]
+
+
+def symbols(*trees: Tree | str, linearisation: Linearisation = "vinyals", size: int = 64) -> Symbols:
+    return Symbols.learned(map(str, trees), linearisation, size)
+
+
+def without_tags(tree: Tree) -> Tree:
+    return leaf(XX, tree.word) if tree.word else node(tree.label, *map(without_tags, tree.children))
+
+
+def test_a_tree_as_both_papers_write_it():
+    assert symbols(SENTENCE).decode(symbols(SENTENCE).encode(SENTENCE)) == "(S (NP XX XX )NP (VP XX )VP XX )S"
+    code = symbols(SENTENCE, linearisation="tensor2tensor")
+    assert code.decode(code.encode(SENTENCE)) == "S NP DT NN /NP VP VBZ /VP . /S"
+
+
+@pytest.mark.parametrize("linearisation", BOTH)
+@pytest.mark.parametrize("count", [300, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_random_trees_come_back(linearisation: Linearisation, count: int, tree: Callable[[int], Tree]):
+    known = symbols(*map(tree, range(300)), linearisation=linearisation)
+    for seed in range(count):
+        given = tree(seed)
+        back = known.tree(known.encode(str(given)), list(given.leaves()))
+        assert back == (given if linearisation == "tensor2tensor" else without_tags(given))
+        assert known.mended(known.encode(str(given)), list(given.leaves())) == back
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_was_written_is_mended_to_a_tree_over_the_words(seed: int, tree: Callable[[int], Tree]):
+    chance = random.Random(seed)
+    known = symbols(*map(tree, range(50)))
+    ids = [chance.randrange(64) for _ in range(chance.randrange(40))]
+    words = [f"w{number}" for number in range(chance.randrange(1, 9))]
+    found = known.mended(ids, words)
+    assert list(found.leaves()) == words
+    assert found.label == "TOP"
+    assert read(str(found)) == found
+    assert all(each.word or each.children for each, _ in found.walk())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "(S XX )S", "(S XX XX )NP", "(S XX XX", "XX XX", "(S XX XX )S XX", "(S )S XX XX", "(S XX (NP )NP XX )S"],
+)
+def test_what_is_no_tree_over_the_words_is_refused(text: str):
+    known = symbols(SENTENCE)
+    ids = {known.decode([id]): id for id in (*known.opening, *known.closing, *known.words)}
+    with pytest.raises(NoTree):
+        known.tree([ids[name] for name in text.split()], ["a", "b"])
+
+
+def test_what_was_never_seen_is_unknown():
+    known = symbols(SENTENCE)
+    assert known.encode("(TOP (WHNP (DT the) (NN dog)))").count(UNK) == 2
+    assert UNK not in known.encode("(TOP (NP (FW the)))")
+    assert UNK in symbols(SENTENCE, linearisation="tensor2tensor").encode("(TOP (NP (FW the)))")
+
+
+def test_one_word_is_a_tree():
+    known = symbols(SENTENCE)
+    assert known.decode(known.encode("(TOP (NN dog))")) == "XX"
+    assert known.tree(known.words, ["dog"]) == read("(TOP (XX dog))")
+
+
+def test_they_are_read_as_they_were_written_and_damage_is_found():
+    known = symbols(SENTENCE, linearisation="tensor2tensor")
+    again = Symbols.of(known.content)
+    assert again.content == known.content
+    assert again.encode(SENTENCE) == known.encode(SENTENCE)
+    for damaged in (
+        b"",
+        b"[]",
+        known.content[:-9],
+        known.content.replace(b'"S"', b'"S S"'),
+        known.content.replace(b"64", b"true"),
+    ):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            Symbols.of(damaged)
+
+
+def test_too_few_ids_are_told_with_how_many_there_must_be():
+    with pytest.raises(ZooError, match="need 13") as error:
+        symbols(SENTENCE, size=10)
+    assert error.value.hint == "write `vocabulary.target_size=13` or more"

@@ -1,0 +1,142 @@
+"""Word pieces of one side: text to ids and back, learned by SentencePiece (paper, section 5.1)."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Self
+
+import sentencepiece
+
+import specs
+from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.text.lines import clean, without_control
+
+_QUIET = 2
+_SPECIAL = (PAD, UNK, BOS, EOS)
+_BYTES = 256
+_COVERAGE = 0.9999
+"""Of a text's letters and signs have pieces of their own where there are bytes: rarer ones teach a model its bytes."""
+
+
+class Pieces:
+    """Text is given as it is: it is cleaned as all text is, and the model holds the rest of its normalisation."""
+
+    def __init__(self, content: bytes, *, name: str = "vocabulary.model") -> None:
+        """From the content of a SentencePiece model. Raises ZooError, calling it `name`, where it is damaged."""
+        self.content = content
+        self._model = _opened(content, name)
+
+    @classmethod
+    def learned(cls, lines: Iterable[str], section: specs.Vocabulary, size: int) -> Self:
+        """So many from these lines. Raises ZooError where they have too little variety, or too many letters."""
+        return cls(_learned(lines, section, size))
+
+    @cached_property
+    def size(self) -> int:
+        """How many there are, the special ones included."""
+        return int(self._model.get_piece_size())
+
+    @property
+    def byte_fallback(self) -> bool:
+        """Whether characters without a piece are spelled in bytes."""
+        return bool(self._model.is_byte(EOS + 1))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a line's pieces, without BOS and EOS."""
+        return list(self._model.encode(clean(text)))
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many lines, on all cores."""
+        return list(self._model.encode(list(map(clean, texts)))) if texts else []
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of pieces, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
+        return without_control(str(self._model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
+
+    def sample(self, ids: list[int], alpha: float) -> list[int]:
+        """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""
+        if UNK in ids:
+            return ids
+        return list(self._model.encode(self._model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
+
+
+def damaged(name: str, reason: str) -> ZooError:
+    """That the file `name` of a vocabulary is not as it was written."""
+    return ZooError(f"`{name}` is damaged: {reason}", hint="restore it from where it came from", exit_code=1)
+
+
+def _opened(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    sentencepiece.set_min_log_level(_QUIET)
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.load_from_serialized_proto(model)
+        # What is no text in it would be found out by the sentence that needs it.
+        processor.id_to_piece(list(range(processor.get_piece_size())))
+        processor.decode([UNK])
+    except (RuntimeError, ValueError, IndexError):
+        raise damaged(name, "it is not a SentencePiece model") from None
+    found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if found != _SPECIAL or processor.get_piece_size() <= EOS + 1:
+        raise damaged(name, f"its PAD, UNK, BOS, EOS are {found}, not {_SPECIAL}")
+    return processor
+
+
+def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int) -> bytes:
+    model = io.BytesIO()
+    failures: list[BaseException] = []
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_watched(lines, failures),
+            model_writer=model,
+            model_type=section.kind,
+            vocab_size=size,
+            character_coverage=_COVERAGE if section.byte_fallback else 1.0,
+            byte_fallback=section.byte_fallback,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            minloglevel=_QUIET,
+        )
+    except RuntimeError as error:
+        if not failures:
+            raise _refused(str(error), section, size) from None
+    if failures:
+        raise failures[0]
+    return model.getvalue()
+
+
+def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
+    """The lines; SentencePiece swallows what is raised between them (Ctrl-C, too), so it is kept here."""
+    try:
+        yield from lines
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        failures.append(error)
+        raise
+
+
+def _refused(told: str, section: specs.Vocabulary, size: int) -> ZooError:
+    """SentencePiece's refusal in our words."""
+    if found := re.search(r"value <= (\d+)", told):
+        most = int(found[1])
+        return ZooError(
+            f"`vocabulary.size` is {size:,}, and this text gives {most:,} pieces at most",
+            hint=f"write `vocabulary.size={most}` or less",
+        )
+    if found := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", told):
+        least = int(found[2])
+        given = len(_SPECIAL) + (_BYTES if section.byte_fallback else 0)
+        bytes = f", and the bytes {_BYTES}" if section.byte_fallback else ""
+        return ZooError(
+            f"`vocabulary.size` is {size:,}, and this text has {least - given:,} "
+            f"different letters and signs, which need a piece each{bytes}",
+            hint=f"write `vocabulary.size={least}` or more",
+        )
+    if "sentences_.empty()" in told:
+        return ZooError("there is no text to learn a vocabulary from")
+    return ZooError(f"no vocabulary could be learned: {told}", exit_code=1)

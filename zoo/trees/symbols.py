@@ -1,0 +1,177 @@
+"""What a parser writes: a tree as a sequence of brackets and words, and back (paper, section 6.3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+from specs import EOS, UNK, ZooError
+from zoo.trees.tree import ROOT, Tree, leaf, node, read, rooted
+
+Linearisation = Literal["vinyals", "tensor2tensor"]
+XX = "XX"
+"""What stands for a word whose part of speech is not written."""
+_FIRST = EOS + 1
+_BRACKET = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]))")
+
+
+class NoTree(ValueError):
+    """Pieces that are not one tree over the words."""
+
+
+class Symbols:
+    """The target side of a parser's vocabulary: an opening and a closing bracket a label, and the words.
+
+    Of `vinyals` every word is `XX`, and `(NP XX XX )NP` is a noun phrase of two (Vinyals et al. 2015); of
+    `tensor2tensor`, the authors' code, a word is its part of speech: `NP DT NN /NP`. The ROOT of one constituent is
+    not written. Ids are those of `specs`, then the opening brackets, then the closing ones, then the words.
+    """
+
+    def __init__(
+        self, labels: Sequence[str], tags: Sequence[str], linearisation: Linearisation, size: int | None = None
+    ) -> None:
+        """In this order; `size` is the number of ids, as many as are needed if not given. Raises ZooError for fewer."""
+        self.labels, self.tags, self.linearisation = tuple(labels), tuple(tags), linearisation
+        first = [_FIRST, _FIRST + len(labels), _FIRST + 2 * len(labels), _FIRST + 2 * len(labels) + len(tags)]
+        self.opening, self.closing, self.words = (range(*ends) for ends in pairwise(first))
+        self.size = first[-1] if size is None else size
+        if self.size < first[-1]:
+            raise ZooError(
+                f"`vocabulary.target_size` is {self.size:,}, and these trees have {len(labels):,} labels and "
+                f"{len(tags):,} kinds of words, which need {first[-1]:,}",
+                hint=f"write `vocabulary.target_size={first[-1]}` or more",
+            )
+        self._open, self._close = (
+            dict(zip(labels, self.opening, strict=True)),
+            dict(zip(labels, self.closing, strict=True)),
+        )
+        self._tag = dict(zip(tags, self.words, strict=True))
+        opens, closes = ("({}", "){}") if linearisation == "vinyals" else ("{}", "/{}")
+        names = [*map(opens.format, labels), *map(closes.format, labels), *tags]
+        self._names = dict(enumerate(names, start=_FIRST))
+
+    @classmethod
+    def learned(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
+        """Those of bracketed trees, a tree a line, in alphabetical order."""
+        labels, tags = Counter[str](), Counter[str]()
+        for line in lines:
+            for label, after in _BRACKET.findall(line):
+                (labels if after == "(" else tags)[label] += 1
+        if not labels:
+            raise ZooError("there is no tree to learn brackets from")
+        words = [XX] if linearisation == "vinyals" else sorted(tags)
+        return cls(sorted(labels), words, linearisation, size)
+
+    @classmethod
+    def of(cls, content: bytes) -> Self:
+        """From what `content` gives. Raises ValueError where it is damaged."""
+        given: dict[str, Any] = json.loads(content)
+        labels, tags, size = given["labels"], given["tags"], given["size"]
+        whole = all(isinstance(each, str) and each.split() == [each] for each in (*labels, *tags))
+        kinds = isinstance(labels, list) and isinstance(tags, list) and type(size) is int
+        if not kinds or not whole or len({*labels}) < len(labels) or len({*tags}) < len(tags) or not labels or not tags:
+            raise ValueError("its labels are none")
+        if given["linearisation"] not in ("vinyals", "tensor2tensor"):
+            raise ValueError("its linearisation is none")
+        return cls(labels, tags, given["linearisation"], size)
+
+    @property
+    def content(self) -> bytes:
+        """What `of` reads: JSON."""
+        names = ("linearisation", "size", "labels", "tags")
+        return (json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False, indent=1) + "\n").encode()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a bracketed tree; UNK for a label or a part of speech that is none of these.
+
+        Raises ZooError where the text is not one tree.
+        """
+        return list(self._ids(rooted(read(text))))
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """`encode` of many trees."""
+        return list(map(self.encode, texts))
+
+    def sample(self, ids: list[int], alpha: float) -> list[int]:
+        """These: there is one way to write a tree."""
+        return ids
+
+    def _ids(self, tree: Tree) -> Iterator[int]:
+        hidden = tree if _is_hidden(tree) else None
+        for each, closes in tree.walk():
+            if each.word:
+                yield self._tag.get(XX if self.linearisation == "vinyals" else each.label, UNK)
+            elif each is not hidden:
+                yield (self._close if closes else self._open).get(each.label, UNK)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The sequence as it is written, without words: `(S (NP XX )NP )S`."""
+        return " ".join(self._names.get(id, "⁇") for id in ids if id >= _FIRST or id == UNK)
+
+    def tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
+        """The tree over these words. Raises NoTree where the ids are none."""
+        done: list[list[Tree]] = [[]]
+        labels: list[int] = []
+        left = iter(words)
+        for id in ids:
+            if not labels and done[0]:
+                raise NoTree("something follows the tree")
+            if id in self.opening:
+                labels.append(id)
+                done.append([])
+            elif id in self.closing:
+                if not labels or id - labels[-1] != len(self.labels) or not done[-1]:
+                    raise NoTree("a bracket closes another one, or nothing")
+                children = done.pop()
+                done[-1].append(node(self.labels[labels.pop() - _FIRST], *children))
+            elif (word := next(left, None)) is None or id not in self.words:
+                raise NoTree("there is no word for it")
+            else:
+                done[-1].append(leaf(self._names[id], word))
+        if labels or len(done[0]) != 1 or next(left, None) is not None:
+            raise NoTree("a bracket is open, or a word is left")
+        return _under_root(done[0])
+
+    def mended(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
+        """The tree over these words, of at least one, that is meant by ids which may be none.
+
+        A bracket that closes an outer constituent closes those inside it, too; one that closes nothing is left out, as
+        is what is empty. Words that are left at the end stand in the constituent that is open there.
+        """
+        done: list[list[Tree]] = [[]]
+        labels: list[int] = []
+        left = list(reversed(words))
+
+        def close() -> int:
+            children, opened = done.pop(), labels.pop()
+            if children:
+                done[-1].append(node(self.labels[opened - _FIRST], *children))
+            return opened
+
+        for id in ids:
+            if id in self.opening:
+                labels.append(id)
+                done.append([])
+            elif id in self.words and left:
+                done[-1].append(leaf(self._names[id], left.pop()))
+            elif id in self.closing and (its := id - len(self.labels)) in labels:
+                while close() != its:
+                    pass
+        done[-1] += (leaf(XX, word) for word in reversed(left))
+        while labels:
+            close()
+        return _under_root(done[0])
+
+
+def _is_hidden(tree: Tree) -> bool:
+    """Whether a tree's root is not written: what is under it says where it begins and ends."""
+    return len(tree.children) == 1 and tree.children[0].label != ROOT
+
+
+def _under_root(found: Sequence[Tree]) -> Tree:
+    alone = len(found) == 1 and found[0].label == ROOT and not found[0].word
+    return found[0] if alone else node(ROOT, *found)
