@@ -13,7 +13,7 @@ from cli import options
 if TYPE_CHECKING:
     from zoo.evaluation.bleu import Bleu
     from zoo.evaluation.brackets import BracketScores
-    from zoo.evaluation.evaluate import Scores
+    from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
 EXAMPLES = (
@@ -72,10 +72,11 @@ def command(
 ) -> None:
     """BLEU and perplexity on dev or test, or scores of two files.
 
-    BLEU is in points, with sacreBLEU's signature; perplexity is per word piece. Translates dev or test of the model's
-    own corpus with the beam and the length penalty of its spec. The float32 scores of a run are kept in its
-    scores.json, and published with it. With --hypotheses and --references two files are compared, without a model, and
-    with --brackets two files of trees, as EVALB compares them and in its own layout.
+    BLEU is in points, with sacreBLEU's signature; perplexity is per word piece; a parser has F1 of its brackets in
+    place of BLEU. Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
+    The float32 scores of a run are kept in its scores.json, and published with it. With --hypotheses and --references
+    two files are compared, without a model, and with --brackets two files of trees, as EVALB compares them and in its
+    own layout.
     """
     from cli.console import report, show_json
     from zoo.evaluation.brackets import BracketScores, evaluate_brackets
@@ -103,7 +104,7 @@ def command(
         how: How = {"device": device, "precision": precision, "backend": backend}
         found = evaluate_model(chosen(spec, model), set or "test", **how, tokens=tokens, report=words)
     if json:
-        show_json(asdict(found))
+        show_json(found if isinstance(found, dict) else asdict(found))
     elif isinstance(found, BracketScores):
         _show_brackets(found, words)
     else:
@@ -111,14 +112,15 @@ def command(
 
 
 def _show(found: Bleu | Scores) -> None:
-    from zoo.evaluation.bleu import Bleu
+    from zoo.evaluation.scores import rows
 
-    if isinstance(found, Bleu):
-        print(f"BLEU        {found.score:.2f}")
+    if isinstance(found, dict):
+        told = list(rows(found))
     else:
-        print(f"BLEU        {found.bleu:.2f}\nperplexity  {found.perplexity:.3f} a word piece")
-        print(f"sentences   {found.sentences:,} in {found.seconds:.1f} s")
-    print(f"signature   {found.signature}")
+        told = [("BLEU", f"{found.score:.2f}"), ("signature", found.signature)]
+    width = max(10, *(len(called) for called, _ in told))
+    for called, value in told:
+        print(f"{called:<{width}}  {value}")
 
 
 def _show_brackets(found: BracketScores, words: Report) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
+
+if TYPE_CHECKING:
+    from zoo.shelf.inventory import FoundRun, PublishedModel
 
 EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json"
 
@@ -38,23 +42,28 @@ def command(
         told = True
     if found.runs:
         print("\n" * told, end="")
+        columns, cells = _scores(found.runs)
         show_table(
-            ("run", "parameters>", "step>", "of>", "dev BLEU>", "test BLEU>", "weights", "name…"),
+            ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"),
             [
                 (
                     *(r.folder, f"{r.parameters:,}", f"{r.step or 0:,}", f"{r.steps:,}"),
-                    *(_points(r.dev), _points(r.test), "averaged" if r.trained else "-", r.name),
+                    *(*scores, "averaged" if r.trained else "-", r.name),
                 )
-                for r in found.runs
+                for r, scores in zip(found.runs, cells, strict=True)
             ],
             title="Runs",
         )
         told = True
     if found.models:
         print("\n" * told, end="")
+        columns, cells = _scores(found.models)
         show_table(
-            ("model", "parameters>", "dev BLEU>", "test BLEU>", "description…"),
-            [(m.name, f"{m.parameters:,}", _points(m.dev), _points(m.test), m.description) for m in found.models],
+            ("model", "parameters>", *columns, "description…"),
+            [
+                (m.name, f"{m.parameters:,}", *scores, m.description)
+                for m, scores in zip(found.models, cells, strict=True)
+            ],
             title="Published",
         )
         told = True
@@ -63,5 +72,14 @@ def command(
     return None
 
 
-def _points(bleu: float | None) -> str:
-    return "-" if bleu is None else f"{bleu:.2f}"
+def _scores(found: Sequence[FoundRun | PublishedModel]) -> tuple[list[str], list[list[str]]]:
+    """Columns of dev and test for each metric that one of these has, and the cells of each."""
+    from zoo.evaluation.metric import METRICS
+
+    metrics = [metric for metric in METRICS if metric.name in {each.metric for each in found}]
+    columns = [f"{split} {metric.called}>" for metric in metrics for split in ("dev", "test")]
+    cells = [
+        [m.written(score if m.name == each.metric else None) for m in metrics for score in (each.dev, each.test)]
+        for each in found
+    ]
+    return columns, cells

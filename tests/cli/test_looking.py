@@ -127,6 +127,27 @@ def test_doctor_says_what_is_there_and_what_is_not(zoo: Zoo, home: Path) -> None
     assert told["versions"]["torch"] in done.out
 
 
+def test_list_has_a_column_for_each_metric_that_its_models_are_scored_by(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    def columns(title: str) -> list[str]:
+        lines = zoo("list").out.splitlines()
+        return lines[lines.index(title) + 1].split("  ")
+
+    run = trained("runs/a")
+    zoo("publish", "a", "--name", "translator")
+    told = [column.strip() for column in columns("Runs") if column]
+    assert told == ["run", "parameters", "step", "of", "dev BLEU", "test BLEU", "weights", "name"]
+    parser = trained("runs/b")
+    task = {"kind": "parsing", "linearisation": "vinyals", "constrained": True}
+    own = {"vocabulary.shared": False, "architecture.tied_embeddings": "target", "corpus": {"target": "en"}}
+    parser.spec_file.write_text(specs.load("tiny", {"task": task, **own}).yaml())
+    parser.scores.write_text('{"dev": {"f1": 91.256}}')
+    told = [column.strip() for column in columns("Runs") if column]
+    assert told == ["run", *told[1:4], "dev BLEU", "test BLEU", "dev F1", "test F1", "weights", "name"]
+    rows = {row.split()[0]: row.split()[4:8] for row in zoo("list").out.splitlines() if row.startswith("runs/")}
+    assert rows == {str(run.folder): ["12.35", "-", "-", "-"], str(parser.folder): ["-", "-", "91.26", "-"]}
+    assert "dev F1" not in "".join(columns("Published"))
+
+
 def test_schema_is_that_of_the_specs(zoo: Zoo) -> None:
     assert json.loads(zoo("schema").out) == specs.schema()
 

@@ -312,7 +312,7 @@ def test_evaluate_shows_bleu_perplexity_and_signature(zoo: Zoo, translator: Tran
     assert told["signature"].startswith("nrefs:1|")
     assert f"{told['bleu']:.2f}" in done.out
     listed = json.loads(zoo("list", "runs/tiny", "--json").out)["runs"][0]
-    assert listed["test"] == told["bleu"]
+    assert (listed["metric"], listed["test"]) == ("bleu", told["bleu"])
 
 
 def test_evaluate_compares_two_files(zoo: Zoo) -> None:

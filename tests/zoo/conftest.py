@@ -1,5 +1,6 @@
 """What several rooms are tested with: a toy program, a report that listens, a world in which training is quick."""
 
+import math
 import random
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from zoo.report import Report
 from zoo.search.beam import Beam
 from zoo.search.source import Source
 from zoo.search.workers import searched
+from zoo.translation.translation import ForcedScore, Translation
 from zoo.translation.translator import Translator
 
 
@@ -223,3 +225,52 @@ def words() -> Words:
 @pytest.fixture
 def world() -> Callable[..., Spec]:
     return lambda *more: specs.load("tiny", [*WORLD, *more])
+
+
+@pytest.fixture
+def parsing():
+    """Makes the spec of a small parser."""
+    task = {"kind": "parsing", "linearisation": "vinyals", "constrained": True}
+    own = {"vocabulary.shared": False, "architecture.tied_embeddings": "target", "corpus.target": "en"}
+    return lambda **fields: specs.load("tiny", {"task": task, **own, **fields})
+
+
+KNOWN = {
+    "translation": {
+        "the old dog sees a house": "der alte Hund sieht ein kleines Haus",
+        "a cat sleeps": "eine Katze schläft",
+    },
+    "parsing": {
+        "the old dog sees a house": "(TOP (S (NP (XX the) (XX old) (XX dog)) (VP (XX sees) (XX a) (XX house))))",
+        "a cat sleeps": "(TOP (S (NP (XX a) (XX cat)) (VP (XX sleeps))))",
+    },
+}
+WANTED = {
+    "translation": ["der alte Hund sieht ein Haus", "eine Katze schläft"],
+    "parsing": [
+        "(TOP (S (NP (XX the) (XX old) (XX dog)) (VP (XX sees) (NP (XX a) (XX house)))))",
+        "(TOP (S (NP (XX a) (XX cat)) (VP (XX sleeps))))",
+    ],
+}
+
+
+class Parrot:
+    """Knows two sentences by heart; `asked` keeps what it was asked for."""
+
+    def __init__(self, spec):
+        self.spec, self.known, self.asked = spec, KNOWN[spec.task.kind], []
+        self.sources, self.references = list(self.known), WANTED[spec.task.kind]
+
+    def hypotheses(self, texts, *, report, **choice):
+        self.asked.append(("outputs", choice))
+        return [[Translation(self.known[text], -0.5, -1.0, (4,))] for text in texts]
+
+    def forced(self, sources, targets, *, tokens, report):
+        self.asked.append(("forced", tokens))
+        return [ForcedScore((math.log(0.5),) * (len(target.split()) + 1)) for target in targets]
+
+
+@pytest.fixture
+def parrot(parsing):
+    """Makes one, by the kind of its task."""
+    return lambda kind: Parrot(parsing() if kind == "parsing" else specs.load("tiny"))

@@ -1,1 +1,1 @@
-"""How good translations are: BLEU and perplexity per word piece."""
+"""How good outputs are: metrics, and a model on the sets of its own corpus."""

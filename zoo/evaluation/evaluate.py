@@ -1,35 +1,22 @@
-"""A translator against references: BLEU, perplexity per word piece, and its speed."""
+"""A translator against references: the scores of its task, and its speed."""
 
-import time
+from __future__ import annotations
+
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Unpack
 
 from specs import ZooError
+from zoo.evaluation.answers import Answers
 from zoo.evaluation.bleu import Bleu, bleu
-from zoo.evaluation.perplexity import perplexity
+from zoo.evaluation.metric import metrics_of
 from zoo.evaluation.samples import samples
+from zoo.evaluation.scores import Scores
 from zoo.report import Report
 from zoo.search.request import Choice
 from zoo.text.lines import read_lines
 from zoo.translation.translator import Translator
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """BLEU in points with its signature, perplexity per word piece, and the time that translating took."""
-
-    bleu: float
-    signature: str
-    perplexity: float
-    sentences: int
-    seconds: float
-    sentences_per_second: float
-
-    def as_dict(self) -> dict[str, float | int | str]:
-        """The same as plain data, for scores.json."""
-        return asdict(self)
 
 
 def evaluate(
@@ -41,34 +28,22 @@ def evaluate(
     show: bool = False,
     **choice: Unpack[Choice],
 ) -> Scores:
-    """Translates the sources and scores translations and references; progress goes to `report`.
+    """The scores of the task that the translator is for; progress goes to `report`.
 
-    With `show` it hears of some of the translations, too.
+    With `show` it hears of some of the outputs, too.
     Raises ZooError where there are not as many references as sources, or none.
     """
-    if len(sources) != len(references):
-        raise ZooError(
-            f"there are {len(sources):,} sources and {len(references):,} references",
-            hint="line n of the references translates line n of the sources: both need as many lines",
-        )
-    if not sources:
-        raise ZooError("there is nothing to evaluate: no sentence")
-    start = time.perf_counter()
-    found = translator.hypotheses(sources, report=report, **choice)
-    seconds = time.perf_counter() - start
-    translated = [translations[0].text for translations in found]
+    answers = Answers(translator, sources, references, report, **choice)
     if show:
-        report.say(samples(sources, references, translated))
-    result = bleu(translated, references)
-    forced = translator.forced(sources, references, tokens=choice.get("tokens"), report=report)
-    return Scores(
-        bleu=result.score,
-        signature=result.signature,
-        perplexity=perplexity(forced),
-        sentences=len(sources),
-        seconds=seconds,
-        sentences_per_second=len(sources) / seconds,
-    )
+        report.say(samples(sources, references, answers.outputs))
+    scores: Scores = {}
+    for metric in metrics_of(translator.spec.task):
+        scores |= metric.compute(answers)
+    scores |= {"sentences": len(sources), "seconds": answers.seconds}
+    scores["sentences_per_second"] = len(sources) / answers.seconds
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
+    }
 
 
 def evaluate_files(

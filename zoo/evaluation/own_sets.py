@@ -10,7 +10,8 @@ from specs import Grammar, HeldOut, Parsing, Spec, ZooError
 from zoo.corpus.kept_set import kept_set
 from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.prepare import prepare
-from zoo.evaluation.evaluate import Scores, evaluate
+from zoo.evaluation.evaluate import evaluate
+from zoo.evaluation.scores import Scores
 from zoo.model.folder import ModelFolder
 from zoo.report import Report
 from zoo.storage.files import write_json
@@ -43,7 +44,7 @@ def evaluate_model(
     scores = evaluate(translator, sources, references, report, show=show)
     of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
     if precision == "float32" and not of.published:
-        write_json(of.scores, {**of.known_scores, split: scores.as_dict()})
+        write_json(of.scores, {**of.known_scores, split: scores})
     return scores
 
 

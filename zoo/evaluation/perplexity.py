@@ -1,10 +1,16 @@
 """Perplexity per word piece, as in the paper's Table 3."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from specs import ZooError
 from zoo.translation.translation import ForcedScore
+
+if TYPE_CHECKING:
+    from zoo.evaluation.answers import Answers
 
 
 def perplexity(scores: Sequence[ForcedScore]) -> float:
@@ -20,3 +26,8 @@ def perplexity(scores: Sequence[ForcedScore]) -> float:
         return math.exp(mean)
     except OverflowError:
         return math.inf
+
+
+def computed(answers: Answers) -> dict[str, float | str]:
+    """As `scores.json` says it."""
+    return {"perplexity": perplexity(answers.forced)}

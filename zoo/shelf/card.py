@@ -4,33 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import compiler
-from specs import Archive, Corpus, Files, Grammar, Spec
+from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
+from zoo.evaluation.metric import metrics_of
 from zoo.text.vocabulary import Vocabulary
 
 _ARCHITECTURE = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
 
 
+class _Words(NamedTuple):
+    """What a card says otherwise of another task."""
+
+    does: str
+    noun: str
+    verb: str
+    command: str
+    files: str
+    examples: str
+
+
+_TASKS = {
+    "translation": _Words(
+        "It translates `{0.source}` to\n`{0.target}`.",
+        *("translator", "translate", "decode", "source.txt > target.txt", "pairs"),
+    ),
+    "parsing": _Words(
+        "It parses\nsentences of `{0.source}` into constituency trees.",
+        *("parser", "parse", "parse", "sentences.txt > trees.txt", "trees"),
+    ),
+}
+
+
 def card(spec: Spec, vocabulary: Vocabulary, scores: Mapping[str, Any], facts: Mapping[str, str]) -> str:
     """Markdown. `scores` are those of scores.json, `facts` those of the weights."""
-    corpus, training = spec.corpus, spec.training
+    corpus, training, task = spec.corpus, spec.training, _TASKS[spec.task.kind]
     return f"""# {spec.name}
 
 {spec.description}
 
-A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). It translates `{corpus.source}` to
-`{corpus.target}`.
+A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {task.does.format(corpus)}
 
 {_table(*_architecture(spec))}
 
 Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's NFKC has it.
-{_unknown(vocabulary)}
+{_unknown(vocabulary, spec.task)}
 
 ## Scores
 
-{_scores(scores)}
+{_scores(scores, spec.task)}
 
 ## Training
 
@@ -39,7 +62,7 @@ padding counted. `spec.yaml` holds the whole recipe.
 
 Trained on:
 
-{_corpus(corpus)}
+{_corpus(corpus, task.examples)}
 
 The weights follow from these texts: whoever passes them on has to keep to the licences of the texts, and to credit
 their authors.
@@ -49,12 +72,12 @@ their authors.
 ```python
 import zoo
 
-translator = zoo.load("{spec.name}")
-translator.translate("...")
+{task.noun} = zoo.load("{spec.name}")
+{task.noun}.{task.verb}("...")
 ```
 
 ```sh
-zoo decode --model {spec.name} < source.txt > target.txt
+zoo {task.command} --model {spec.name} < {task.files}
 zoo verify {spec.name}
 ```
 
@@ -74,7 +97,10 @@ def _pieces(spec: Spec) -> str:
     return f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} and {sizes[1]:,}"
 
 
-def _unknown(vocabulary: Vocabulary) -> str:
+def _unknown(vocabulary: Vocabulary, task: Task) -> str:
+    if isinstance(task, Parsing):
+        read = "read in bytes" if vocabulary.byte_fallback else "unknown, however many they are in a row"
+        return f"Characters that have no word piece are {read}; the trees have the words as they were given."
     if vocabulary.byte_fallback:
         return "Characters that have no word piece are read and written in bytes, so that none is lost."
     return (
@@ -83,20 +109,23 @@ def _unknown(vocabulary: Vocabulary) -> str:
     )
 
 
-def _scores(scores: Mapping[str, Any]) -> str:
+def _scores(scores: Mapping[str, Any], task: Task) -> str:
     if not scores:
         return "Nobody had scored it when it was published."
+    columns, numbers = ["set"], []
+    for metric in metrics_of(task):
+        columns += [f"{metric.called}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
+        numbers += [(metric, name) for name in (metric.name, *metric.details)]
     rows = [
         [
-            name,
-            f"{of['bleu']:.2f}",
-            f"{of['perplexity']:.3f}",
+            split,
+            *(metric.written(of[name]) for metric, name in numbers),
             f"{of['sentences']:,}",
             "`" + str(of["signature"]).replace("|", r"\|") + "`",
         ]
-        for name, of in scores.items()
+        for split, of in scores.items()
     ]
-    return _table(["set", "BLEU", "perplexity a piece", "sentences", "signature"], rows)
+    return _table([*columns, "sentences", "signature"], rows)
 
 
 def _weights(facts: Mapping[str, str]) -> str:
@@ -108,18 +137,20 @@ def _weights(facts: Mapping[str, str]) -> str:
     return f"The weights are the mean of {len(steps)} checkpoints, of the steps {steps[0]} to {steps[-1]}."
 
 
-def _corpus(corpus: Corpus) -> str:
+def _corpus(corpus: Corpus, examples: str) -> str:
     lines = []
     for part in corpus.train:
         match part:
             case Grammar():
-                lines.append(f"- {part.grammar:,} pairs of zoo's own grammar (no licence applies)")
+                lines.append(f"- {part.grammar:,} {examples} of zoo's own grammar (no licence applies)")
             case Archive():
                 lines.append(f"- <{part.archive}>: `{part.source}`, `{part.target}`")
             case Files():
                 lines.append(
                     f"- files of the publisher: `{PurePath(part.source).name}`, `{PurePath(part.target).name}`"
                 )
+            case Treebank():
+                lines.append(f"- trees of the publisher: `{PurePath(part.trees).name}`")
     return "\n".join(dict.fromkeys(lines))
 
 

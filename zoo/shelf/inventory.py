@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import compiler
 import specs
-from specs import ZooError
+from specs import Spec, ZooError
+from zoo.evaluation.metric import metrics_of
 from zoo.model import find
 from zoo.model.folder import ModelFolder
 from zoo.model.names import names, place
@@ -28,7 +29,7 @@ class ShippedSpec:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """`step` is that of the newest checkpoint; dev and test are BLEU in points, None where nobody scored them."""
+    """`step` is that of the newest checkpoint; dev and test are by `metric`, None where nobody scored them."""
 
     folder: str
     name: str
@@ -36,16 +37,20 @@ class FoundRun:
     step: int | None
     steps: int
     trained: bool
+    metric: str
+    """The name of its task's first metric."""
     dev: float | None
     test: float | None
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """dev and test are BLEU in points, None where nobody scored them."""
+    """dev and test are by `metric`, None where nobody scored them."""
 
     name: str
     parameters: int
+    metric: str
+    """The name of its task's first metric."""
     dev: float | None
     test: float | None
     description: str
@@ -58,6 +63,12 @@ class Inventory:
     specs: tuple[ShippedSpec, ...]
     runs: tuple[FoundRun, ...]
     models: tuple[PublishedModel, ...]
+
+
+class _Scored(TypedDict):
+    metric: str
+    dev: float | None
+    test: float | None
 
 
 def inventory(pattern: str | None, report: Report) -> Inventory:
@@ -103,8 +114,7 @@ def _run(run: ModelFolder) -> FoundRun:
         step=max(steps, default=None),
         steps=spec.training.steps,
         trained=run.trained,
-        dev=_bleu(scores, "dev"),
-        test=_bleu(scores, "test"),
+        **_scored(spec, scores),
     )
 
 
@@ -117,11 +127,9 @@ def _published(report: Report) -> Iterator[PublishedModel]:
             report.warn(error.summary)
             continue
         parameters = compiler.parameters(spec)
-        yield PublishedModel(name, parameters, _bleu(scores, "dev"), _bleu(scores, "test"), spec.description)
+        yield PublishedModel(name, parameters, **_scored(spec, scores), description=spec.description)
 
 
-def _bleu(scores: dict[str, Any], split: str) -> float | None:
-    entry = scores.get(split)
-    found = entry.get("bleu") if isinstance(entry, dict) else None
-    # A perfect score comes out a rounding above 100.
-    return min(100.0, found) if isinstance(found, int | float) and 0 <= found < 100.001 else None
+def _scored(spec: Spec, scores: Mapping[str, Any]) -> _Scored:
+    first, *_ = metrics_of(spec.task)
+    return {"metric": first.name, "dev": first.known(scores.get("dev")), "test": first.known(scores.get("test"))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -10,9 +9,9 @@ import torch
 
 from compiler import TRANSLATE, Purpose
 from specs import Spec, ZooError
-from zoo.evaluation.bleu import bleu
+from zoo.evaluation.answers import Answers
+from zoo.evaluation.metric import named
 from zoo.evaluation.own_sets import texts
-from zoo.evaluation.perplexity import perplexity
 from zoo.evaluation.samples import samples
 from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Report
@@ -20,14 +19,14 @@ from zoo.search.request import TOKENS
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.building import built
 from zoo.translation.intake import Intake
-from zoo.translation.translator import Translator
+from zoo.translation.opening import kind
 
 _LOGITS = 2**23
 """That are computed at a time: scoring is not to need more memory than training does."""
 
 
 class DevSet:
-    """Scores by `training.dev_score`, in float32, through the backend that translates.
+    """Scores by the metric of `training.dev_score`, in float32, through the backend that translates.
 
     It leaves no trace in training: nothing writes to the weights, and no random number of a step depends on what was
     drawn before.
@@ -36,33 +35,26 @@ class DevSet:
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
         self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
+        assert spec.training.dev_score is not None
+        self.metric = named(spec.training.dev_score)
         self.samples = ""
-        """Some translations by the weights that were scored last, where the score is made from translations."""
+        """Some outputs of the weights that were scored last, where the score is made from outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
         """Of the tensors of a weights file."""
-        self.samples = ""
-        alone = self.spec.training.dev_score == "perplexity"
-        purposes, backend = ([Purpose.SCORE], "eager") if alone else (TRANSLATE, None)
+        self.samples, forced = "", self.metric.forced
+        purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = built(
             self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
         )
         self.report = Report()  # said once
-        translator = Translator(
-            program, self.vocabulary, self.spec, longest_source=None, report=Report(), device=self.device
-        )
-        if alone:
-            tokens = max(1, min(TOKENS, _LOGITS // self.vocabulary.sizes[1]))
-            return perplexity(translator.forced(self.sources, self.references, tokens=tokens))
-        translated = translator.translate(self.sources)
-        self.samples = samples(self.sources, self.references, translated)
-        return bleu(translated, self.references).score
-
-    def better(self, score: float, than: float | None) -> bool:
-        """Whether a score is better than another, or the first one; one that is not finite never is."""
-        if than is None or not math.isfinite(score):
-            return math.isfinite(score)
-        return score < than if self.spec.training.dev_score == "perplexity" else score > than
+        translator = kind(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
+        tokens = max(1, min(TOKENS, _LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
+        answers = Answers(translator, self.sources, self.references, tokens=tokens)
+        score = self.metric.score(answers)
+        if not forced:
+            self.samples = samples(self.sources, self.references, answers.outputs)
+        return score
 
 
 @contextmanager
@@ -78,7 +70,7 @@ def unscored(report: Report, when: str = "") -> Iterator[None]:
 
 
 def too_long(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
-    """Why the dev set cannot be translated: sentences that outgrow learned positions, as `zoo decode` says it."""
+    """Why the dev set cannot be scored: sentences that outgrow learned positions, as `zoo decode` says it."""
     architecture = spec.architecture
     if not spec.corpus.dev or architecture.positional_encoding != "learned":
         return None
@@ -93,6 +85,6 @@ def too_long(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
             refused.append(error)
     if not refused:
         return None
-    problem = f"of the dev set's {len(sources):,} pairs, {len(refused):,} cannot be translated: {refused[0]}"
+    problem = f"of the dev set's {len(sources):,} pairs, {len(refused):,} cannot be scored: {refused[0]}"
     hint = "raise `architecture.max_positions`, take them out of `corpus.dev`, or train with `positional_encoding: "
     return ZooError(problem, hint=f"{hint}sinusoidal`")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from zoo.corpus.batches import BatchSize
+from zoo.evaluation.metric import ON_DEV
 from zoo.machine import ram
 from zoo.report import figure
 from zoo.storage.files import writing
@@ -19,14 +20,9 @@ from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
 from zoo.training.step import StepResult
 
-SHOWN = ("loss", "perplexity", "dev_perplexity", "dev_bleu", "target_tokens_per_second", "utilisation")
+SHOWN = ("loss", "perplexity", *ON_DEV, "target_tokens_per_second", "utilisation")
 """What of a line is shown while training goes on."""
-_CALLED = {
-    "loss": "loss",
-    "perplexity": "perplexity",
-    "dev_perplexity": "dev perplexity",
-    "dev_bleu": "dev BLEU",
-}
+_CALLED = {"loss": "loss", "perplexity": "perplexity", **ON_DEV}
 
 
 def summary(line: Mapping[str, Any], *, best: bool) -> str:

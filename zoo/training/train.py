@@ -20,6 +20,7 @@ from zoo.corpus.ahead import aside
 from zoo.corpus.prepare import prepare
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.scores import in_words
 from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
@@ -161,7 +162,7 @@ def _score_dev(run: Run, device: str, report: Report) -> None:
         return
     with unscored(report):
         scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
-        report.say(f"dev: BLEU {scores.bleu:.2f}, perplexity {scores.perplexity:.3f} per piece")
+        report.say(f"dev: {in_words(scores)}")
 
 
 @contextmanager

@@ -228,11 +228,11 @@ class Trainer:
             score = dev.score(weights)
         if score is None:
             return {}
-        better, step = dev.better(score, self.progress.best), self.progress.step
+        better, step = dev.metric.better(score, self.progress.best), self.progress.step
         news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
         self.progress = replace(self.progress, **news)
         log.rest(time.monotonic() - started)
-        return {f"dev_{self.spec.training.dev_score}": round(score, 4) if math.isfinite(score) else None}
+        return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}
 
     def flops_of(self, size: BatchSize) -> float:
         """Of forward and backward pass, as if all pairs were of the same length, and there were no padding."""

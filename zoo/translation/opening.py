@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
 from compiler import TRANSLATE, find_device
+from specs import Task
 from zoo.model.contents import read_model
 from zoo.report import Library, Report
 from zoo.translation.building import built
+from zoo.translation.parser import Parser
 from zoo.translation.translator import Translator
+
+_KINDS: Mapping[str, type[Translator]] = {"translation": Translator, "parsing": Parser}
+
+
+def kind(task: Task) -> type[Translator]:
+    """What makes outputs of a program, for this task."""
+    return _KINDS[task.kind]
 
 
 class How(TypedDict, total=False):
@@ -39,7 +49,7 @@ def open_model(
     report = report or Library()
     how: How = {"device": device, "precision": precision, "backend": backend}
     program = built(model.spec, TRANSLATE, model.weights.tensors, report, **how)
-    translator = Translator(
+    translator = kind(model.spec.task)(
         program,
         model.vocabulary,
         model.spec,

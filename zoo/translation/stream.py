@@ -41,7 +41,7 @@ def translate_lines(
     pairs = with_prefixes(lines, prefixes)
     done: dict[int, list[Translation]] = {}
     answered = 0
-    with intake.lengths, (report or Report()).progress("translate", None, "sentences") as progress:
+    with intake.lengths, (report or Report()).progress(translator.verb, None, "sentences") as progress:
         for pair in pairs:  # the first since a pause, and however long it takes
             windows = _windows(chain([pair], pairs), window, paused)
             for index, translations in translator.found(windows, request, intake, first=answered):

@@ -37,6 +37,9 @@ class Translator:
     the process has it, too, and there torch computes on one thread.
     """
 
+    verb = "translate"
+    """What it does with a text, for those who see how far it is."""
+
     def __init__(
         self,
         program: Translating,
@@ -145,7 +148,7 @@ class Translator:
         several = list(with_prefixes(texts, prefixes))
         sentences(text for text, _ in several)  # an error is told before the work
         found, intake = [[NOTHING]] * len(several), self.intake()
-        with intake.lengths, (report or Report()).progress("translate", len(several), "sentences") as progress:
+        with intake.lengths, (report or Report()).progress(self.verb, len(several), "sentences") as progress:
             for index, translations in self.found([several], request, intake, most=len(several)):
                 found[index] = translations
                 progress.advance()

@@ -1,4 +1,4 @@
-"""Scores of a translator that knows two sentences by heart."""
+"""Scores of translators and parsers that know two sentences by heart."""
 
 import json
 import math
@@ -9,43 +9,92 @@ from specs import ZooError
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.perplexity import perplexity
+from zoo.evaluation.scores import in_words, rows
 from zoo.report import Report
-from zoo.translation.translation import ForcedScore, Translation
+from zoo.storage.files import read_json, write_json
+from zoo.translation.translation import ForcedScore
 
-SOURCES = ["the old dog sees a house", "a cat sleeps"]
-REFERENCES = ["der alte Hund sieht ein Haus", "eine Katze schläft"]
-
-
-class Parrot:
-    def __init__(self, known):
-        self.known, self.asked = known, []
-
-    def hypotheses(self, texts, *, report, **choice):
-        self.asked.append(choice)
-        return [[Translation(self.known[text], -0.5, -1.0, (4,))] for text in texts]
-
-    def forced(self, sources, targets, *, tokens, report):
-        return [ForcedScore((math.log(0.5),) * (len(target.split()) + 1)) for target in targets]
+SPEED = ["sentences", "seconds", "sentences_per_second"]
+OF_TASK = {
+    "translation": ["bleu", "signature", "perplexity", *SPEED],
+    "parsing": ["f1", "recall", "precision", "complete_match", "signature", "perplexity", *SPEED],
+}
 
 
-def test_scores_are_those_of_the_translations_and_the_references():
-    known = dict(zip(SOURCES, ["der alte Hund sieht ein kleines Haus", "eine Katze schläft"], strict=True))
-    translator = Parrot(known)
-    scores = evaluate(translator, SOURCES, REFERENCES, Report(), beam=2, tokens=100)
-    expected = bleu(list(known.values()), REFERENCES)
-    assert (scores.bleu, scores.signature) == (expected.score, expected.signature)
-    assert scores.perplexity == pytest.approx(2.0)
-    assert scores.sentences == 2
-    assert scores.sentences_per_second == pytest.approx(2 / scores.seconds)
-    assert translator.asked == [{"beam": 2, "tokens": 100}]
-    assert json.loads(json.dumps(scores.as_dict()))["bleu"] == scores.bleu
+def test_scores_are_those_of_the_translations_and_the_references(parrot):
+    translator = parrot("translation")
+    sources, references = translator.sources, translator.references
+    scores = evaluate(translator, sources, references, Report(), beam=2, tokens=100)
+    expected = bleu(list(translator.known.values()), references)
+    assert (scores["bleu"], scores["signature"]) == (expected.score, expected.signature)
+    assert scores["perplexity"] == pytest.approx(2.0)
+    assert scores["sentences"] == 2
+    assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
+    assert translator.asked == [("outputs", {"beam": 2, "tokens": 100}), ("forced", 100)]
 
 
-def test_sources_and_references_belong_together():
+@pytest.mark.parametrize("kind", OF_TASK)
+def test_scores_are_flat_and_in_order_and_are_kept_as_they_are(parrot, kind, tmp_path):
+    translator = parrot(kind)
+    scores = evaluate(translator, translator.sources, translator.references, Report())
+    assert list(scores) == OF_TASK[kind]
+    write_json(tmp_path / "scores.json", {"test": scores})
+    assert read_json(tmp_path / "scores.json")["test"] == scores
+
+
+def test_f1_is_of_the_brackets_and_what_is_no_tree_has_none(parrot):
+    parser = parrot("parsing")
+
+    def scored(output):
+        parser.known = {**parser.known, "a cat sleeps": output}
+        return evaluate(parser, parser.sources, parser.references, Report())
+
+    right, broken, none = scored(parser.references[1]), scored("(TOP (S (NP"), scored("")
+    assert right["complete_match"] == 50
+    assert right["f1"] == pytest.approx(2 / (1 / right["precision"] + 1 / right["recall"]))
+    assert right["recall"] == pytest.approx(600 / 7), "S, NP, VP twice and an NP that it does not find"
+    assert right["precision"] == 100
+    assert broken["f1"] == none["f1"] < right["f1"]
+
+
+def test_a_reference_that_is_no_tree_is_told(parrot):
+    parser = parrot("parsing")
+    with pytest.raises(ZooError, match="not one bracketed tree"):
+        evaluate(parser, parser.sources, ["(TOP (S", parser.references[1]], Report())
+
+
+def test_in_words_they_are_what_a_person_asks_for(parrot):
+    scores = {"bleu": 93.758, "signature": "nrefs:1", "perplexity": 1.1504, "sentences": 1000, "seconds": 0.74}
+    assert in_words(scores) == "BLEU 93.76, perplexity 1.150 per piece"
+    assert list(rows(scores)) == [
+        ("BLEU", "93.76"),
+        ("perplexity", "1.150 a word piece"),
+        ("sentences", "1,000 in 0.7 s"),
+        ("signature", "nrefs:1"),
+    ]
+    parser = parrot("parsing")
+    scores = evaluate(parser, parser.sources, parser.references, Report())
+    assert in_words(scores) == f"F1 {scores['f1']:.2f}, perplexity 2.000 per piece"
+    named = ["F1", "recall", "precision", "complete match", "perplexity", "sentences", "signature"]
+    assert [called for called, _ in rows(scores)] == named
+
+
+def test_a_number_that_is_none_has_a_word_in_json(parrot):
+    translator = parrot("translation")
+    translator.forced = lambda *_, **__: [ForcedScore((-math.inf,))] * 2
+    scores = evaluate(translator, translator.sources, translator.references, Report())
+    assert scores["perplexity"] is None
+    assert json.loads(json.dumps(scores, allow_nan=False)) == scores
+    assert "perplexity -" in in_words(scores)
+
+
+def test_sources_and_references_belong_together(parrot):
+    translator = parrot("translation")
     with pytest.raises(ZooError, match="2 sources and 1 references"):
-        evaluate(Parrot({}), SOURCES, REFERENCES[:1], Report())
+        evaluate(translator, translator.sources, translator.references[:1], Report())
     with pytest.raises(ZooError, match="nothing to evaluate"):
-        evaluate(Parrot({}), [], [], Report())
+        evaluate(translator, [], [], Report())
+    assert translator.asked == []
 
 
 def test_perplexity_is_per_piece_over_all_sentences_together():

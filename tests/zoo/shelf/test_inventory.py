@@ -78,6 +78,19 @@ def test_a_run_says_how_far_it_is(trained: Callable[..., Run]) -> None:
     assert (only.step, only.trained, only.dev, only.test) == (1000, False, None, 3.0)
 
 
+def test_a_score_is_by_the_first_metric_of_its_models_task(
+    trained: Callable[..., Run], parsing: Callable[..., specs.Spec]
+) -> None:
+    run = trained()
+    scores = '{"dev": {"bleu": 3.0, "f1": 95.5}, "test": {"perplexity": 3.0}}'
+    run.scores.write_text(scores)
+    parser = trained("runs/parser")
+    parser.scores.write_text(scores)
+    parser.spec_file.write_text(parsing().yaml())
+    found = {run.folder: (run.metric, run.dev, run.test) for run in inventory(None, Report()).runs}
+    assert found == {"runs/tiny": ("bleu", 3.0, None), "runs/parser": ("f1", 95.5, None)}
+
+
 def test_what_is_damaged_hides_nothing(trained: Callable[..., Run]) -> None:
     bundle = publish(trained().folder)
     trained("runs/broken").spec_file.write_bytes(b"\xff")

@@ -12,8 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import specs
+from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.corpus.prepare import prepare
+from zoo.evaluation.evaluate import evaluate
+from zoo.evaluation.metric import METRICS, Metric
 from zoo.machine import ram
 from zoo.report import Report, figure
 from zoo.training.checkpoint import averageable, checkpoints
@@ -59,16 +63,22 @@ def test_the_dev_set_is_scored_at_each_checkpoint_without_a_trace(world: World, 
     assert not any(f"dev_{score}" in line for line in _lines(blind))
 
 
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_patience_ends_a_training_that_gets_no_better_and_keeps_the_best(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, metric: Metric
 ) -> None:
-    scores = iter([9.0, 5.0, 7.0, 6.0, 5.5, 8.0, 8.0])
+    of_more = metric.better(2, 1)
+    scores = iter(100 - score if of_more else score for score in [9.0, 5.0, 7.0, 6.0, 5.5, 8.0, 8.0])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
+    monkeypatch.setattr("zoo.training.dev.named", lambda name: metric)  # the corpus of this world is of one task
     run = train(world("training.patience=4", "training.steps=400", "training.average=1"))
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["0000020", "0000024", "best-0000008"]
     assert (run.checkpoints / "best-0000008" / "weights.safetensors").is_file()
     assert [c.step for c in averageable(run)] == [20, 24]  # no mean takes the best one for one of the last
-    assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["best"] == 5.0
+    assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["best"] == (95.0 if of_more else 5.0)
+    assert [line[f"dev_{metric.name}"] for line in _lines(run) if f"dev_{metric.name}" in line][-1] == (
+        92.0 if of_more else 8.0
+    )
     assert checkpoints(train(world("training.patience=4", "training.steps=400", "training.average=1")))[-1].step == 24
     longer = train(world("training.patience=5", "training.steps=400", "training.average=1"))
     assert checkpoints(longer)[-1].step == 28
@@ -116,7 +126,7 @@ def _dev_of(lengths: list[int]) -> str:
 @pytest.mark.parametrize("score", ["bleu", "null"])
 def test_a_dev_set_that_outgrows_learned_positions_is_told_before_the_first_step(world: World, score: str) -> None:
     spec = world(*LEARNED, _dev_of([3, 100, 5, 200]), f"training.dev_score={score}", "training.steps=4")
-    with pytest.raises(ZooError, match=r"of the dev set's 4 pairs, 2 cannot be translated: the source 'zzz") as caught:
+    with pytest.raises(ZooError, match=r"of the dev set's 4 pairs, 2 cannot be scored: the source 'zzz") as caught:
         train(spec)
     assert "positions, and the model has learned 32 (`architecture.max_positions`)" in str(caught.value)
     assert caught.value.exit_code == 2
@@ -133,15 +143,28 @@ def test_a_run_that_was_begun_with_such_a_dev_set_is_not_lost(
         train_steps(spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 4})}), "runs/tiny")
     run = train(spec, report=words)
     assert run.weights.is_file()
-    assert sum("2 pairs, 1 cannot be translated" in text for text in words.said) == 1
+    assert sum("2 pairs, 1 cannot be scored" in text for text in words.said) == 1
     assert sum(text.startswith("the dev set has no score: ") for text in words.said) == 1
 
 
-def test_more_bleu_is_better(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = iter([9.0, 5.0, 10.0, 6.0, 5.5])
-    monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
-    run = train(world("training.dev_score=bleu", "training.patience=2", "training.steps=400", "training.average=1"))
-    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["0000016", "0000020", "best-0000012"]
+@pytest.mark.parametrize("name", ["bleu", "f1", "perplexity"])
+def test_the_dev_set_is_scored_by_the_metric_of_its_spec(
+    parrot: Any, parsing: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A program is built for what the metric needs, and nothing else is asked of it."""
+    spoken = parrot("parsing" if name == "f1" else "translation")
+    fields = {"training.dev_score": name}
+    spec = parsing(**fields) if name == "f1" else specs.load("tiny", fields)
+    built: list[Any] = []
+    monkeypatch.setattr("zoo.training.dev.texts", lambda *_: (spoken.sources, spoken.references))
+    monkeypatch.setattr("zoo.training.dev.built", lambda spec, purposes, *_, **__: built.extend(purposes))
+    monkeypatch.setattr("zoo.training.dev.kind", lambda task: lambda *_, **__: spoken)
+    dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
+    found = dev.score({})
+    wanted = evaluate(spoken, spoken.sources, spoken.references, Report())
+    assert found == wanted[name]
+    assert [what for what, _ in spoken.asked[:-2]] == ["forced" if name == "perplexity" else "outputs"]
+    assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")
 
 
 def test_every_line_of_the_log_says_speed_padding_utilisation_and_memory(world: World) -> None:

@@ -1,0 +1,31 @@
+"""F1 of labelled brackets, of trees that are written as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specs import ZooError
+from zoo.evaluation.brackets import brackets
+from zoo.trees.tree import Tree, read
+
+if TYPE_CHECKING:
+    from zoo.evaluation.answers import Answers
+
+DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "complete match"}
+
+
+def computed(answers: Answers) -> dict[str, float | str]:
+    """As `scores.json` says it: in points, with the signature of what was computed.
+
+    An output that is no tree is an error, as `brackets` counts it. Raises ZooError for a reference that is none, and
+    for more errors than are allowed.
+    """
+    found = brackets([_tree(text) for text in answers.outputs], [read(text) for text in answers.references])
+    return {"f1": found.f1, **{name: getattr(found, name) for name in DETAILS}, "signature": found.signature}
+
+
+def _tree(text: str) -> Tree | None:
+    try:
+        return read(text)
+    except ZooError:
+        return None
