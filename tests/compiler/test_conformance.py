@@ -94,7 +94,7 @@ def test_in_int8_it_is_near(small: Callable[..., Spec], built: Callable[..., Any
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_goes_on_as_eager_does(small: Callable[..., Spec], built: Callable[..., Any], case: tuple[str, str]) -> None:
-    """Steps, some with barred pieces, moved beams, sentences that leave or join, past what a cache has room for first."""
+    """Steps, some with barred pieces, moved beams, sentences that leave or join, past a cache's room at first."""
     name, shape = case
     spec = small(**SHAPES[shape])
     for mine, theirs in zip(_walk(built(name, spec)), _walk(build(spec, backend="eager")), strict=True):
