@@ -25,7 +25,7 @@ from compiler.size import Size
 Results = dict[str, Tensor]
 Step = Callable[[Mapping[str, Tensor], int | None], Results]
 """A step from its inputs: what it carries on, and of each row in turn so many of the likeliest pieces (the fields of
-`Likeliest`), or, without a number, all `log_probabilities`."""
+`Likeliest`), or, without a number, all `log_probabilities`. There may be fewer inputs than its graph has."""
 Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]]]
 """Runs a function and records it: what it gave, and what writes that anew from what then lies where its inputs did."""
 
@@ -53,7 +53,7 @@ class Captured:
     """What is recorded of one step, always the same one. Threads take turns."""
 
     def __init__(self, graph: Graph, record: Recorder) -> None:
-        """`graph` is what the step computes; its weights stay where they lie."""
+        """`graph` is what the step computes, with all inputs there may be; its weights stay where they lie."""
         self._graph, self._record = graph, record
         self._places: dict[str, Tensor] = {}
         self._came: dict[str, tuple[ref[Tensor], torch.Size]] = {}
@@ -90,10 +90,11 @@ class Captured:
         places = {
             name: self._place(name, [size(**sizes) for size in type_.shape], inputs[name])
             for name, type_ in self._graph.inputs.items()
+            if name in inputs
         }
         for name, place in places.items():
             self._put(name, inputs[name], place)
-        key = (*sorted(sizes.items()), count)
+        key = (*sorted(sizes.items()), count, *places)
         if key not in self._records:
             try:
                 results, replay = self._record(lambda: self._in_places(step(places, count), places))
@@ -112,7 +113,7 @@ class Captured:
 
     def _sizes(self, inputs: Mapping[str, Tensor]) -> dict[str, int]:
         """By symbol, those of the bucket."""
-        shapes = [(type_.shape, inputs[name].shape) for name, type_ in self._graph.inputs.items()]
+        shapes = [(type_.shape, inputs[name].shape) for name, type_ in self._graph.inputs.items() if name in inputs]
         pairs = [pair for shape, given in shapes for pair in zip(shape, given, strict=True)]
         sizes = {symbol: n for size, n in pairs for symbol in size.symbols if size == Size.symbol(symbol)}
         return {name: bucket(max(n, SCALED[name])) if name in SCALED else n for name, n in sizes.items()}

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -51,6 +51,8 @@ class State:
     """The same for each sentence, known without asking the device."""
 
 
+ALLOWED = "allowed"
+"""Beside the inputs of a step's graph: which pieces may be chosen."""
 ROOMS = 16
 """Positions by which a planned cache grows."""
 
@@ -142,17 +144,23 @@ class EmittedProgram(nn.Module):
         results, state = self._after(state, token)
         return results["log_probabilities"], state
 
-    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, State]:
-        """As `decode_step`, but of each row only the `count` likeliest pieces."""
-        results, state = self._after(state, token, count)
+    def likeliest(
+        self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
+    ) -> tuple[Likeliest, State]:
+        """As `decode_step`, but of each row only the `count` likeliest pieces; where `allowed` says so, of those."""
+        results, state = self._after(state, token, count, allowed)
         return Likeliest(*(results[name] for name in Likeliest._fields)), state
 
     def capture(self, record: Recorder) -> None:
         """Has steps recorded and replayed from now on (`compiler/captured.py`), unless caches grow in each of them."""
         if all(each.grows is None or self._is_planned(name) for name, each in self._step.carried.items()):
-            self._captured = Captured(self._step, record)
+            found = self._step.types[self._step.outputs["log_probabilities"]]
+            asked = {**self._step.inputs, ALLOWED: replace(found, kind=Kind.MASK)}
+            self._captured = Captured(replace(self._step, inputs=asked), record)
 
-    def _after(self, state: State, token: Int[Tensor, " rows"], count: int | None = None) -> tuple[Results, State]:
+    def _after(
+        self, state: State, token: Int[Tensor, " rows"], count: int | None = None, allowed: Tensor | None = None
+    ) -> tuple[Results, State]:
         """What a step finds, and the state after it."""
         position, memory = state.position, {"source": state.source, **state.memory}
         carried = {name: self._with_room(name, value, max(state.read)) for name, value in state.carried.items()}
@@ -160,6 +168,8 @@ class EmittedProgram(nn.Module):
             memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
         shape = position.shape if self._by_sentence else (token.shape[0], 1)
         given = {"token": token.view(shape), "position": position.reshape(shape), **memory, **carried}
+        if allowed is not None:
+            given[ALLOWED] = allowed.expand(token.shape[0], -1).view(*shape, -1)
         results = self._captured(self._computed, given, count) if self._captured else self._computed(given, count)
         read = tuple(each + 1 for each in state.read)
         carried = {name: results[name] for name in carried}
@@ -167,12 +177,14 @@ class EmittedProgram(nn.Module):
 
     def _computed(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
         """A step, its results as `compiler.captured.Step` has them."""
-        results = self.run(Purpose.DECODE_STEP, **inputs)
+        allowed = inputs.get(ALLOWED)
+        results = self.run(Purpose.DECODE_STEP, **{name: inputs[name] for name in inputs if name != ALLOWED})
         log_probabilities = results["log_probabilities"].flatten(0, 1)
         if count is None:
             return {**results, "log_probabilities": log_probabilities}
         del results["log_probabilities"]
-        return {**results, **likeliest(log_probabilities, count)._asdict()}
+        allowed = None if allowed is None else allowed.flatten(0, 1)
+        return {**results, **likeliest(log_probabilities, count, allowed)._asdict()}
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""

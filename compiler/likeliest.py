@@ -5,24 +5,33 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float32, Int
+from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from specs import BOS, EOS, PAD
 
 
 class Likeliest(NamedTuple):
-    """Of each row the likeliest pieces but for PAD and BOS, likeliest first, the lower piece first among equals."""
+    """Of each row the likeliest pieces but for PAD, BOS and what else is barred, the lower piece first among equals."""
 
     values: Float32[Tensor, "rows count"]
-    """Their log-probabilities."""
+    """Their log-probabilities, the greatest first; -inf where fewer than `count` are left."""
     pieces: Int[Tensor, "rows count"]
     ends: Float32[Tensor, " rows"]
-    """The log-probability of EOS, which may or may not be among them."""
+    """The log-probability of EOS, which may or may not be among them; -inf where it is barred."""
 
 
-def likeliest(log_probabilities: Float32[Tensor, "rows vocabulary"], count: int) -> Likeliest:
-    """The `count` likeliest pieces of each row, or as many as there are."""
+def likeliest(
+    log_probabilities: Float32[Tensor, "rows vocabulary"],
+    count: int,
+    allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
+) -> Likeliest:
+    """The `count` likeliest pieces of each row, or as many as there are; of those that are `allowed`, if that is said.
+
+    What is barred takes no part in the choice, and leaves the log-probabilities of the others as they are.
+    """
+    if allowed is not None:
+        log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)
     vocabulary, ends = log_probabilities.shape[1], log_probabilities[:, EOS]
     # PAD and BOS may be among the first, and one more than asked for shows whether the edge is a tie.
     _, pieces = log_probabilities.topk(min(count + 3, vocabulary), dim=1)

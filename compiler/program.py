@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
-from jaxtyping import Float32, Int
+from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from compiler.graph import Graphs
@@ -33,8 +33,10 @@ class Steps(Protocol[State]):
     def decode_step(self, state: State, token: Int[Tensor, " rows"], /) -> tuple[Float32[Tensor, "rows V"], State]:
         """Log-probabilities of the piece after `token` (BOS at first), and the state that has read it."""
 
-    def likeliest(self, state: State, token: Int[Tensor, " rows"], count: int, /) -> tuple[Likeliest, State]:
-        """As `decode_step`, but of each row only the `count` likeliest pieces."""
+    def likeliest(
+        self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None, /
+    ) -> tuple[Likeliest, State]:
+        """As `decode_step`, but of each row only the `count` likeliest pieces; where `allowed` says so, of those."""
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
         """These sentences, in ascending order, each with rows that go on from the `parents` within it.

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from compiler.backends.backend import Backend, Order
@@ -106,22 +106,35 @@ class Native:
     def decode_step(self, state: _State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], _State]:
         """Log-probabilities of the next piece after `token`, and the state after it."""
         every = torch.empty(token.shape[0], self.vocabulary)
-        self._step(state, token, 1, every)
+        self._step(state, token, 1, every=every)
         return every, state
 
-    def likeliest(self, state: _State, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, _State]:
+    def likeliest(
+        self,
+        state: _State,
+        token: Int[Tensor, " rows"],
+        count: int,
+        allowed: Bool[Tensor, "#rows V"] | None = None,
+    ) -> tuple[Likeliest, _State]:
         """Of each row the `count` likeliest pieces, found while the logits are made, which never exist whole."""
-        return self._step(state, token, min(count, self.vocabulary), None), state
+        return self._step(state, token, min(count, self.vocabulary), allowed), state
 
-    def _step(self, state: _State, token: Tensor, count: int, every: Tensor | None) -> Likeliest:
+    def _step(
+        self, state: _State, token: Tensor, count: int, allowed: Tensor | None = None, every: Tensor | None = None
+    ) -> Likeliest:
         rows, token = state.sentences * state.beams, _numbers(token)
         if token.shape[0] != rows:
             raise ValueError(f"{token.shape[0]} tokens for {rows} rows")
+        bars: tuple[int | None, int] = (None, 0)
+        if allowed is not None:
+            allowed = allowed.to("cpu", torch.bool).expand(rows, self.vocabulary)
+            allowed = allowed if allowed.stride(1) == 1 else allowed.contiguous()
+            bars = (allowed.data_ptr(), allowed.stride(0))
         values, pieces = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends = torch.empty(rows)
-        pointers = [t.data_ptr() for t in (values, pieces, ends)]
-        log_probabilities = None if every is None else every.data_ptr()
-        _check(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, log_probabilities))
+        pointers: list[int | None] = [t.data_ptr() for t in (values, pieces, ends)]
+        pointers.append(None if every is None else every.data_ptr())
+        _check(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, *bars))
         return Likeliest(values, pieces, ends)
 
     def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:

@@ -61,7 +61,7 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
     "zoo_step": (
         "int",
         "void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* pieces, "
-        "float* ends, float* log_probabilities",
+        "float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride",
     ),
     "zoo_select": ("int", "void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams"),
     "zoo_join": ("int", "void* first, void* second"),

@@ -11,19 +11,22 @@ namespace {
 // Panels that are summed up at a time, whatever the number of rows, so that no row's sum depends on its neighbours.
 constexpr int64_t SUMMED = 8;
 
-// The largest numbers of a row but for PAD's and BOS's, in falling order, the lower piece first among equals. Pieces
-// are to be inserted from the lowest to the highest.
+// Which pieces a row may choose, a byte each that is 0 or 1; null where it may choose any.
+using Allowed = const uint8_t*;
+
+// The largest numbers of a row but for PAD's, BOS's and those that are barred, in falling order, the lower piece first
+// among equals. Pieces are to be inserted from the lowest to the highest.
 struct Largest {
     std::vector<float> values;
     std::vector<int64_t> pieces;
 
     explicit Largest(int64_t count) : values(size_t(count), -INFINITE), pieces(size_t(count), 0) {}
 
-    void insert(const float* numbers, int64_t first, int64_t width) {
+    void insert(const float* numbers, int64_t first, int64_t width, Allowed allowed) {
         for (int64_t i = 0; i < width; i++) {
             const float value = numbers[i];
             const int64_t piece = first + i;
-            if (!(value > values.back()) || piece == PAD || piece == BOS) continue;
+            if (!(value > values.back()) || piece == PAD || piece == BOS || (allowed && !allowed[piece])) continue;
             size_t place = values.size() - 1;
             for (; place > 0 && value > values[place - 1]; place--)
                 values[place] = values[place - 1], pieces[place] = pieces[place - 1];
@@ -41,8 +44,8 @@ struct Summary {
     explicit Summary(int64_t count) : largest(count) {}
 
     // The logits of `width` pieces from `first` on; room up to a group of vectors is overwritten.
-    void take(float* logits, int64_t first, int64_t width) {
-        if (first <= EOS && EOS < first + width) end = logits[EOS - first];
+    void take(float* logits, int64_t first, int64_t width, Allowed allowed) {
+        if (first <= EOS && EOS < first + width && (!allowed || allowed[EOS])) end = logits[EOS - first];
         const int64_t padded = up(width, BATCH);
         for (int64_t i = width; i < padded; i++) logits[i] = -INFINITE;
         Vector top = splat(most);
@@ -50,7 +53,7 @@ struct Summary {
             Vector x = load(logits + i);
             for (int v = 1; v < 4; v++) x = larger(load(logits + i + v * LANES), x);
             top = larger(x, top);
-            if (any(x > largest.values.back())) largest.insert(logits + i, first + i, BATCH);
+            if (any(x > largest.values.back())) largest.insert(logits + i, first + i, BATCH, allowed);
         }
         const float before = most;
         most = ::largest(top);
@@ -72,6 +75,10 @@ struct Likeliest {
     float* values;
     int64_t* pieces;
     float *ends, *log_probabilities;
+    Allowed allowed;
+    int64_t allowed_stride;  // 0 where all rows may choose the same
+
+    Allowed of(int64_t row) const { return allowed ? allowed + row * allowed_stride : nullptr; }
 };
 
 // Rows a times the matrix' first `vocabulary` columns, some at a time: f(row, logits, first, width). `block` is scratch.
@@ -110,11 +117,11 @@ inline bool put(const Summary& s, int64_t count, float* values, int64_t* pieces)
 // The same of a row whose sum is known: its logits are made again, and rounded before they are compared.
 template <class E>
 void put_rounded(const Matrix& m, const Rows<E>& row, int64_t vocabulary, Block<float>& block, float all, int64_t count,
-                 float* values, int64_t* pieces) {
+                 float* values, int64_t* pieces, Allowed allowed) {
     Largest found(count);
     each_logits(m, row, vocabulary, block, [&](int64_t, float* logits, int64_t first, int64_t width) {
         for (int64_t i = 0; i < width; i++) logits[i] -= all;
-        found.insert(logits, first, width);
+        found.insert(logits, first, width, allowed);
     });
     std::copy(found.values.begin(), found.values.end(), values);
     std::copy(found.pieces.begin(), found.pieces.end(), pieces);
@@ -134,7 +141,7 @@ void vocabulary(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block<flo
             if (float* all = out.log_probabilities)
                 std::memcpy(all + (row + r) * vocabulary + first, from, size_t(width) * sizeof(float));
             for (int64_t at = 0; at < width; at += SUMMED * PANEL)
-                summaries[size_t(r)].take(from + at, first + at, std::min(width - at, SUMMED * PANEL));
+                summaries[size_t(r)].take(from + at, first + at, std::min(width - at, SUMMED * PANEL), out.of(row + r));
         });
         for (int64_t r = row; r < row + rows; r++) {
             const Summary& s = summaries[size_t(r - row)];
@@ -142,7 +149,7 @@ void vocabulary(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block<flo
             float* values = out.values + r * out.count;
             int64_t* pieces = out.pieces + r * out.count;
             if (!put(s, out.count, values, pieces))
-                put_rounded(m, some(r, 1), vocabulary, block, less, out.count, values, pieces);
+                put_rounded(m, some(r, 1), vocabulary, block, less, out.count, values, pieces, out.of(r));
             out.ends[r] = s.end - less;
             if (float* all = out.log_probabilities)
                 for (int64_t i = 0; i < vocabulary; i++) all[r * vocabulary + i] -= less;

@@ -107,12 +107,15 @@ class Machine:
         assert self.library.zoo_encode(self.program, *given, ctypes.byref(made)) == 0
         return int(made.value or 0)
 
-    def next(self, state: int, tokens: Tensor, count: int = 1, all_of_them: bool = True) -> tuple[Tensor, ...]:
+    def next(
+        self, state: int, tokens: Tensor, count: int = 1, all_of_them: bool = True, allowed: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         rows = len(tokens)
         values, pieces = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends, every = torch.empty(rows), torch.empty(rows, self.vocabulary)
         pointers = [t.data_ptr() for t in (values, pieces, ends)] + [every.data_ptr() if all_of_them else None]
-        assert self.library.zoo_step(self.program, state, tokens.data_ptr(), count, *pointers) == 0
+        bars = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
+        assert self.library.zoo_step(self.program, state, tokens.data_ptr(), count, *pointers, *bars) == 0
         return values, pieces, ends, every
 
     def shown(self, state: int, tokens: Tensor) -> Tensor:

@@ -124,27 +124,38 @@ def test_translations_are_the_same(two: Callable[..., Any], chooser: Any, shape:
     assert recorder.records < recorder.replays / 2
 
 
-def _steps(program: EmittedProgram, source: Tensor, tokens: list[Tensor], count: int | None) -> Iterator[Any]:
-    state = program.encode(source)
+def _steps(
+    program: EmittedProgram, source: Tensor, tokens: list[Tensor], count: int | None, masks: bool = False
+) -> Iterator[Any]:
+    state, draw = program.encode(source), torch.Generator().manual_seed(4)
     for token in tokens:
         if count is None:
             result, state = program.decode_step(state, token)
+        elif masks:
+            allowed = (torch.rand(len(token), 101, generator=draw) < 0.2).to(token.device)
+            result, state = program.likeliest(state, token, count, allowed)
         else:
             result, state = program.likeliest(state, token, count)
         yield result
 
 
-@pytest.mark.parametrize("count", [None, 5])
-def test_a_replay_is_the_step_to_the_last_bit(two: Callable[..., Any], count: int | None) -> None:
+@pytest.mark.parametrize(
+    ("shape", "count", "masks"),
+    [("post", None, False), ("post", 5, False), ("post", 5, True), ("a row a beam", 5, True)],
+)
+def test_a_replay_is_the_step_to_the_last_bit(
+    two: Callable[..., Any], shape: str, count: int | None, masks: bool
+) -> None:
     """Past what the caches have room for at first; and but for padding it is the step that was never recorded."""
-    plain, recorded, recorder = two()
+    plain, recorded, recorder = two(**SHAPES[shape])
     again = build(plain.spec, weights=plain.weights(), backend="eager")
     assert isinstance(again, EmittedProgram)
     again.capture(Recorder(tape=False))
     draw = torch.Generator().manual_seed(1)
     source = torch.randint(4, 101, (5, 9), generator=draw)
     tokens = [torch.randint(4, 101, (5,), generator=draw) for _ in range(20)]
-    for replayed, run, apart in zip(*(_steps(p, source, tokens, count) for p in (recorded, again, plain)), strict=True):
+    walks = (_steps(program, source, tokens, count, masks) for program in (recorded, again, plain))
+    for replayed, run, apart in zip(*walks, strict=True):
         for one, other, third in zip(*(tree_flatten(each)[0] for each in (replayed, run, apart)), strict=True):
             assert torch.equal(one, other)
             torch.testing.assert_close(one, third, atol=1e-5, rtol=1e-5)
@@ -164,11 +175,11 @@ def test_on_a_gpu_a_graph_is_the_step_to_the_last_bit(small: Callable[..., Spec]
     again.capture(recorder)
     source = torch.randint(4, 101, (5, 9), device="cuda")
     tokens = [torch.randint(4, 101, (5,), device="cuda") for _ in range(20)]
-    for count in (None, 5):
-        for one, other in zip(*(_steps(each, source, tokens, count) for each in (recorded, again)), strict=True):
+    for count, masks in ((None, False), (5, False), (5, True)):
+        for one, other in zip(*(_steps(each, source, tokens, count, masks) for each in (recorded, again)), strict=True):
             for mine, theirs in zip(tree_flatten(one)[0], tree_flatten(other)[0], strict=True):
                 assert torch.equal(mine, theirs)
-    assert recorder.replays == 38
+    assert recorder.replays == 57
 
 
 def test_a_step_that_asks_its_device_cannot_be_recorded(

@@ -94,7 +94,7 @@ def test_in_int8_it_is_near(small: Callable[..., Spec], built: Callable[..., Any
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_goes_on_as_eager_does(small: Callable[..., Spec], built: Callable[..., Any], case: tuple[str, str]) -> None:
-    """Steps, moved beams, sentences that leave and others that join, past what a cache has room for at first."""
+    """Steps, some with barred pieces, moved beams, sentences that leave or join, past a cache's room at first."""
     name, shape = case
     spec = small(**SHAPES[shape])
     for mine, theirs in zip(_walk(built(name, spec)), _walk(build(spec, backend="eager")), strict=True):
@@ -249,7 +249,7 @@ def test_the_order_of_sub_layers_is_that_of_the_spec(
 
 
 def _walk(program: Any) -> Iterator[torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
+    generator, barring = torch.Generator().manual_seed(0), torch.Generator().manual_seed(1)
 
     def tokens(rows: int) -> torch.Tensor:
         return torch.randint(4, 101, (rows,), generator=generator)
@@ -266,6 +266,12 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
             found, state = program.likeliest(state, tokens(3 * sentences), 6)
             yield found.values
             yield found.pieces
+            yield found.ends
+        elif step % 5 == 3:
+            few = torch.rand(3 * sentences, 101, generator=barring) < (0.3 if step % 2 else 0.03)
+            found, state = program.likeliest(state, tokens(3 * sentences), 6, few[:1] if step == 13 else few)
+            yield found.values
+            yield found.pieces.masked_fill(found.values == -torch.inf, 0)
             yield found.ends
         else:
             every, state = program.decode_step(state, tokens(3 * sentences))

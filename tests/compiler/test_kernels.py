@@ -204,6 +204,37 @@ def test_the_likeliest(by_hand: Any, rows: int, pieces: int, count: int, quantis
 
 
 @pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize(("pieces", "count"), [(6, 8), (37, 3), (1000, 8), (5003, 12)])
+@pytest.mark.parametrize("share", [0.002, 0.3, 1.0])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_likeliest_of_those_that_are_allowed(
+    by_hand: Any, pieces: int, count: int, quantised: bool, share: float, tied: bool
+) -> None:
+    """By a mask a row, or one for all; the sum is that of all pieces, barred or not."""
+    inner, rows = 20, 5
+    x, w = whole(rows, inner), torch.randint(-9, 10, (pieces, inner), dtype=torch.int8).T
+    x[:, 0] = 127.0
+    w[0] = 0 if tied else torch.randint(-9, 10, (pieces,))
+    x, scales = x.round() if tied else x, torch.full((pieces,), 0.125 if tied else 0.01)
+    machine = by_hand()
+    matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
+    machine.logits(machine.embed(x), matrix, pieces)
+    machine.open()
+    tokens = torch.arange(rows)
+    every = machine.next(machine.start(tokens, [1] * rows), tokens)[3]
+    mask = torch.rand(rows, pieces) < share
+    for allowed in (mask, mask[:1].expand(rows, -1)):
+        state = machine.start(tokens, [1] * rows)
+        values, chosen, ends, _ = machine.next(state, tokens, count, all_of_them=False, allowed=allowed)
+        expected = likeliest(every, count, allowed)
+        real, there = expected.values > -torch.inf, expected.values.shape[1]
+        assert torch.equal(values[:, :there], expected.values)
+        assert torch.equal(chosen[:, :there][real], expected.pieces[real])
+        assert torch.equal(ends, expected.ends)
+        assert (values[:, there:] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("quantised", [False, True])
 def test_what_is_not_a_number_stays_so_in_its_row(by_hand: Any, quantised: bool) -> None:
     x, w = whole(3, 40), torch.randint(-9, 10, (40, 50), dtype=torch.int8)
     x[1, 7] = torch.nan
@@ -228,6 +259,11 @@ def test_what_rounding_makes_equal_is_in_the_order_of_pieces(by_hand: Any, sprea
     tokens = torch.arange(len(rows))
     values, pieces, _, every = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count)
     expected = likeliest(every, count)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(pieces, expected.pieces)
+    odd = (torch.arange(len(table)) % 2 == 1).expand(len(rows), -1)
+    values, pieces, *_ = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count, allowed=odd)
+    expected = likeliest(every, count, odd)
     assert torch.equal(values, expected.values)
     assert torch.equal(pieces, expected.pieces)
 
@@ -273,7 +309,7 @@ def test_a_piece_that_is_none_is_refused(by_hand: Any, piece: int) -> None:
     machine.show(machine.embed(torch.randn(9, 16)), 16)
     state, tokens = machine.start(torch.tensor([8]), [1]), torch.tensor([piece])
     outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
-    given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None)
+    given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None, None, 0)
     assert machine.library.zoo_step(machine.program, state, *given) == Status.IMPOSSIBLE
     made = ctypes.c_void_p()
     lengths = torch.tensor([1], dtype=torch.int32)
@@ -292,7 +328,7 @@ def test_a_position_after_the_last_learned_one_is_refused(by_hand: Any) -> None:
     state = machine.start(tokens, [1])
     for expected in (Status.DONE, Status.DONE, Status.IMPOSSIBLE):
         outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
-        given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None)
+        given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None, None, 0)
         assert machine.library.zoo_step(machine.program, state, *given) == expected
 
 

@@ -9,8 +9,8 @@ from compiler.likeliest import likeliest
 from specs import BOS, EOS, PAD
 
 
-def plainly(row: list[float], count: int) -> list[int]:
-    allowed = [(-value, piece) for piece, value in enumerate(row) if piece not in (PAD, BOS)]
+def plainly(row: list[float], count: int, barred: frozenset[int] = frozenset()) -> list[int]:
+    allowed = [(-value, piece) for piece, value in enumerate(row) if piece not in {PAD, BOS, *barred}]
     return [piece for _, piece in sorted(allowed)[:count]]
 
 
@@ -36,3 +36,31 @@ def test_a_small_vocabulary_gives_what_it_has() -> None:
     values, pieces, _ = likeliest(torch.tensor([[0.0, -2.0, 0.0, -1.0]]), 8)
     assert pieces[0, :2].tolist() == [EOS, 1]
     assert values[0].tolist() == [-1.0, -2.0, -torch.inf, -torch.inf]
+
+
+@pytest.mark.parametrize("levels", [1, 5, 10**6])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_is_barred_is_left_out_before_the_choice(
+    monkeypatch: pytest.MonkeyPatch, share: float, levels: int, asynchronous: bool
+) -> None:
+    """What is left has the values that it had; where too little is, -inf fills up."""
+    monkeypatch.setattr("compiler.likeliest._is_asynchronous", lambda tensor: asynchronous)
+    generator = torch.Generator().manual_seed(levels)
+    rows = -torch.randint(levels, (40, 60), generator=generator).float()
+    allowed = torch.rand(40, 60, generator=generator) < share
+    values, pieces, ends = likeliest(rows, 8, allowed)
+    for row, may, found, named, end in zip(rows.tolist(), allowed.tolist(), values, pieces, ends, strict=True):
+        expected = plainly(row, 8, frozenset(piece for piece, each in enumerate(may) if not each))
+        assert found.tolist() == [row[piece] for piece in expected] + [-torch.inf] * (8 - len(expected))
+        assert named[: len(expected)].tolist() == expected
+        assert end == (row[EOS] if may[EOS] else -torch.inf)
+    alike = likeliest(rows, 8, allowed[:1])
+    for one, other in zip(alike, likeliest(rows, 8, allowed[:1].expand(40, -1)), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nothing_barred_is_no_bar() -> None:
+    rows = torch.randn(9, 50, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    for one, other in zip(likeliest(rows, 6), likeliest(rows, 6, torch.ones(9, 50, dtype=torch.bool)), strict=True):
+        assert torch.equal(one, other)

@@ -70,9 +70,9 @@ class ToyProgram:
         found = [self.row(source, prefix[1:]) for source, each in zip(sources, rows, strict=True) for prefix in each]
         return torch.tensor(found, dtype=torch.float32), ToyState(sources, rows)
 
-    def likeliest(self, state, token, count):
+    def likeliest(self, state, token, count, allowed=None):
         log_probabilities, state = self.decode_step(state, token)
-        return likeliest(log_probabilities, count), state
+        return likeliest(log_probabilities, count, allowed), state
 
     def select(self, state, sentences, parents):
         sources, rows = state.use()
@@ -105,6 +105,7 @@ def searching(
     chooser=None,
     *,
     prefixes=None,
+    words=None,
     tokens=4096,
     workers=1,
     windows=None,
@@ -113,12 +114,13 @@ def searching(
 ):
     """What is found for each source (pieces without EOS), with a beam of such a size, alpha and n_best."""
     if chooser is None:
-        chooser = Beam(choice.pop("beam"), choice.pop("alpha"), choice.pop("n_best", 1))
+        size, alpha, n_best = choice.pop("beam"), choice.pop("alpha"), choice.pop("n_best", 1)
+        chooser = Beam(size, alpha, n_best, choice.pop("constraint", None))
     assert not choice
-    prefixes = prefixes or [()] * len(sources)
+    prefixes, words = prefixes or [()] * len(sources), words or [0] * len(sources)
     several = [
-        Source(index, (*pieces, EOS), limit, tuple(prefix))
-        for index, (pieces, limit, prefix) in enumerate(zip(sources, limits, prefixes, strict=True))
+        Source(index, (*pieces, EOS), limit, tuple(prefix), words=number)
+        for index, (pieces, limit, prefix, number) in enumerate(zip(sources, limits, prefixes, words, strict=True))
     ]
     size = windows or max(1, len(several))
     read = (several[start : start + size] for start in range(0, len(several), size))

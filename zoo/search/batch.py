@@ -12,11 +12,13 @@ from jaxtyping import Float32, Int
 from torch import Tensor
 
 from compiler.program import State, Steps
-from specs import BOS, EOS
+from specs import BOS, EOS, ZooError
 from zoo.search.chooser import Chooser, Chosen
+from zoo.search.constraint import Bounds
 from zoo.search.groups import padded
 from zoo.search.history import History, StepRecord
 from zoo.search.source import Source
+from zoo.text.sentences import shown
 
 
 class Batch(Generic[State]):
@@ -30,26 +32,37 @@ class Batch(Generic[State]):
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
+        bounds: Bounds | None,
     ) -> None:
         self.program, self.chooser, self.histories = program, chooser, histories
-        self._state, self._token, self._totals = state, token, totals
+        self._state, self._token, self._totals, self._bounds = state, token, totals, bounds
         self._under_way: deque[_Step] = deque()
 
     @classmethod
     def start(cls, program: Steps[State], chooser: Chooser, sources: Sequence[Source], device: torch.device) -> Self:
-        """With sentences whose prefixes, already read, are of one length."""
+        """With sentences whose prefixes, already read, are of one length.
+
+        Raises ZooError for a prefix that is not allowed, and for a sentence that a constraint leaves nothing.
+        """
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
         state = program.encode(padded([source.pieces for source in sources], device))
+        bounds = chooser.constraint.begun(sources, device) if chooser.constraint is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.decode_step(state, token)
             token = torch.tensor(forced, device=device)
             totals = totals + log_probabilities.gather(1, token.unsqueeze(1))
-        return cls(program, chooser, [chooser.history(source) for source in sources], state, token, totals)
+            if bounds is not None:
+                _check_allowed(bounds, token, sources)
+                bounds = bounds.after(None, token)
+        return cls(program, chooser, [chooser.history(source) for source in sources], state, token, totals, bounds)
 
     def step(self) -> list[History]:
         """One piece on; the histories that are done."""
-        chosen, self._state = self.chooser.step(self.program, self._state, self._token, self._totals, self.histories)
+        allowed = None if self._bounds is None else self._bounds.allowed()
+        chosen, self._state = self.chooser.step(
+            self.program, self._state, self._token, self._totals, self.histories, allowed
+        )
         for history in self.histories:
             history.begun += 1
         step = _Step(self.histories, chosen)
@@ -72,6 +85,8 @@ class Batch(Generic[State]):
         self.histories = [*self.histories, *other.histories]
         self._state = self.program.join(self._state, other._state)
         self._token, self._totals = torch.cat([self._token, other._token]), torch.cat([self._totals, other._totals])
+        if self._bounds is not None and other._bounds is not None:
+            self._bounds = self._bounds.joined(other._bounds)
         self._under_way += other._under_way
         return self
 
@@ -81,6 +96,7 @@ class Batch(Generic[State]):
         parents, totals = chosen.parents.gather(1, chosen.live), chosen.live_totals
         token = chosen.pieces.gather(1, chosen.live)
         before = self._totals.shape[1]
+        there: Tensor | None
         if len(kept) < len(self.histories):
             self.histories = [self.histories[place] for place in kept]
             if not kept:
@@ -89,12 +105,15 @@ class Batch(Generic[State]):
             there = sentences.to(token.device, non_blocking=True)
             parents, totals, token = parents[there], totals[there], token[there]
         elif before == parents.shape[1] and not (self.chooser.moves and step.moved(parents)):
-            sentences = None
+            there = None
         else:
-            sentences = torch.arange(len(kept), device=token.device)
-        if sentences is not None:
+            sentences = there = torch.arange(len(kept), device=token.device)
+        if there is not None:
             self._state = self.program.select(self._state, sentences, parents)
         self._token, self._totals = token.flatten(), totals
+        if self._bounds is not None:
+            rows = None if there is None else (there.unsqueeze(1) * before + parents).flatten()
+            self._bounds = self._bounds.after(rows, self._token)
 
 
 class _Step:
@@ -126,6 +145,15 @@ class _Step:
         for row, history in open_before:
             history.add(record, row, best[row], ended[row])
         return [history for _, history in open_before if history.done]
+
+
+def _check_allowed(bounds: Bounds, token: Int[Tensor, " rows"], sources: Sequence[Source]) -> None:
+    """Of pieces that are given, before they are taken."""
+    each = bounds.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
+    for source, good in zip(sources, each, strict=True):
+        if not good:
+            problem = f"sentence {source.index + 1:,}, {shown(source.text)}, is given a beginning that is not allowed"
+            raise ZooError(problem, hint="leave the prefix out, or shorten it")
 
 
 def _is_asynchronous(tensor: Tensor) -> bool:

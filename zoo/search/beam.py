@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float32, Int
+from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -14,6 +14,7 @@ from compiler.likeliest import Likeliest
 from compiler.program import State, Steps
 from specs import EOS
 from zoo.search.chooser import Chosen
+from zoo.search.constraint import Constraint
 from zoo.search.history import History
 from zoo.search.source import Source
 
@@ -29,6 +30,7 @@ class Beam:
     size: int
     alpha: float
     n_best: int = 1
+    constraint: Constraint | None = None
 
     @property
     def moves(self) -> bool:
@@ -48,8 +50,9 @@ class Beam:
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         histories: Sequence[History],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Chosen, State]:
-        found, state = program.likeliest(state, token, self.candidates)
+        found, state = program.likeliest(state, token, self.candidates, allowed)
         return self.choose(found, totals, [history.at_limit for history in histories]), state
 
     def choose(self, found: Likeliest, totals: Float32[Tensor, "sentences rows"], must_end: Sequence[bool]) -> Chosen:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from jaxtyping import Float32, Int
+from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from compiler.program import State, Steps
+from zoo.search.constraint import Constraint
 from zoo.search.history import History
 from zoo.search.source import Source
 
@@ -31,6 +32,10 @@ class Chooser(Protocol):
     """A way to search. It keeps nothing of any sentence, so that all workers share one."""
 
     @property
+    def constraint(self) -> Constraint | None:
+        """What bounds the search."""
+
+    @property
     def moves(self) -> bool:
         """Whether rows change their places from step to step."""
 
@@ -44,5 +49,6 @@ class Chooser(Protocol):
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         histories: Sequence[History],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Chosen, State]:
-        """One piece on. At first a sentence has one row, later as many as were chosen to live."""
+        """One piece on, that is allowed. At first a sentence has one row, later as many as were chosen to live."""

@@ -26,6 +26,9 @@ def searched_by_program(
     name = type(program).__name__
     if request.search != "beam":
         raise ZooError(f"{name} searches by itself, and does not sample", hint="take another backend, such as `auto`")
+    if request.constraint is not None:
+        problem = f"{name} searches by itself, and what it may produce cannot be constrained"
+        raise ZooError(problem, hint="take another backend, such as `auto`")
     for window in windows:
         if any(source.prefix for source in window):
             problem = f"{name} searches by itself, and cannot be given the beginning of a translation"

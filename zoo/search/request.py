@@ -20,6 +20,7 @@ from specs.decoding import (
 )
 from specs.notation import shown
 from zoo.search.beam import Beam
+from zoo.search.constraint import Constraint
 from zoo.search.sample import Sample
 
 TOKENS = 4096
@@ -55,7 +56,7 @@ class Choice(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A choice that is complete, and how many hypotheses are wanted of each sentence."""
+    """A choice that is complete, how many hypotheses are wanted of each sentence, and what bounds them."""
 
     search: str
     beam: int
@@ -67,6 +68,7 @@ class Request:
     tokens: int
     workers: int | Literal["auto"]
     n_best: int = 1
+    constraint: Constraint | None = None
 
     @classmethod
     def of(cls, spec: Spec, choice: Choice, n_best: int | None = None) -> Self:
@@ -83,8 +85,8 @@ class Request:
     def chooser(self) -> Beam | Sample:
         """What chooses pieces as it is wanted."""
         if self.search == "beam":
-            return Beam(self.beam, self.alpha, self.n_best)
-        return Sample(self.n_best, self.alpha, self.temperature, self.top_k, self.top_p, self.seed)
+            return Beam(self.beam, self.alpha, self.n_best, self.constraint)
+        return Sample(self.n_best, self.alpha, self.temperature, self.top_k, self.top_p, self.seed, self.constraint)
 
     def _check(self, chosen: Iterable[str]) -> None:
         if self.search not in ("beam", "sample"):

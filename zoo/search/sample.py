@@ -15,6 +15,7 @@ from compiler.program import State, Steps
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
 from zoo.search.chooser import Chosen
+from zoo.search.constraint import Constraint
 from zoo.search.history import History
 from zoo.search.source import Source
 
@@ -25,7 +26,8 @@ class Sample:
 
     The probabilities of a step are softmax(log-probabilities / temperature), of the `top_k` likeliest pieces if it is
     not 0, and of these the fewest likeliest that together reach `top_p`. Each translation has a stream of random
-    numbers of its own, so that it depends on no other one and on no other sentence. `alpha` only scores.
+    numbers of its own, so that it depends on no other one and on no other sentence. `alpha` only scores. What the
+    constraint bars has no share.
     """
 
     count: int
@@ -34,6 +36,7 @@ class Sample:
     top_k: int
     top_p: float
     seed: int
+    constraint: Constraint | None = None
 
     @property
     def moves(self) -> bool:
@@ -50,41 +53,48 @@ class Sample:
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         histories: Sequence[History],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Chosen, State]:
         log_probabilities, state = program.decode_step(state, token)
         if totals.shape[1] < self.count:  # the first of all pieces
             log_probabilities = log_probabilities.repeat_interleave(self.count, 0)
             totals = totals.expand(-1, self.count)
+            if allowed is not None:
+                allowed = allowed.expand(len(token), -1).repeat_interleave(self.count, 0)
         numbers = [[each.random() for each in history.streams] for history in histories]
         uniform = torch.tensor(numbers, dtype=torch.float64).to(token.device, non_blocking=True)
         must_end = torch.tensor([history.at_limit for history in histories]).to(token.device, non_blocking=True)
-        return self.choose(log_probabilities, totals, uniform, must_end, first=len(token) == len(histories)), state
+        drawn = self.drawn(log_probabilities, uniform.flatten(), allowed)
+        return self.choose(log_probabilities, totals, drawn, must_end, first=len(token) == len(histories)), state
 
     def choose(
         self,
         log_probabilities: Float32[Tensor, "rows V"],
         totals: Float32[Tensor, "sentences count"],
-        uniform: Float64[Tensor, "sentences count"],
+        drawn: Int[Tensor, " rows"],
         must_end: Bool[Tensor, " sentences"],
         *,
         first: bool,
     ) -> Chosen:
         """Row j goes on from row j, or at `first` from the only one there is."""
-        pieces = self.drawn(log_probabilities, uniform.flatten()).view(totals.shape)
-        pieces = torch.where(must_end.unsqueeze(1), EOS, pieces)
+        pieces = torch.where(must_end.unsqueeze(1), EOS, drawn.view(totals.shape))
         reached = totals + log_probabilities.gather(1, pieces.view(-1, 1)).view(totals.shape)
         rows = torch.arange(self.count, device=pieces.device).expand(totals.shape)
         live_totals = reached.masked_fill(pieces == EOS, -torch.inf)
         return Chosen(reached, rows * (not first), pieces, rows, live_totals)
 
     def drawn(
-        self, log_probabilities: Float32[Tensor, "rows V"], uniform: Float64[Tensor, " rows"]
+        self,
+        log_probabilities: Float32[Tensor, "rows V"],
+        uniform: Float64[Tensor, " rows"],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> Int[Tensor, " rows"]:
         """The piece of each row at which its cumulative distribution passes a number from [0, 1)."""
         if self.top_k or self.top_p < 1:
-            values, pieces, _ = likeliest(log_probabilities, self.top_k or log_probabilities.shape[1])
+            values, pieces, _ = likeliest(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
         else:
-            values, pieces = log_probabilities.clone(), None
+            pieces = None
+            values = log_probabilities.clone() if allowed is None else log_probabilities.where(allowed, -torch.inf)
             for piece in (PAD, BOS):  # not both by one index, which a GPU would wait for
                 values[:, piece] = -torch.inf
         weights = ((values - values.amax(1, keepdim=True)).double() / self.temperature).softmax(1)

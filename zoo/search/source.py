@@ -12,7 +12,8 @@ from zoo.text.sentences import shown
 class Source:
     """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
 
-    `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message.
+    `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message. `words` is
+    their number, where it matters to what may be produced.
     """
 
     index: int
@@ -20,6 +21,7 @@ class Source:
     limit: int
     prefix: tuple[int, ...] = ()
     text: str = ""
+    words: int = 0
 
     def __post_init__(self) -> None:
         if self.limit < len(self.prefix):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from compiler.likeliest import Likeliest, likeliest
@@ -49,9 +49,11 @@ class Ensemble:
         each = [program.decode_step(part, token) for program, part in zip(self.programs, state, strict=True)]
         return self._mean([log_probabilities for log_probabilities, _ in each]), tuple(part for _, part in each)
 
-    def likeliest(self, state: States, token: Int[Tensor, " rows"], count: int) -> tuple[Likeliest, States]:
+    def likeliest(
+        self, state: States, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
+    ) -> tuple[Likeliest, States]:
         log_probabilities, state = self.decode_step(state, token)
-        return likeliest(log_probabilities, count), state
+        return likeliest(log_probabilities, count, allowed), state
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
         return tuple(p.select(part, sentences, parents) for p, part in zip(self.programs, state, strict=True))

@@ -12,6 +12,7 @@ from compiler.program import Translating
 from specs import Spec, ZooError
 from zoo.planning.room import sentences_at_once
 from zoo.report import Report
+from zoo.search.constraint import Constraint
 from zoo.search.dispatch import dispatched
 from zoo.search.groups import SHORTEST
 from zoo.search.hypothesis import Hypothesis
@@ -61,6 +62,8 @@ class Translator:
         """The rows of a learned table; sinusoids know no bound."""
         self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
         """What opens the same one again, and from what; None where it was made by hand."""
+        self.constraint: Constraint | None = None
+        """What bounds all that it produces."""
 
     def __reduce__(self) -> tuple[Callable[..., Translator], tuple[Any, ...]]:
         """A pickle says what it was opened from, and holds no weights: they are read again where it is unpickled.
@@ -162,7 +165,8 @@ class Translator:
         tokens = choice.get("tokens")
         request = Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
         rows = request.beam if request.search == "beam" else request.n_best
-        return replace(request, tokens=min(request.tokens, SHORTEST * sentences_at_once(self.spec, rows, self.device)))
+        most = SHORTEST * sentences_at_once(self.spec, rows, self.device)
+        return replace(request, tokens=min(request.tokens, most), constraint=self.constraint)
 
     def found(
         self,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from specs import ZooError
+from zoo.search.brackets import Brackets
 from zoo.translation.stream import translate_lines
 
 TEXTS = ["ab", "", "hgfedc", "a b", "h"]
@@ -63,3 +64,6 @@ def test_what_it_cannot_do_is_refused(translator_of):
         with pytest.raises(ZooError, match=named) as caught:
             translator.translate(["ab"], **choice)
         assert caught.value.hint
+    translator.constraint = Brackets([4], [5], [6], 7)
+    with pytest.raises(ZooError, match="Engine searches by itself, and what it may produce cannot be constrained"):
+        translator.translate(["ab"])

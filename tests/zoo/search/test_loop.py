@@ -31,8 +31,8 @@ def every_sequence(program, source, limit, alpha):
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
-def slow_twin(program, source, limit, beam, alpha, n_best, prefix=()):
-    """The search for one sentence in plain Python, always up to its limit."""
+def slow_twin(program, source, limit, beam, alpha, n_best, prefix=(), rule=None):
+    """The search for one sentence in plain Python, always up to its limit; a rule says what may follow."""
     start = sum(program.row(source, prefix[:i])[piece] for i, piece in enumerate(prefix))
     live, finished = [(start, prefix)], []
     for length in range(len(prefix), limit + 1):
@@ -40,6 +40,7 @@ def slow_twin(program, source, limit, beam, alpha, n_best, prefix=()):
         for parent, (total, before) in enumerate(live):
             row = program.row(source, before)
             allowed = [piece for piece in range(program.vocabulary) if piece not in (PAD, BOS)]
+            allowed = [piece for piece in allowed if rule is None or piece in rule(source, before)]
             for piece in [EOS] if length == limit else allowed:
                 reached.append((-(total + row[piece]), parent, -row[piece], piece, before))
         reached = sorted(reached)[: 2 * beam if beam > 1 else 1]
@@ -91,6 +92,91 @@ def test_it_equals_the_twin_that_never_stops_early_ties_included(toy, search, al
         found = search(program, sources, limits, prefixes=prefixes, tokens=pick["tokens"], windows=2, **choice)
         for source, limit, prefix, hypotheses in zip(sources, limits, prefixes, found, strict=True):
             assert hypotheses == slow_twin(program, (*source, EOS), limit, prefix=prefix, **choice)
+
+
+class Ruled:
+    """Whatever a rule of plain Python leaves: `share` of the pieces, by chance, after each beginning; and one."""
+
+    def __init__(self, vocabulary, share):
+        self.vocabulary, self.share = vocabulary, share
+
+    def rule(self, source, before):
+        draw = random.Random(repr((source, before)))
+        left = {piece for piece in range(self.vocabulary) if draw.random() < self.share}
+        return left | {draw.choice([piece for piece in range(self.vocabulary) if piece not in (PAD, BOS)])}
+
+    def begun(self, sources, device):
+        return RuledBounds(self, [(source, ()) for source in sources])
+
+
+class RuledBounds:
+    def __init__(self, constraint, rows):
+        self.constraint, self.rows = constraint, rows
+
+    def allowed(self):
+        mask = torch.zeros(len(self.rows), self.constraint.vocabulary, dtype=torch.bool)
+        for row, (source, before) in zip(mask, self.rows, strict=True):
+            row[list(self.constraint.rule(source.pieces, before))] = True
+            row[EOS] |= len(before) >= source.limit
+        return mask
+
+    def after(self, rows, pieces):
+        rows = range(len(self.rows)) if rows is None else rows.tolist()
+        chosen = [self.rows[row] for row in rows]
+        grown = [(source, (*before, piece)) for (source, before), piece in zip(chosen, pieces.tolist(), strict=True)]
+        return RuledBounds(self.constraint, grown)
+
+    def joined(self, other):
+        return RuledBounds(self.constraint, self.rows + other.rows)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 5000])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_what_is_barred_is_no_candidate_and_the_rest_is_as_it_was(toy, search, alpha, levels):
+    """As in the twin that never meets it: with beams wider than what is left, prefixes, and sentences that join."""
+    ranges = {"vocabulary": [5, 9, 30], "limit": [0, 4, 9], "beam": [1, 2, 4, 21], "tokens": [1, 40, 4096]}
+    for seed, pick, sources, limits, draw in worlds(30, **ranges):
+        program, ruled = toy(pick["vocabulary"], seed, levels), Ruled(pick["vocabulary"], draw.choice([0, 0.2, 0.7, 1]))
+        choice = {"beam": pick["beam"], "alpha": alpha, "n_best": draw.randrange(1, pick["beam"] + 1)}
+        prefixes = [()] * len(sources)
+        for i, source in enumerate(sources):
+            for _ in range(draw.randrange(min(3, limits[i] + 1))):
+                may = ruled.rule((*source, EOS), prefixes[i]) - {PAD, BOS, EOS}
+                prefixes[i] += (min(may),) if may else ()
+        how = {"prefixes": prefixes, "tokens": pick["tokens"], "windows": 2, "workers": draw.choice([1, 2])}
+        found = search(program, sources, limits, constraint=ruled, **how, **choice)
+        for source, limit, prefix, hypotheses in zip(sources, limits, prefixes, found, strict=True):
+            assert hypotheses == slow_twin(program, (*source, EOS), limit, prefix=prefix, rule=ruled.rule, **choice)
+        if ruled.share == 1:
+            assert found == search(program, sources, limits, **how, **choice)
+
+
+@pytest.mark.parametrize("top", [(0, 1.0), (3, 1.0), (0, 0.8)])
+def test_of_what_is_barred_no_sample_is_drawn(toy, search, top):
+    sources, limits = [(4,), (5, 6), (7,)], [9, 5, 0]
+    ruled = Ruled(9, 0.3)
+    chooser = Sample(4, 0.6, 1.3, *top, 1, ruled)
+    found = search(toy(9, 1, 100), sources, limits, chooser)
+    for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+        assert len(hypotheses) == 4
+        for each in hypotheses:
+            whole = (*each.pieces, EOS)
+            rows = [toy(9, 1, 100).row((*source, EOS), whole[:i])[piece] for i, piece in enumerate(whole)]
+            assert each.log_probability == sum(rows)
+            for i, piece in enumerate(whole):
+                assert piece in ruled.rule((*source, EOS), whole[:i]) | ({EOS} if i == limit else set())
+    assert search(toy(9, 1, 100), sources[:1], limits[:1], chooser) == found[:1]
+    everything = Sample(4, 0.6, 1.3, *top, 1, Ruled(9, 1))
+    unbounded = Sample(4, 0.6, 1.3, *top, 1)
+    assert search(toy(9, 1, 100), sources, limits, everything) == search(toy(9, 1, 100), sources, limits, unbounded)
+
+
+def test_a_prefix_that_is_not_allowed_is_refused(toy, search):
+    ruled = Ruled(9, 0)
+    (piece,) = ruled.rule((5, EOS), ())
+    other = next(each for each in range(4, 9) if each != piece)
+    with pytest.raises(ZooError, match="sentence 2, '', is given a beginning that is not allowed"):
+        search(toy(9), [(5,), (5,)], [4, 4], prefixes=[(piece,), (other,)], beam=2, alpha=0.6, constraint=ruled)
 
 
 def test_every_beam_finds_at_most_the_optimum_and_reports_true_sums(toy, search):

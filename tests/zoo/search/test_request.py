@@ -5,6 +5,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.search.beam import Beam
+from zoo.search.brackets import Brackets
 from zoo.search.request import TOKENS, Request
 from zoo.search.sample import Sample
 
@@ -66,6 +67,13 @@ def test_values_out_of_range_and_out_of_place_are_named(choice, named):
         Request.of(specs.load("tiny", ["decoding.beam=4"]), choice, n_best)
     assert str(caught.value).startswith(named)
     assert len(str(caught.value)) < 300
+
+
+def test_what_bounds_a_search_bounds_beams_and_samples(translator_of):
+    translator, constraint = translator_of(), Brackets([4], [5], [6], 7)
+    translator.constraint = constraint
+    for search in ("beam", "sample"):
+        assert translator.request(None, {"search": search}).chooser().constraint is constraint
 
 
 def test_samples_may_be_more_than_a_beam():

@@ -9,6 +9,7 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD
+from zoo.search.beam import Beam
 from zoo.search.sample import Sample
 
 SMALL = {
@@ -51,6 +52,33 @@ def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pa
     scores = program.score(rows(*[(*source, EOS) for source, _ in pairs]), rows(*targets)).sum(1).tolist()
     for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
+
+
+class Anything:
+    """A constraint that bars nothing, by one mask for all rows."""
+
+    def begun(self, sources, device):
+        return self
+
+    def allowed(self):
+        return torch.ones(1, 60, dtype=torch.bool)
+
+    def after(self, rows, pieces):
+        return self
+
+    def joined(self, other):
+        return self
+
+
+@pytest.mark.parametrize("name", ["greedy", "beam", "sample"])
+def test_a_constraint_that_bars_nothing_changes_no_bit(program, sources, search, name):
+    kinds = {"greedy": (Beam, 1, 0.6), "beam": (Beam, 4, 0.6, 4), "sample": (Sample, 3, 0.6, 1.3, 20, 0.95, 1)}
+    kind, *choice = kinds[name]
+    limits = [len(source) + 4 for source in sources]
+    bounded, free = (
+        search(program, sources, limits, kind(*choice, **more), tokens=100) for more in ({"constraint": Anything()}, {})
+    )
+    assert bounded == free
 
 
 def test_alone_in_a_batch_and_shuffled_are_the_same(program, sources, search):

@@ -28,13 +28,13 @@ def meeting(toy):
             super().__init__(9, 1, 50)
             self.barrier, self.met, self.lock = threading.Barrier(parties), set(), threading.Lock()
 
-        def likeliest(self, state, token, count):
+        def likeliest(self, state, token, count, allowed=None):
             with self.lock:
                 new = threading.get_ident() not in self.met
                 self.met.add(threading.get_ident())
             if new:
                 self.barrier.wait(timeout=60)
-            return super().likeliest(state, token, count)
+            return super().likeliest(state, token, count, allowed)
 
     return Meeting
 
@@ -174,7 +174,7 @@ from zoo.search.workers import searched
 class Slow:
     def encode(self, source):
         return source
-    def likeliest(self, state, token, count):
+    def likeliest(self, state, token, count, allowed):
         for _ in range(50):
             torch.randn(200, 200) @ torch.randn(200, 200)
         raise ValueError
