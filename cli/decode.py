@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from itertools import tee
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from specs.decoding import MOST_ALPHA, MOST_BEAM, MOST_N_BEST, MOST_SEED, MOST_TOP_K
+from specs.decoding import MOST_N_BEST, MOST_SEED, MOST_TOP_K
 
 if TYPE_CHECKING:
     from zoo.search.request import Choice
@@ -28,20 +25,8 @@ EXAMPLES = (
     "\n\nzoo decode --model runs/one --model runs/two < lines.en"
 )
 
-_OF_SPEC = "the spec's"
 _SAMPLES = "How samples are drawn"
 
-_Models = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        metavar="NAME|RUN",
-        help="A published model by name, or a run by folder or spec; several, each with --model, are an ensemble.",
-    ),
-]
-_Input = Annotated[
-    Path | None, typer.Option(metavar="FILE", show_default="stdin", help="UTF-8 text, one sentence a line.")
-]
 _Prefix = Annotated[
     Path | None,
     typer.Option(
@@ -51,17 +36,7 @@ _Prefix = Annotated[
 ]
 _Search = Annotated[
     str | None,
-    typer.Option(metavar="beam|sample", show_default=_OF_SPEC, help="Look for the best, or draw translations."),
-]
-_Beam = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, max=MOST_BEAM, show_default=_OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."
-    ),
-]
-_Alpha = Annotated[
-    float | None,
-    typer.Option(metavar="X", min=0.0, max=MOST_ALPHA, show_default=_OF_SPEC, help="Exponent of the length penalty."),
+    typer.Option(metavar="beam|sample", show_default=options.OF_SPEC, help="Look for the best, or draw translations."),
 ]
 _NBest = Annotated[
     int | None,
@@ -76,7 +51,9 @@ _NBest = Annotated[
 ]
 _Temperature = Annotated[
     float | None,
-    typer.Option(metavar="X", show_default=_OF_SPEC, rich_help_panel=_SAMPLES, help="Logits are divided by this."),
+    typer.Option(
+        metavar="X", show_default=options.OF_SPEC, rich_help_panel=_SAMPLES, help="Logits are divided by this."
+    ),
 ]
 _TopK = Annotated[
     int | None,
@@ -84,7 +61,7 @@ _TopK = Annotated[
         metavar="N",
         min=0,
         max=MOST_TOP_K,
-        show_default=_OF_SPEC,
+        show_default=options.OF_SPEC,
         rich_help_panel=_SAMPLES,
         help="Only the N likeliest pieces; 0: any.",
     ),
@@ -93,7 +70,7 @@ _TopP = Annotated[
     float | None,
     typer.Option(
         metavar="X",
-        show_default=_OF_SPEC,
+        show_default=options.OF_SPEC,
         rich_help_panel=_SAMPLES,
         help="Only the fewest likeliest pieces that together reach this probability; 1.0: any.",
     ),
@@ -113,13 +90,13 @@ _Seed = Annotated[
 
 def command(
     spec: options.OfSpec = None,
-    model: _Models = None,
-    input: _Input = None,
+    model: options.Models = None,
+    input: options.Input = None,
     prefix: _Prefix = None,
     output: options.Output = None,
     search: _Search = None,
-    beam: _Beam = None,
-    alpha: _Alpha = None,
+    beam: options.Beam = None,
+    alpha: options.Alpha = None,
     n_best: _NBest = None,
     temperature: _Temperature = None,
     top_k: _TopK = None,
@@ -139,52 +116,14 @@ def command(
     becomes an object with `source` and `translations`, each of these with `text`, `score` (length-penalised) and
     `log_probability` (natural, of the whole translation).
     """
+    from cli.answering import Files, answer, opened
+    from zoo.model.find import all_chosen
+
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    _decode(spec, model or [], (input, prefix, output), how, choice, n_best, json)
-
-
-def _decode(
-    spec: str | None,
-    models: list[str],
-    files: tuple[Path | None, Path | None, Path | None],
-    how: How,
-    choice: Choice,
-    n_best: int | None,
-    json: bool,
-) -> None:
-    from cli.console import report
-    from cli.lines import reading, typed, writing
-    from zoo.model.find import chosen
-    from zoo.report import Report
-    from zoo.translation.opening import open_model
-    from zoo.translation.stream import translate_lines
-    from zoo.translation.translator import Translator
-
-    input, prefix, output = files
-    words, person = report(), typed(input)
-    folders = [chosen(spec, model) for model in models] or [chosen(spec, None)]
-    opened = [open_model(folder, **how, report=words) for folder in folders]
-    translator = Translator.ensemble(opened) if len(opened) > 1 else opened[0]
-    if person:
-        words.say(f"{', '.join(map(str, folders))} translates what you type, line by line; Ctrl-D ends it")
-    shown = words if output or not (person or sys.stdout.isatty()) else Report()
-    read = [input, *([prefix] if prefix else [])]
-    with reading(input) as lines, _prefixes(prefix) as begun, writing(output, read, at_once=True) as write:
-        texts, sources = tee(lines)
-        found = translate_lines(
-            translator, texts, prefixes=begun, n_best=n_best, paused=lines.paused, report=shown, **choice
-        )
-        for number, (translations, source) in enumerate(zip(found, sources, strict=False), start=1):
-            for line in _lines(number, source, translations, json, n_best):
-                write(line)
-
-
-def _prefixes(path: Path | None) -> AbstractContextManager[Iterator[str] | None]:
-    from cli.lines import reading
-
-    return reading(path) if path else nullcontext()
+    lines = partial(_lines, json=json, n_best=n_best)
+    answer(opened(all_chosen(spec, model), how, input), Files(input, output, prefix), choice, n_best, lines)
 
 
 def _lines(number: int, source: str, found: list[Translation], json: bool, n_best: int | None) -> list[str]:

@@ -9,8 +9,9 @@ import typer
 
 import specs
 import zoo
-from specs.decoding import MOST_TOKENS
+from specs.decoding import MOST_ALPHA, MOST_BEAM, MOST_TOKENS
 
+OF_SPEC = "the spec's"
 _HOW = "How it runs"
 
 
@@ -60,6 +61,27 @@ Model = Annotated[
         help="A published model by name, or a run by folder or spec.",
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|RUN",
+        help="A published model by name, or a run by folder or spec; several, each with --model, are an ensemble.",
+    ),
+]
+Input = Annotated[
+    Path | None, typer.Option(metavar="FILE", show_default="stdin", help="UTF-8 text, one sentence a line.")
+]
+Beam = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, max=MOST_BEAM, show_default=OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."
+    ),
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option(metavar="X", min=0.0, max=MOST_ALPHA, show_default=OF_SPEC, help="Exponent of the length penalty."),
+]
 Device = Annotated[
     str,
     typer.Option(metavar="auto|cpu|cuda|cuda:N", rich_help_panel=_HOW, help="auto is the GPU where there is one."),
@@ -68,7 +90,7 @@ Precision = Annotated[
     str | None,
     typer.Option(
         metavar="float32|bfloat16|int8",
-        show_default="the spec's",
+        show_default=OF_SPEC,
         rich_help_panel=_HOW,
         help="Numbers of weights and products; all but float32 are approximate.",
     ),
@@ -89,7 +111,7 @@ Backend = Annotated[
     typer.Option(
         callback=_known,
         metavar="NAME",
-        show_default="the spec's",
+        show_default=OF_SPEC,
         rich_help_panel=_HOW,
         help="What runs it: auto, or one of those that `zoo doctor` lists.",
     ),

@@ -30,6 +30,10 @@ FROZEN = {
         *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
         *("--temperature", "--top-k", "--top-p", "--seed", "--json", *_HOW),
     ],
+    "parse": [
+        *(*_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best", "--unconstrained"),
+        *("--json", *_HOW),
+    ],
     "score": [*_MODEL, "--source", "--target", "--output", "--json", *_HOW],
     "evaluate": [
         *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase"),

@@ -386,7 +386,7 @@ def test_a_run_answers_only_to_the_spec_that_it_is_of(
 
 
 def test_a_misspelt_backend_is_told_before_a_missing_model(zoo: Zoo) -> None:
-    for command in ("decode", "score", "evaluate"):
+    for command in ("decode", "parse", "score", "evaluate"):
         done = zoo(command, "--spec", "base", "--backend", "egaer")
         assert (done.status, done.err) == (2, "error: `egaer` is not a backend\n\nhint: did you mean `eager`?\n")
     with pytest.raises(ZooError, match="`egaer` is not a backend"):

@@ -106,7 +106,7 @@ def _line(draw: Random) -> tuple[list[str], bool]:
     options = [each for each in parameters if each.param_type_name == "option"]
     for each in draw.sample(options, min(len(options), draw.choice((0, 1, 2, 2, 3)))):
         words += _option(draw, each)
-    if name in ("decode", "score", "evaluate") and draw.random() < 0.8:
+    if name in ("decode", "parse", "score", "evaluate") and draw.random() < 0.8:
         words += ["--model", draw.choice((GOOD, GOOD, GOOD, *_NAMES))]
     if name in ("train", "prepare"):  # of what is small: a person who asks for more has to wait
         words = [name, "own.yaml", *(word for word in words[1:] if word not in _NAMES)]

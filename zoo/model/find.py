@@ -27,6 +27,11 @@ def chosen(of: str | None, name: str | None) -> Path:
     raise ZooError(problem, hint="say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is")
 
 
+def all_chosen(of: str | None, several: Sequence[str] | None) -> list[Path]:
+    """The same, where `--model` may be given several times."""
+    return [chosen(of, name) for name in several or (None,)]
+
+
 def of_spec(reference: str) -> Path:
     """The newest run of a spec that has weights, else the published model of its name, if it is of the spec.
 

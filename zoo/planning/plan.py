@@ -13,10 +13,10 @@ from compiler.graph import Node
 from compiler.operations.embedding import Embed
 from compiler.operations.projection import Logits
 from compiler.size import Size, product
-from specs import Spec, ZooError
+from specs import Spec
 from zoo.planning.footprint import footprint
 from zoo.planning.rewriting import Rewriting, at, rewritings
-from zoo.storage.output import output
+from zoo.storage.output import output, require_svg
 
 LENGTH = 27
 """Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word pieces."""
@@ -99,8 +99,7 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
 
     Raises ZooError unless the file's name ends in .svg and it can be written.
     """
-    if file.suffix.lower() != ".svg":
-        raise ZooError(f"`{file}` does not end in .svg", hint=f"the drawing is SVG: call it `{file.stem}.svg`")
+    require_svg(file)
     final, whole = _final(spec), cost(lower(spec, Purpose.TRAIN))
     flops = whole.flops(batch=1, source=length, target=length) / length
     panels = {

@@ -43,6 +43,12 @@ def output(path: Path) -> Iterator[TextIO]:
         yield stream
 
 
+def require_svg(path: Path) -> None:
+    """Raises ZooError unless the name of a file that a drawing goes to ends in .svg."""
+    if path.suffix.lower() != ".svg":
+        raise ZooError(f"`{path}` does not end in .svg", hint=f"the drawing is SVG: call it `{path.stem}.svg`")
+
+
 def check_apart(written: Path | int, read: Iterable[Path | int]) -> None:
     """Raises ZooError where a file is written to that is read; each is a path or an open descriptor."""
     for other in read:
