@@ -94,11 +94,13 @@ def own_process() -> None:
     """Has this process keep what training uses again in each step: for good, so only for whoever owns the process.
 
     The C library otherwise gives large blocks that are freed back to the system, which hands them out again a page at
-    a time, each filled with zeros: a tenth of a training step on a CPU. And oneDNN keeps 1,024 of the products that it
-    has prepared, for one shape each and up to a megabyte apiece, while nearly every batch has a shape of its own: 64
-    hold those of a step. That is of no effect once it has computed something, or where the environment says how many.
+    a time, each filled with zeros: a tenth of a training step on a CPU. And the products that oneDNN has prepared, for
+    one shape each and up to a megabyte apiece, are kept by itself and by torch, 1,024 each, while nearly every batch
+    has a shape of its own: 64 hold those of a step. That is of no effect once something was computed so, or where the
+    environment says how many.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, "64")
     if keeps_memory():
         library = ctypes.CDLL(None)
         for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):

@@ -5,49 +5,37 @@
     translator = zoo.load("transformer-tiny-ende")
     translator.translate("the old dog sees a small house")
 
-Importing `zoo` loads no torch; what needs it loads it on first use.
+Importing `zoo` loads no torch; what needs it loads it on first use. Where another package stands under the name of one
+of zoo's own (`specs`, `compiler`), the first use raises ImportError, which says what stands in the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-
-def check_neighbours(*names: str) -> None:
-    """Raises ImportError unless what Python finds under these common names is what stands beside this folder."""
-    here = Path(__file__).resolve().parents[1]
-    for name in names:
-        found = find_spec(name)
-        origin = found.origin if found else None
-        if origin is None or Path(origin).resolve().parents[1] != here:
-            what = f"Python finds `{origin}`" if origin else "Python finds none"
-            raise ImportError(
-                f"zoo needs its own package `{name}`, in `{here}`, but {what}\n\n"
-                "hint: start Python in another folder, rename what stands in the way, or take it off PYTHONPATH",
-                name=name,
-            )
-
-
-check_neighbours("specs", "compiler")
-
-import specs  # noqa: E402  (only after it is known to be ours)
-from specs import Spec, ZooError  # noqa: E402
-from zoo.model.names import names  # noqa: E402
-from zoo.version import __version__ as __version__  # noqa: E402
+import zoo.model as _room  # noqa: F401  (first: whoever imports it later would put it in the place of the function)
+from zoo.door import require_neighbours
+from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
+    from specs import Spec, ZooError
+    from zoo.model.names import names
     from zoo.training.run import Run
     from zoo.translation.translator import Translator
 
 __all__ = ["Spec", "Translator", "ZooError", "load", "model", "names", "spec", "train"]
 
-_LATER = {"Translator": "zoo.translation.translator"}
+_LATER = {
+    "Spec": "specs",
+    "ZooError": "specs",
+    "names": "zoo.model.names",
+    "Translator": "zoo.translation.translator",
+}
 
 
 def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str, object] = ()) -> Spec:
@@ -55,7 +43,8 @@ def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str,
 
     Raises ZooError, with the place and the remedy, where it cannot be read or is not valid.
     """
-    return specs.load(reference, overrides)
+    made: Spec = _ours("specs").load(reference, overrides)
+    return made
 
 
 def load(
@@ -75,14 +64,16 @@ def load(
     changes the translations of this process, or ends it. Raises ZooError where there is no such model, or where a file
     of it is damaged.
     """
-    bundle, find = import_module("zoo.translation.opening"), import_module("zoo.model.find")
+    bundle, find = _ours("zoo.translation.opening"), _ours("zoo.model.find")
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
     if backend is not None:
-        import_module("compiler.backends").require_known(backend)  # before a model that is not there is told
+        _ours("compiler.backends").require_known(backend)  # before a model that is not there is told
     wanted = [name] if isinstance(name, str | PathLike) else name
     opened: list[Translator] = [bundle.open_model(find.model(each), **how) for each in wanted]
     if not opened:
-        raise ZooError("there is no model to load: the list is empty", hint="`zoo.names()` are the published ones")
+        raise _ours("specs").ZooError(
+            "there is no model to load: the list is empty", hint="`zoo.names()` are the published ones"
+        )
     return opened[0] if len(opened) == 1 else type(opened[0]).ensemble(opened)
 
 
@@ -100,38 +91,43 @@ def train(
     is, unless it is to be `quiet`. At the end the last checkpoints are averaged and the dev set is scored. Raises
     ZooError as `zoo.training.train.train` does.
     """
-    training, reports = import_module("zoo.training.train"), import_module("zoo.report")
+    training, reports = _ours("zoo.training.train"), _ours("zoo.report")
     report = reports.Library() if quiet else reports.Shown()
-    own = None if isinstance(spec, Spec) else import_module("zoo.model.find").own_run(spec)
+    own = _ours("zoo.model.find").own_run(spec) if isinstance(spec, str | PathLike) else None
     done: Run = training.train(
         _spec(spec), run=Path(run) if run is not None else own, fresh=fresh, device=device, report=report
     )
     return done
 
 
-# The room of this name is imported above, and so it is this function that stays `zoo.model`.
 def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
     """A plain torch.nn.Module with the weights of before training, for a loop of one's own; `spec` as in `train`.
 
     `model(source, target)` gives the summed losses of a batch and its number of tokens; `model.weights()` is what a
     weights file holds. Raises ZooError where the memory is less than a training needs.
     """
-    compiler = import_module("compiler")
+    compiler = _ours("compiler")
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     wanted = _spec(spec)
-    import_module("zoo.planning.room").require_to_train(wanted, device)
+    _ours("zoo.planning.room").require_to_train(wanted, device)
     made: EmittedProgram = compiler.trainable(wanted, purposes, device=device)
     return made
 
 
 def _spec(given: Spec | str | PathLike[str]) -> Spec:
-    return given if isinstance(given, Spec) else specs.load(given)
+    return spec(given) if isinstance(given, str | PathLike) else given
+
+
+def _ours(module: str) -> Any:
+    """This module, imported once it is known that what it imports is zoo's own."""
+    require_neighbours("specs", "compiler")
+    return import_module(module)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(_ours(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:

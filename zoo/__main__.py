@@ -1,6 +1,6 @@
 """`python -m zoo` is the command `zoo`."""
 
-from transformer_zoo import main
+from zoo.door import main
 
 if __name__ == "__main__":
     main()

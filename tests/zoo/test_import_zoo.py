@@ -16,7 +16,7 @@ from specs import BOS, EOS, Spec, ZooError
 from zoo.training.run import Run
 
 ROOT = Path(__file__).parents[2]
-_COMMAND = "from transformer_zoo import main; main()"
+_COMMAND = "from zoo.door import main; main()"  # as the script does that is installed
 
 
 _QUICK = """
@@ -99,32 +99,49 @@ def test_its_types_are_there_for_others(room: str) -> None:
     assert (ROOT / room / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("stranger", ["specs", "compiler"])
-@pytest.mark.parametrize("kind", ["module", "package"])
-def test_a_stranger_under_our_neighbours_name_is_named(tmp_path: Path, stranger: str, kind: str) -> None:
-    file = tmp_path / f"{stranger}.py" if kind == "module" else tmp_path / stranger / "__init__.py"
+def stranger(folder: Path, name: str, kind: str) -> Path:
+    """A module or a package of this name, which stands before ours."""
+    file = folder / f"{name}.py" if kind == "module" else folder / name / "__init__.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text("raise SystemExit('a stranger ran')")
-    for code, status in (("import zoo", 1), (_COMMAND, 2)):
-        done = python(code, tmp_path)
-        assert done.returncode == status
-        assert str(file) in done.stderr
-        assert "a stranger ran" not in done.stderr
-        assert "PYTHONPATH" in done.stderr
-    told = python(_COMMAND, tmp_path).stderr
-    assert "Traceback" not in told
-    assert "\n\nhint: " in told
+    return file
+
+
+def message(name: str, file: Path) -> str:
+    return f"zoo needs its own package `{name}`, in `{ROOT}`, but Python finds `{file}`\n\nhint: "
+
+
+@pytest.mark.parametrize("code", ["import zoo; zoo.spec('tiny')", "from zoo import Spec", "import zoo; zoo.names()"])
+@pytest.mark.parametrize(("name", "kind"), [("specs", "module"), ("specs", "package"), ("compiler", "package")])
+def test_a_stranger_under_our_neighbours_name_is_named(tmp_path: Path, name: str, kind: str, code: str) -> None:
+    file = stranger(tmp_path, name, kind)
+    done = python(code, tmp_path)
+    assert done.returncode == 1
+    assert f"ImportError: {message(name, file)}" in done.stderr
+    assert "a stranger ran" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [_COMMAND, "-m"])
-def test_a_stranger_called_cli_is_named_too_but_in_nobodys_way_who_imports_zoo(tmp_path: Path, command: str) -> None:
-    file = tmp_path / "cli" / "__init__.py"
-    file.parent.mkdir()
-    file.write_text("raise SystemExit('a stranger ran')")
+@pytest.mark.parametrize(
+    ("name", "kind"), [("specs", "module"), ("specs", "package"), ("compiler", "package"), ("cli", "package")]
+)
+def test_the_command_says_whose_package_is_in_its_way(tmp_path: Path, name: str, kind: str, command: str) -> None:
+    file = stranger(tmp_path, name, kind)
     done = python(command, tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: zoo needs its own package `cli`, in `{ROOT}`, but Python finds `{file}`\n\n")
+    assert done.stderr.startswith(f"error: {message(name, file)}")
+    assert "Traceback" not in done.stderr
+    assert "PYTHONPATH" in done.stderr
+
+
+def test_a_stranger_called_cli_is_in_nobodys_way_who_imports_zoo(tmp_path: Path) -> None:
+    stranger(tmp_path, "cli", "package")
     assert python("import zoo; zoo.spec('tiny')", tmp_path).returncode == 0
+
+
+def test_the_function_model_stays_when_its_room_is_imported() -> None:
+    code = "import zoo; import zoo.model.find; assert zoo.model.__name__ == 'model'; zoo.names(); zoo.model.__doc__[0]"
+    assert python(code).returncode == 0
 
 
 def test_it_is_a_command_of_pythons() -> None:
