@@ -16,6 +16,10 @@ FORMAT = 4
 """What is written today; raised with every change of a field that old files do not have or write otherwise."""
 FIRST = 1
 """What was written while no file said its format."""
+WITHOUT_TASK = {
+    *("name", "description", "architecture", "vocabulary", "corpus", "training", "decoding", "compilation"),
+}
+"""What a whole file had before there were tasks."""
 WRITTEN_BY = "# written by zoo "
 
 _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
@@ -29,6 +33,11 @@ def writer(text: str) -> str | None:
     """The version of zoo that wrote this text of a spec, where it says so."""
     found = _WRITER.match(text)
     return found[1] if found else None
+
+
+def whole_without_task(written: Written) -> bool:
+    """Whether a file has every section that there was before there were tasks, and no task."""
+    return written.value.keys() >= WITHOUT_TASK and "task" not in written.value
 
 
 def upgraded(written: Written, *, unsaid: int, by: str | None = None) -> Written:
@@ -107,7 +116,7 @@ def _unknown_and_long_ones_are_said(written: Written) -> Written:
 def _tasks_are_written(written: Written) -> Written:
     """3 -> 4: every model translated, and both sides had as many pieces."""
     written = _with(written, {"vocabulary": {"target_size": None}})
-    if "extends" in written.value or "task" in written.value:
+    if not whole_without_task(written):
         return written
     return replace(written, value={"task": given({"kind": "translation"}, written.file), **written.value})
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from specs.catalogue import Source, find
 from specs.errors import ZooError
-from specs.history import FIRST, FORMAT, NewerFormat, upgraded, writer
+from specs.history import FIRST, FORMAT, NewerFormat, upgraded, whole_without_task, writer
 from specs.notation import shown
 from specs.override import Overrides, overrides_written
 from specs.paths import from_their_files
@@ -87,7 +87,7 @@ def _chain(source: Source) -> list[tuple[Source, Written]]:
         text = source.text()
         written = read(text, source.file)
         # A file with every section and no format is one that zoo wrote before it said so.
-        unsaid = FIRST if Spec.model_fields.keys() <= written.value.keys() else FORMAT
+        unsaid = FIRST if whole_without_task(written) else FORMAT
         written = upgraded(written, unsaid=unsaid, by=writer(text))
         values = dict(written.value)
         extends = values.pop("extends", None)

@@ -19,7 +19,7 @@ from zoo.translation.lengths import Split
 from zoo.translation.translation import ForcedScore, Translation
 from zoo.translation.translator import Translator
 from zoo.trees.symbols import Symbols
-from zoo.trees.tree import Tree, escaped, read, unescaped
+from zoo.trees.tree import DEEPEST, Tree, escaped, read, unescaped
 
 
 class Parser(Translator):
@@ -116,7 +116,8 @@ class Sentences(Intake):
             words = words_of(text)
             if row != [EOS]:
                 self.words[index] = words
-            found.append(Source(index, tuple(row), self._limit(len(row) - 1), (), text, len(words)))
+            limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 1))
+            found.append(Source(index, tuple(row), limit, (), text, len(words)))
         return found
 
     def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, Self
 
 from specs import EOS, UNK, ZooError
-from zoo.trees.tree import ROOT, Tree, leaf, node, read, rooted
+from zoo.trees.tree import DEEPEST, ROOT, Tree, leaf, node, read, rooted
 
 Linearisation = Literal["vinyals", "tensor2tensor"]
 XX = "XX"
@@ -153,7 +153,7 @@ class Symbols:
             return opened
 
         for id in ids:
-            if id in self.opening:
+            if id in self.opening and len(labels) < DEEPEST - 1:
                 labels.append(id)
                 done.append([])
             elif id in self.words and left:

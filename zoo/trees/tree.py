@@ -12,7 +12,7 @@ from specs.notation import shown
 
 ROOT = "TOP"
 """The label over a whole sentence."""
-DEEPEST = 250
+DEEPEST = 1_000
 """Constituents inside one another, as far as trees are read."""
 _TOKEN = re.compile(r"[()]|[^()\s]+")
 _BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
@@ -30,11 +30,12 @@ class Visit(NamedTuple):
     closes: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
     """A label over constituents or, as a part of speech, over a word; `node` and `leaf` make the one and the other.
 
-    `str(tree)` is the bracketed string, `(NP (DT the) (NN dog))`.
+    `str(tree)` is the bracketed string, `(NP (DT the) (NN dog))`; trees are equal that are written alike. However deep
+    one is, nothing here calls itself.
     """
 
     label: str
@@ -59,6 +60,15 @@ class Tree:
             else:
                 written.append(f"({tree.label} {tree.word})" if tree.word else f"({tree.label}")
         return " ".join(written)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tree) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     def leaves(self) -> Iterator[str]:
         """The words from left to right."""
@@ -124,7 +134,7 @@ class Reader:
         if self._word:
             raise ZooError(f"a bracket opens behind the word {shown(self._word)}", hint=_HINT)
         if len(self._open) == DEEPEST:
-            raise ZooError(f"the tree has more than {DEEPEST} constituents inside one another")
+            raise ZooError(f"the tree has more than {DEEPEST:,} constituents inside one another")
         self._open.append(("", []))
         self._fresh = True
 

@@ -95,3 +95,12 @@ def test_too_few_ids_are_told_with_how_many_there_must_be():
     with pytest.raises(ZooError, match="need 13") as error:
         symbols(SENTENCE, size=10)
     assert error.value.hint == "write `vocabulary.target_size=13` or more"
+
+
+def test_however_deep_what_was_written_is_read_and_compared():
+    known = symbols(SENTENCE)
+    deep = known.mended([known.opening[0]] * 3000 + [known.words[0]], ["dog"])
+    assert read(str(deep)) == deep
+    assert len(str(deep)) > 3 * 900
+    assert repr(deep) == f"<{deep}>"
+    assert hash(deep) == hash(read(str(deep)))
