@@ -116,7 +116,7 @@ class Sentences(Intake):
             words = words_of(text)
             if row != [EOS]:
                 self.words[index] = words
-            limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 1))
+            limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
             found.append(Source(index, tuple(row), limit, (), text, len(words)))
         return found
 

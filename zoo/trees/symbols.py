@@ -153,7 +153,7 @@ class Symbols:
             return opened
 
         for id in ids:
-            if id in self.opening and len(labels) < DEEPEST - 1:
+            if id in self.opening and len(labels) < DEEPEST - 2:
                 labels.append(id)
                 done.append([])
             elif id in self.words and left:
