@@ -36,9 +36,11 @@ def command(
     any other model of its name with --replace.
     """
     from cli.console import report
+    from specs.task import COMMANDS
+    from zoo.model.folder import ModelFolder
     from zoo.shelf.publish import publish
 
     words = report()
     folder = publish(run, name=name, replace=replace, report=words)
     print(folder)
-    words.say(f"next: zoo decode --model {folder.name}")
+    words.say(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")

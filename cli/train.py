@@ -46,6 +46,7 @@ def command(
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
+    from specs.task import COMMANDS
     from zoo.machine.ram import keep_freed
     from zoo.model.find import own_run
     from zoo.model.identity import differing
@@ -64,7 +65,7 @@ def command(
         return None
     place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
     model, name = (f"--model {quote(str(place))}", quote(str(place))) if place else (f"--spec {spec}", chosen.short)
-    words.say(f"next: zoo decode {model}, zoo evaluate {model}, zoo publish {name}")
+    words.say(f"next: zoo {COMMANDS[chosen.task.kind]} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 
 

@@ -27,4 +27,6 @@ class Parsing(Section):
     )
 
 
+COMMANDS = {"translation": "decode", "parsing": "parse"}
+"""What a task is done by, on the command line."""
 Task = Annotated[Translation | Parsing, Field(discriminator="kind")]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import compiler
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
+from specs.task import COMMANDS
 from zoo.evaluation.metric import metrics_of
 from zoo.text.vocabulary import Vocabulary
 
@@ -20,7 +21,6 @@ class _Words(NamedTuple):
     does: str
     noun: str
     verb: str
-    command: str
     files: str
     examples: str
 
@@ -28,11 +28,11 @@ class _Words(NamedTuple):
 _TASKS = {
     "translation": _Words(
         "It translates `{0.source}` to\n`{0.target}`.",
-        *("translator", "translate", "decode", "source.txt > target.txt", "pairs"),
+        *("translator", "translate", "source.txt > target.txt", "pairs"),
     ),
     "parsing": _Words(
         "It parses\nsentences of `{0.source}` into constituency trees.",
-        *("parser", "parse", "parse", "sentences.txt > trees.txt", "trees"),
+        *("parser", "parse", "sentences.txt > trees.txt", "trees"),
     ),
 }
 
@@ -77,7 +77,7 @@ import zoo
 ```
 
 ```sh
-zoo {task.command} --model {spec.name} < {task.files}
+zoo {COMMANDS[spec.task.kind]} --model {spec.name} < {task.files}
 zoo verify {spec.name}
 ```
 

@@ -31,6 +31,8 @@ class Parser(Translator):
     in its tree, as treebanks have them.
     """
 
+    verb = "parse"
+
     def __init__(self, *of: Any, **how: Any) -> None:
         """As a translator. Its spec's task is to parse."""
         super().__init__(*of, **how)
