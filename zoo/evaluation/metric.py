@@ -17,8 +17,6 @@ from zoo.evaluation import bleu, f1, perplexity
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers
 
-_POINTS = 100.0
-
 
 @dataclass(frozen=True, eq=False)
 class Metric:
@@ -35,7 +33,7 @@ class Metric:
     """The kind of task that it is of; None for all."""
     forced: bool = False
     """Whether it follows from the probabilities of the references: nothing is put out for it."""
-    most: float = _POINTS
+    most: float = 100.0
     """The largest that it can be; the least is 0."""
     decimals: int = 2
     unit: str = ""
