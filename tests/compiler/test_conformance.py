@@ -51,6 +51,9 @@ CASES = [
 ]
 
 
+pytestmark = pytest.mark.usefixtures("all_cores")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("artefacts")
