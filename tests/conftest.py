@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+# Before torch is imported, and for the processes that tests start: threads of a tiny world do little but wait for one
+# another, for ten times as long where the machine has other work. What they could change asks for `all_cores`.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
@@ -12,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 import specs
 from compiler import build
+from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
 from zoo.model.weights import Weights
@@ -91,6 +97,15 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
         shutil.copytree(compiled, folder, dirs_exist_ok=True)
 
     return once
+
+
+@pytest.fixture
+def all_cores() -> Iterator[None]:
+    """torch on as many threads as it would take by itself, and on two at least."""
+    ours = torch.get_num_threads()
+    torch.set_num_threads(max(2, cores()))
+    yield
+    torch.set_num_threads(ours)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,12 @@ FLAGS = {
 }
 
 
+@pytest.fixture(scope="session")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests keep what takes a backend long to compile, so that it is compiled for one of them."""
+    return tmp_path_factory.mktemp("artefacts")
+
+
 @pytest.fixture(scope="session", params=FLAGS)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = tmp_path_factory.mktemp("kernels") / "native.so"

@@ -51,13 +51,11 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("artefacts")
+pytestmark = pytest.mark.usefixtures("all_cores")
 
 
 @pytest.fixture
-def built(folder: Path) -> Callable[..., Any]:
+def built(artefacts: Path) -> Callable[..., Any]:
     """Builds with a backend, or says why it cannot be had."""
 
     def make(name: str, spec: Spec, precision: str = "float32") -> Any:
@@ -68,9 +66,9 @@ def built(folder: Path) -> Callable[..., Any]:
         asked = spec.model_copy(update={"compilation": compilation})
         lowered = graphs(asked, TRANSLATE)
         weights = initial_weights(asked, lowered)
-        if problem := backend.refuses(Order(asked, lowered, weights, precision=precision, folder=folder)):
+        if problem := backend.refuses(Order(asked, lowered, weights, precision=precision, folder=artefacts)):
             pytest.skip(f"it says so itself: {problem}")
-        return build(asked, TRANSLATE, weights=weights, backend=name, folder=folder)
+        return build(asked, TRANSLATE, weights=weights, backend=name, folder=artefacts)
 
     return make
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from compiler import Purpose, cost, graphs
-from compiler.switches import matrix_library
+from compiler.switches import keeps_memory, matrix_library
 from specs import Spec, ZooError
 from zoo.machine.peak import Pace, pace
 from zoo.planning.forecast import forecast, full_batch
@@ -19,6 +23,7 @@ from zoo.planning.outlook import outlook
 from zoo.training.train import train
 
 World = Callable[..., Spec]
+ROOT = str(Path(__file__).parents[3])
 PACE = Pace(flops=1e9, bytes=1e9)
 
 
@@ -52,6 +57,17 @@ def test_the_forecast_stands_beside_what_happened(world: World, words: Any) -> N
     train(world("training.steps=9"), report=words)
     assert any(re.match(r"forecast for 9 steps: 0:\d\d and [\d.]+ [MG]B of memory, by ", line) for line in words.said)
     assert any(re.match(r"9 steps took \d:\d\d and .*; the forecast was \d:\d\d and ", line) for line in words.said)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not keeps_memory(), reason="what this C library keeps is not foretold")
+def test_a_training_takes_the_memory_that_it_is_forecast_to() -> None:
+    """In a process of its own, whose memory nothing else has used."""
+    keys = ["corpus.train=[{grammar: 3000}]", "corpus.dev=[{grammar: 3}]", "training.steps=60"]
+    command = [sys.executable, "-m", "zoo", "train", "tiny", *keys, "training.checkpoint_steps=60"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ROOT})
+    taken, said = re.findall(r"([\d.]+) MB", next(line for line in done.stderr.splitlines() if "steps took" in line))
+    assert float(said) == pytest.approx(float(taken), rel=0.2)
 
 
 def test_an_outlook_says_what_was_chosen(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,6 +45,14 @@ def _trained(run: str, spec: Spec, code: str = PROGRAM) -> Run:
     return Run(Path(run))
 
 
+def _stopped(run: Run) -> str:
+    """This run as it was before its last checkpoint."""
+    before = Run(Path(shutil.copytree(run.folder, "stopped")))
+    shutil.rmtree(checkpoints(before)[-1].folder)
+    before.weights.unlink()
+    return str(before.folder)
+
+
 def _losses(run: Run) -> list[float]:
     return [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
 
@@ -57,6 +66,8 @@ def _same(a: Run, b: Run) -> None:
 PLAIN = ("architecture.dropout=0.0", "training.epsilon=1.0e-3")
 """Nothing at random, and an epsilon that keeps Adam from blowing up the rounding of gradients next to nothing."""
 
+SHORT = ("training.steps=12", "training.log_steps=1")
+
 
 def _about_the_same(a: Run, b: Run) -> None:
     assert len(_losses(a)) == 12
@@ -66,11 +77,11 @@ def _about_the_same(a: Run, b: Run) -> None:
 
 
 def test_two_processes_equal_one_and_resume_bit_for_bit(world: Callable[..., Spec]) -> None:
-    one, two = train(world(*PLAIN), run="one"), _trained("two", world(*PLAIN))
+    spec = world(*PLAIN, *SHORT)
+    one, two = train(spec, run="one"), _trained("two", spec)
     _about_the_same(one, two)
     assert two.basis.processes == 2
-    _trained("stopped", world(*PLAIN, "training.steps=10"))
-    _same(two, _trained("stopped", world(*PLAIN)))
+    _same(two, _trained(_stopped(two), spec))
 
 
 def test_what_does_not_fit_is_spread_over_the_processes(world: Callable[..., Spec]) -> None:
@@ -78,12 +89,11 @@ def test_what_does_not_fit_is_spread_over_the_processes(world: Callable[..., Spe
 
     In so many parts that the shares of some batches have more rows than parts, and some have fewer.
     """
-    plain = (*PLAIN, "architecture.N=2", "training.clip_norm=1.0", "training.accumulation=12")
-    one, two = train(world(*plain), run="one"), _trained("two", world(*plain), SMALL)
+    spec = world(*PLAIN, *SHORT, "architecture.N=2", "training.clip_norm=1.0", "training.accumulation=12")
+    one, two = train(spec, run="one"), _trained("two", spec, SMALL)
     assert (one.basis.sharded, two.basis.sharded) == (False, True)
     _about_the_same(one, two)
-    _trained("stopped", world(*plain, "training.steps=10"), SMALL)
-    resumed = _trained("stopped", world(*plain))
+    resumed = _trained(_stopped(two), spec)
     assert resumed.basis.sharded
     _same(two, resumed)
 

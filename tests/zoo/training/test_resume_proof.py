@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import specs
 from compiler.switches import matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.machine import calibration
@@ -16,11 +17,13 @@ from zoo.storage import manifest
 from zoo.training import resume_proof
 from zoo.training.checkpoint import checkpoints
 from zoo.training.run import Run
+from zoo.training.train import train_steps
 
 
 @pytest.mark.timeout(200)
-def test_a_resumed_training_is_the_same(world: Callable[..., Spec]) -> None:
-    """By another library of products than is usual here, too, and with pieces that are drawn."""
+def test_a_resumed_training_is_the_same(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another library of products than is usual here, too, on two threads, and with pieces that are drawn."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     spec = world("training.subword_sampling=0.2")
     seconds = {matrix_library(): 2.0, matrix_libraries()[-1]: 1.0}
     calibration.keep(spec, Calibration("found", 10, 27, seconds, None, 1.0, 0.0))
@@ -33,10 +36,9 @@ def test_a_resumed_training_is_the_same(world: Callable[..., Spec]) -> None:
 
 def test_one_that_is_not_is_told(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a kill had lost the place in the data."""
-    run_to = resume_proof._run
 
     def spoilt(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
-        run_to(file, run, device, 4 if kill_after else 0)
+        train_steps(specs.load(file, ["training.steps=4"] if kill_after else []), run.folder, device)
         for checkpoint in checkpoints(run) if kill_after else []:
             state = json.loads((checkpoint.folder / "state.json").read_text())
             (checkpoint.folder / "state.json").write_text(json.dumps({**state, "batch": 0, "epoch": 5}))

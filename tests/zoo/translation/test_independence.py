@@ -21,6 +21,7 @@ from zoo.text.lines import read_lines
 from zoo.translation.translation import Translation
 from zoo.translation.translator import Translator
 
+pytestmark = pytest.mark.usefixtures("all_cores")
 TIE = 1e-5
 """Scores nearer than this are equal to float32, and which of two such hypotheses comes first is rounding."""
 
