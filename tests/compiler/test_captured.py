@@ -18,6 +18,7 @@ from compiler.likeliest import likeliest
 from compiler.switches import fast_float32
 from specs import BOS, EOS, Spec
 from zoo.search.beam import Beam
+from zoo.search.brackets import Brackets
 from zoo.search.sample import Sample
 from zoo.search.source import Source
 from zoo.search.workers import searched
@@ -102,13 +103,18 @@ SHAPES: Mapping[str, dict[str, Any]] = {
 
 
 def found(program: EmittedProgram, sources: list[tuple[int, ...]], chooser: Any, tokens: int) -> dict[int, Any]:
-    rows = [Source(index, (*source, EOS), len(source) + 5) for index, source in enumerate(sources)]
+    rows = [Source(i, (*source, EOS), len(source) + 5, words=len(source)) for i, source in enumerate(sources)]
     return dict(searched(program, [rows[:6], rows[6:]], chooser, tokens=tokens))
+
+
+TREES = Brackets(range(4, 20), range(20, 36), range(36, 40), 101)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
-    "chooser", [Beam(4, 0.6, 2), Beam(1, 0.6), Sample(2, 0.6, 1.0, 0, 1.0, 1)], ids=["beam", "greedy", "sample"]
+    "chooser",
+    [Beam(4, 0.6, 2), Beam(1, 0.6), Sample(2, 0.6, 1.0, 0, 1.0, 1), Beam(4, 0.6, 2, TREES)],
+    ids=["beam", "greedy", "sample", "trees"],
 )
 def test_translations_are_the_same(two: Callable[..., Any], chooser: Any, shape: str) -> None:
     """Sentences of all lengths that leave, join and wait; batches of one, some and all."""
@@ -190,6 +196,21 @@ def test_a_step_that_asks_its_device_cannot_be_recorded(
     _, recorded, _ = two()
     with pytest.raises(AssertionError, match="the host waits"):
         list(_steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS])], 5))
+
+
+def test_what_may_come_next_is_known_without_asking_the_device() -> None:
+    first, second = (
+        TREES.begun([Source(i, (9, EOS), 40, words=n) for i, n in enumerate(words)], torch.device("cpu"))
+        for words in ((1, 5), (9,))
+    )
+    with Tape() as tape:
+        for step in range(40):
+            pieces = first.allowed().float().argmax(1)
+            first = first.after(torch.arange(len(pieces)) if step % 2 else None, pieces)
+            if step == 20:
+                first = first.joined(second)
+    assert tape.operations
+    assert first.allowed().nonzero().tolist()[:2] == [[0, EOS], [1, EOS]]
 
 
 def test_states_that_live_side_by_side_do_not_meet(two: Callable[..., Any]) -> None:

@@ -112,7 +112,7 @@ class Batch(Generic[State]):
             self._state = self.program.select(self._state, sentences, parents)
         self._token, self._totals = token.flatten(), totals
         if self._bounds is not None:
-            rows = None if there is None else (there.unsqueeze(1) * before + parents).flatten()
+            rows = None if there is None else parents.add(there.unsqueeze(1), alpha=before).flatten()
             self._bounds = self._bounds.after(rows, self._token)
 
 

@@ -16,6 +16,7 @@ from zoo.text.sentences import shown
 
 ROOM = 16
 """Brackets by which the stacks grow."""
+_COUNTS = 4
 
 
 class Brackets:
@@ -39,7 +40,7 @@ class Brackets:
             _check(source)
         if device not in self._on:
             self._on[device] = _Tables(*(table.to(device) for table in self._made))
-        counts = [[0, source.words, source.limit - source.words] for source in sources]
+        counts = [[0, source.words, source.limit - source.words, 0] for source in sources]
         return Stacks(self._on[device], torch.tensor(counts, device=device), max(source.limit for source in sources))
 
 
@@ -56,10 +57,10 @@ def _check(source: Source) -> None:
 
 
 class _Tables(NamedTuple):
-    """Cases are numbered by all that the rules ask: what was last, the counts up to 2, and the label on top."""
+    """Cases are numbered by all that the rules ask: the counts, each up to 2, and the label on top."""
 
-    effects: Int[Tensor, "V 6"]
-    """Of each piece, on the three counts; whether it goes above the top, the label there, and what a case begins at."""
+    effects: Int[Tensor, "V 5"]
+    """Of each piece, on the counts, and the label that it goes on with."""
     weights: Int[Tensor, " counts"]
     """Of the counts, in the number of a case."""
     cases: Int[Tensor, " cases"]
@@ -68,50 +69,55 @@ class _Tables(NamedTuple):
 
 
 class Stacks:
-    """The open brackets of each hypothesis.
+    """The open brackets of each hypothesis, in a row of numbers: four counts, no label, and that of each bracket.
 
-    Its counts are of the open brackets, of the words that are left, and of the pieces that it has to spare: more than
-    those words and the closing brackets take. Above the top of a stack there is no label.
+    It counts the open brackets; the words that are left; the pieces that it has to spare, which neither those words
+    nor the closing brackets take; and the brackets that were opened last. What lies above the top means nothing.
     """
 
-    def __init__(self, tables: _Tables, counts: Int[Tensor, "rows 3"], most: int) -> None:
+    def __init__(self, tables: _Tables, counts: Int[Tensor, "rows 4"], most: int) -> None:
         """Empty stacks; no hypothesis has more than `most` pieces."""
-        self._tables, self._counts, self._most, self._read = tables, counts, most, 0
-        self._stack = counts.new_full((len(counts), ROOM), _unlabelled(tables))
-        self._begins = self._stack[:, :1]
+        self._tables, self._most, self._read = tables, most, 0
+        self._rows = self._with_room(counts)
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Which pieces may come next."""
-        of_counts = (self._counts.clamp(max=2) * self._tables.weights).sum(1, keepdim=True)
-        masks = self._tables.cases.index_select(0, (of_counts + self._begins).flatten())
-        return self._tables.masks.index_select(0, masks)
+        counts, stack = self._parts(0)
+        label = stack.gather(1, counts.narrow(1, 0, 1)).squeeze(1)
+        number = (counts.clamp(max=2) * self._tables.weights).sum(1) + label
+        return self._tables.masks.index_select(0, self._tables.cases.index_select(0, number))
 
     def after(self, rows: Int[Tensor, " rows"] | None, pieces: Int[Tensor, " rows"]) -> Stacks:
         """Goes on from these rows, each with its piece."""
-        counts, stack = self._counts, self._stack
         if rows is not None:
-            counts, stack = counts.index_select(0, rows), stack.index_select(0, rows)
+            self._rows = self._rows.index_select(0, rows)
         self._read = min(self._read + 1, self._most + 1)
-        if stack.shape[1] < self._read + 2:
-            stack = pad(stack, (0, ROOM), value=_unlabelled(self._tables))
-        change, above, label, begins = self._tables.effects.index_select(0, pieces).split_with_sizes([3, 1, 1, 1], 1)
-        counts = (counts + change).clamp_(min=0)  # rows that are no hypothesis take any piece
-        depth = counts[:, :1]
-        self._stack, self._counts = stack.scatter_(1, depth + above, label), counts
-        self._begins = begins + stack.gather(1, depth)
+        if self._rows.shape[1] <= _COUNTS + self._read:
+            self._rows = self._with_room(self._rows)
+        effects = self._tables.effects.index_select(0, pieces)
+        counts, above = self._parts(1)
+        above.scatter_(1, counts.narrow(1, 0, 1), effects.narrow(1, _COUNTS, 1))
+        # None falls below 0 but in rows that are no hypothesis, which take any piece.
+        counts.add_(effects.narrow(1, 0, _COUNTS)).clamp_(min=0)
         return self
 
     def joined(self, other: Stacks) -> Stacks:
         """Those of both."""
-        room = max(self._stack.shape[1], other._stack.shape[1])
-        stacks = [
-            pad(stack, (0, room - stack.shape[1]), value=_unlabelled(self._tables))
-            for stack in (self._stack, other._stack)
-        ]
-        self._stack, self._counts = torch.cat(stacks), torch.cat([self._counts, other._counts])
-        self._begins = torch.cat([self._begins, other._begins])
+        while self._rows.shape[1] < other._rows.shape[1]:
+            self._rows = self._with_room(self._rows)
+        while other._rows.shape[1] < self._rows.shape[1]:
+            other._rows = self._with_room(other._rows)
+        self._rows = torch.cat([self._rows, other._rows])
         self._most, self._read = max(self._most, other._most), max(self._read, other._read)
         return self
+
+    def _parts(self, above: int) -> tuple[Int[Tensor, "rows 4"], Int[Tensor, "rows room"]]:
+        """The counts, and the numbers from so many above the tops on: indices of both are depths."""
+        width = self._rows.shape[1] - _COUNTS - above
+        return self._rows.narrow(1, 0, _COUNTS), self._rows.narrow(1, _COUNTS + above, width)
+
+    def _with_room(self, rows: Int[Tensor, "rows numbers"]) -> Int[Tensor, "rows more"]:
+        return pad(rows, (0, ROOM), value=_unlabelled(self._tables))
 
 
 def _unlabelled(tables: _Tables) -> int:
@@ -121,13 +127,12 @@ def _unlabelled(tables: _Tables) -> int:
 
 def _tables(opening: list[int], closing: list[int], words: list[int], size: int) -> _Tables:
     labels, numbers = len(opening), torch.arange(len(opening))
-    lasts, counts = torch.tensor([0, 1]), torch.tensor([0, 1, 2])
-    opened, spare, left, depth = torch.cartesian_prod(lasts, counts, counts, counts).unbind(1)
-    opens = (left > 0) & (spare == 2)  # itself and the one that closes it
+    last, spare, left, depth = torch.cartesian_prod(*[torch.arange(3)] * _COUNTS).unbind(1)
+    opens = (left > 0) & (spare == 2)  # for itself and the one that closes it
     word = (left > 0) & ((depth > 0) | (left == 1))
-    closes = (opened == 0) & ((depth == 2) | ((depth == 1) & (left == 0)))
-    top = torch.where(closes.unsqueeze(1), torch.arange(labels + 1), labels)
-    cases = (2 * opens + word.long()).unsqueeze(1) * (labels + 1) + top
+    closes = (last == 0) & ((depth == 2) | ((depth == 1) & (left == 0)))
+    label = torch.where(closes.unsqueeze(1), torch.arange(labels + 1), labels)
+    cases = (2 * opens + word.long()).unsqueeze(1) * (labels + 1) + label
 
     masks = torch.zeros(4, labels + 1, size, dtype=torch.bool)
     masks[2:, :, opening] = True
@@ -135,11 +140,11 @@ def _tables(opening: list[int], closing: list[int], words: list[int], size: int)
     masks[:, numbers, closing] = True
     masks[0, labels, EOS] = True
 
-    effects = torch.tensor([0, 0, 0, 1, labels, 0]).repeat(size, 1)
+    no_longer_last = -(2**31)
+    effects = torch.tensor([0, 0, 0, no_longer_last, labels]).repeat(size, 1)
     effects[words, 1] = -1
     effects[closing, 0] = -1
-    effects[opening, :4] = torch.tensor([1, 0, -2, 0])
-    effects[opening, 4] = numbers
-    effects[opening, 5] = 27 * (labels + 1)
-    weights = torch.tensor([1, 3, 9]) * (labels + 1)
+    effects[opening, :_COUNTS] = torch.tensor([1, 0, -2, 1])
+    effects[opening, _COUNTS] = numbers
+    weights = torch.tensor([3**place for place in range(_COUNTS)]) * (labels + 1)
     return _Tables(effects, weights, cases.flatten(), masks.flatten(0, 1))

@@ -12,8 +12,8 @@ from zoo.text.sentences import shown
 class Source:
     """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
 
-    `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message. `words` is
-    their number, where it matters to what may be produced.
+    `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message; `words`
+    are counted between white space.
     """
 
     index: int

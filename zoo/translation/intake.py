@@ -85,7 +85,7 @@ class Intake:
                 continue
             limit, forced = self._limit(len(row) - 1), self._forced(prefix, index)
             _check_prefix(forced, limit if len(row) > 1 else None, text, prefix)
-            found.append(Source(index, tuple(row), limit, forced, text))
+            found.append(Source(index, tuple(row), limit, forced, text, len(text.split())))
         return found
 
     def _forced(self, prefix: str, index: int) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ class Translator:
         known = [each.longest_source for each in translators if each.longest_source is not None]
         program = Ensemble([each.program for each in translators])
         made = cls(program, first.vocabulary, first.spec, report=first.report, device=first.device, tokens=first.tokens)
-        made.longest_source = min(known, default=None)
+        made.longest_source, made.constraint = min(known, default=None), first.constraint
         if all(each.opened for each in translators):
             made.opened = (cls.ensemble, (list(translators),))
         made.positions = min((each.positions for each in translators if each.positions is not None), default=None)

@@ -9,6 +9,7 @@ import torch
 import specs
 from compiler import build
 from specs import BOS, EOS, ZooError
+from zoo.search.brackets import Brackets
 from zoo.search.hypothesis import length_penalty
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.ensemble import Ensemble
@@ -26,6 +27,17 @@ def test_an_ensemble_of_one_is_the_program(toy, search):
     for levels in (3, 500):
         alone = search(toy(9, 1, levels), SOURCES, LIMITS, **choice)
         assert search(Ensemble([toy(9, 1, levels)]), SOURCES, LIMITS, **choice) == alone
+
+
+def test_an_ensemble_is_bound_as_a_program_is(toy, search, translator_of):
+    trees = Brackets((4, 5), (6, 7), (8,), 9)
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "tokens": 40, "words": [1, 3, 2], "constraint": trees}
+    alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **choice)
+    assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **choice) == alone
+    assert alone[0][0].pieces.count(8) == 1
+    first, second = translator_of(), translator_of()
+    second.vocabulary, first.constraint = first.vocabulary, trees
+    assert Translator.ensemble([first, second]).request(None, {}).constraint is trees
 
 
 def test_an_ensemble_of_two_finds_what_is_best_for_both(toy, search):

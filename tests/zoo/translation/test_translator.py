@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import specs
 from compiler import build
 from specs import ZooError
 from zoo.report import Report
+from zoo.search.brackets import Brackets
 from zoo.search.sample import Sample
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.translation import ForcedScore, Translation
@@ -259,3 +261,24 @@ def test_learned_positions_bound_sources_and_translations(translator_of):
     assert translator.score("abcde", "abcde") < 0
     with pytest.raises(ZooError, match="the target 'abcdef' takes 7 positions"):
         translator.score("ab", "abcdef")
+
+
+@pytest.mark.parametrize("choice", [{}, {"beam": 1}, {"search": "sample", "seed": 3}])
+def test_a_constraint_bounds_all_that_is_produced(translator_of, choice):
+    """Here `a` opens and `b` closes a constituent, and `c` is a word."""
+    translator = translator_of(["decoding.extra_length=9"])
+    translator.constraint = Brackets((4,), (5,), (6,), 13)
+    texts = ["h", " fe  dg h\u00a0", "", "cc"]
+    for text, (found, *_) in zip(texts, translator.hypotheses(texts, **choice), strict=True):
+        nested = found.text
+        while (less := re.sub("a(c+)b", lambda inner: "c" * len(inner[1]), nested)) != nested:
+            nested = less
+        assert nested == "c" * len(text.split())
+    assert translator.translate("h e", prefixes="aac", **choice).startswith("aac")
+    with pytest.raises(ZooError, match="sentence 1, 'h e', is given a beginning that is not allowed"):
+        translator.translate("h e", prefixes="ab", **choice)
+    tight = translator_of(["decoding.extra_length=0"])
+    tight.constraint = translator.constraint
+    with pytest.raises(ZooError, match="the tree of sentence 2, 'e d', has 4 pieces at least") as caught:
+        tight.translate(["h", "e d"], **choice)
+    assert "`decoding.extra_length`" in caught.value.hint
