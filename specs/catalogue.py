@@ -82,6 +82,9 @@ def find(reference: str, *, beside: str = "", where: str | None = None) -> Sourc
             where=where,
             hint=f"{hint}`zoo list` shows the shipped specs",
         )
+    inside = os.path.join(os.path.dirname(beside), reference, "spec.yaml")
+    if os.path.isfile(inside):
+        raise ZooError(f"{shown(reference)} is a folder", where=where, hint=f"its spec is {shown(inside)}")
     hint = f"{guess}`zoo list` shows the shipped specs; a file of your own is named by its path, ending in .yaml"
     raise ZooError(f"there is no spec {shown(reference)}", where=where, hint=hint)
 

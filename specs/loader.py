@@ -67,7 +67,7 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
     for upper in over:
         written = written.overlaid(upper)
     written = from_their_files(written, [source for source, _ in chain[:-1] if not source.shipped])
-    spec = _validated(written, [source.file for source, _ in reversed(chain)])
+    spec = _validated(written, [source.file for source, _ in reversed(chain)], [each.file for each in over])
     return spec.called(chain[0][0].short, named=named)
 
 
@@ -104,8 +104,8 @@ def _chain(source: Source) -> list[tuple[Source, Written]]:
             raise ZooError(f"`extends` goes in a circle: {around}", where=extends.where, hint=hint)
 
 
-def _validated(written: Written, files: Sequence[str]) -> Spec:
+def _validated(written: Written, files: Sequence[str], overrides: Sequence[str] = ()) -> Spec:
     try:
         return Spec.model_validate(written.plain())
     except ValidationError as invalid:
-        raise all_errors(invalid, written, files) from None
+        raise all_errors(invalid, written, files, overrides) from None

@@ -32,19 +32,21 @@ _LIMITS = {
 _MOST_TOLD = 20
 
 
-def all_errors(invalid: ValidationError, written: Written, files: Sequence[str]) -> ZooError:
-    """The first error in the order of reading (`files`, each from the top), with the others as its `further`.
+def all_errors(
+    invalid: ValidationError, written: Written, files: Sequence[str], overrides: Sequence[str] = ()
+) -> ZooError:
+    """The first error in the order of reading (`files`, each from the top, `overrides`), the others as its `further`.
 
     What one mapping lacks is one error. Of very many the last are counted.
     """
-    found = []
+    found, places = [], (*files, *overrides)
     for error in _lacks_together(invalid.errors(include_url=False)):
         # A list of parts that are all wrong counts as empty for pydantic; nobody wrote an empty one.
         if error["type"] == "too_short" and error["input"]:
             continue
-        told, place = _told(error, written, files)
+        told, place = _told(error, written, files, places)
         # On one line, a field that is no field comes first: it may well be the one that is missing.
-        found.append((_rank(place, files), place.line or 0, error["type"] == "missing", told))
+        found.append((_rank(place, places), place.line or 0, error["type"] == "missing", told))
     found.sort(key=lambda each: each[:3])
     first, *further = [each[-1] for each in found]
     if left := len(further[_MOST_TOLD:]):
@@ -68,12 +70,12 @@ def _lacks_together(errors: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def _rank(place: Written, files: Sequence[str]) -> int:
-    """When the place is read: file after file, then what was written in none."""
-    return files.index(place.file) if place.file in files else len(files)
+def _rank(place: Written, places: Sequence[str]) -> int:
+    """When the place is read: one after the other, then what was written in none."""
+    return places.index(place.file) if place.file in places else len(places)
 
 
-def _told(error: Any, written: Written, files: Sequence[str]) -> tuple[ZooError, Written]:
+def _told(error: Any, written: Written, files: Sequence[str], places: Sequence[str]) -> tuple[ZooError, Written]:
     """One of pydantic's errors as ours, and the written value it is about."""
     location = written_at(error["loc"])
     # What is missing has no place of its own: the innermost mapping that lacks it stands for it.
@@ -82,7 +84,7 @@ def _told(error: Any, written: Written, files: Sequence[str]) -> tuple[ZooError,
         problem, hint = error["ctx"]["problem"], error["ctx"]["hint"]
         keys = [_steps(key) for key in error["ctx"]["keys"]]
         # Of the fields that do not go together, the one written last is the one to mend, else the first named.
-        place = max((written.at((*location, *key)) for key in keys), key=lambda each: _rank(each, files))
+        place = max((written.at((*location, *key)) for key in keys), key=lambda each: _rank(each, places))
     elif error["type"] == "missing":
         problem, hint = _missing(location, error.get("others", ()), files)
     else:

@@ -143,6 +143,15 @@ def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Tr
     assert done.err.count("warning") == 1
 
 
+def test_unknown_characters_are_warned_of_once(zoo: Zoo, translator: Translator) -> None:
+    done = zoo("decode", "--model", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two Ω books\n") * 40)
+    assert done.err.count("warning") == 1
+    assert (
+        "warning: characters that the model does not know: in 40 of 160, first in text 4 ('two Ω books'); " in done.err
+    )
+    assert zoo("decode", "--model", "tiny", "--beam", "1", stdin="two books\n").err.count("warning") == 0
+
+
 def test_damaged_weights_are_an_error(zoo: Zoo, trained: Callable[..., Run]) -> None:
     run = trained("runs/tiny")
     run.weights.write_bytes(run.weights.read_bytes()[:-100])

@@ -127,3 +127,20 @@ def test_a_table_of_positions_holds_the_longest_sentence_and_its_end() -> None:
     load("base", learned | {"architecture.max_positions": 65})
     with pytest.raises(specs.ZooError, match="has no row"):
         load("base", learned | {"architecture.max_positions": 64})
+
+
+def test_errors_of_overrides_come_in_their_order() -> None:
+    wrong = ["training.steps=x", "decoding.beam=y", "architecture.h=z", "training.steps=w"]
+    with pytest.raises(specs.ZooError) as caught:
+        load("tiny", wrong)
+    assert [each.where for each in (caught.value, *caught.value.further)] == [
+        f"command line: `{text}`" for text in wrong[1:]
+    ]
+
+
+def test_a_folder_with_a_spec_in_it_is_no_spec_but_a_hint() -> None:
+    Path("runs/x").mkdir(parents=True)
+    Path("runs/x/spec.yaml").write_text("extends: tiny\n")
+    with pytest.raises(specs.ZooError) as caught:
+        load("runs/x")
+    assert (caught.value.summary, caught.value.hint) == ("`runs/x` is a folder", "its spec is `runs/x/spec.yaml`")

@@ -1,10 +1,11 @@
-"""Sources that are longer than they should be: counted while they come, told once."""
+"""Sources that are longer than they should be, or have unknown characters: counted while they come, told once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from specs import UNK
 from zoo.report import Report
 from zoo.search.source import Source
 from zoo.text.sentences import shown
@@ -29,8 +30,9 @@ class Lengths:
 
     def __init__(self, longest: int | None, most: int, report: Report) -> None:
         self._longest, self._most, self._report = longest, most, report
-        self._all = self._long = self._split = 0
+        self._all = self._long = self._split = self._unknown = 0
         self._longest_of: dict[bool, Source | Split] = {}  # of those that were split, and of the others
+        self._first_unknown: Source | Split | None = None
 
     def count(self, several: Iterable[Source | Split]) -> None:
         """Takes note of what was read."""
@@ -38,6 +40,9 @@ class Lengths:
             split = isinstance(each, Split)
             self._all += 1
             self._split += split
+            if UNK in each.pieces:
+                self._unknown += 1
+                self._first_unknown = self._first_unknown or each
             self._long += not split and self._longest is not None and len(each.pieces) - 1 > self._longest
             if split not in self._longest_of or len(self._longest_of[split].pieces) < len(each.pieces):
                 self._longest_of[split] = each
@@ -56,6 +61,11 @@ class Lengths:
             self._report.warn(
                 f"longer than `decoding.max_source_length` ({self._most:,} pieces): {self._split:,} of {self._all:,}, "
                 f"{self._at_most(True)}; translated in parts, which end where sentences do"
+            )
+        if first := self._first_unknown:
+            self._report.warn(
+                f"characters that the model does not know: in {self._unknown:,} of {self._all:,}, first in text "
+                f"{first.index + 1:,} ({shown(first.text)}); left out, or translated as something else"
             )
 
     def _at_most(self, split: bool) -> str:
