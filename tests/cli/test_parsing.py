@@ -178,3 +178,10 @@ def test_unconstrained_output_is_mended_to_trees_over_the_words(zoo: Zoo, parser
         words = sentence.replace("(", "-LRB-").replace(")", "-RRB-").split()
         assert (list(read(line).leaves()) if line else []) == words
     assert done.out != zoo("parse", "--model", "runs/parser", stdin=TEXT).out
+
+
+def test_a_parser_is_published_and_verified_without_its_corpus(zoo: Zoo, parser: Callable[..., Parser]) -> None:
+    trees = written(parser())
+    assert zoo("publish", "runs/parser", "--name", "parser").status == 0
+    assert zoo("verify", "parser").status == 0
+    assert zoo("parse", "--model", "parser", stdin=TEXT).out.split("\n") == [*trees, ""]

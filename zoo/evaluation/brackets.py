@@ -70,19 +70,24 @@ class BracketScores(Summary):
 
 
 def brackets(
-    outputs: Sequence[Tree | None], references: Sequence[Tree], parameters: Parameters = COLLINS
+    outputs: Sequence[Tree | None],
+    references: Sequence[Tree],
+    parameters: Parameters = COLLINS,
+    *,
+    own_tags: bool = True,
 ) -> BracketScores:
     """Scores trees against references; None is an output that is no tree, and counts as an error.
 
     Words and brackets are deleted by their tags and labels before they are compared. Where no output has a tag (all
     are `XX`), a parser that writes none made them, and each word has its tag from the reference: else punctuation
-    would stay in the one and not in the other. There is no tagging accuracy then.
+    would stay in the one and not in the other. There is no tagging accuracy then. So it is for outputs with tags where
+    `own_tags` is false: a wrong tag, which makes punctuation of a word or a word of punctuation, is then no error.
 
     Raises ZooError where there are not as many outputs as references, or none, or more errors than the parameters
     allow.
     """
     found = [None if tree is None else of_tree(tree) for tree in outputs]
-    return _scores(found, [of_tree(tree) for tree in references], parameters)
+    return _scores(found, [of_tree(tree) for tree in references], parameters, own_tags=own_tags)
 
 
 def evaluate_brackets(test: Path | str, gold: Path | str, parameters: Path | str | None = None) -> BracketScores:
@@ -113,7 +118,11 @@ def _reference(line: str, where: str) -> Bracketing:
 
 
 def _scores(
-    outputs: Sequence[Bracketing | None], references: Sequence[Bracketing], parameters: Parameters
+    outputs: Sequence[Bracketing | None],
+    references: Sequence[Bracketing],
+    parameters: Parameters,
+    *,
+    own_tags: bool = True,
 ) -> BracketScores:
     if len(outputs) != len(references):
         raise ZooError(
@@ -123,7 +132,7 @@ def _scores(
     if not references:
         raise ZooError("there is nothing to score: no tree and no reference")
     tags = {tag for output in outputs if output is not None for tag in output.tags}
-    tagged = tags != {XX}
+    tagged = own_tags and tags != {XX}
     rows = [
         row(output, reference, parameters, tagged=tagged) for output, reference in zip(outputs, references, strict=True)
     ]

@@ -17,10 +17,13 @@ DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "comp
 def computed(answers: Answers) -> dict[str, float | str]:
     """As `scores.json` says it: in points, with the signature of what was computed.
 
-    An output that is no tree is an error, as `brackets` counts it. Raises ZooError for a reference that is none, and
-    for more errors than are allowed.
+    A parser's words are those of the reference, and so are their tags here: a sentence of which it takes the full stop
+    for a noun is in error for EVALB, which leaves it out, and a parser of few tags would be scored by its easiest
+    sentences. An output that is no tree is an error, as `brackets` counts it. Raises ZooError for a reference that is
+    none.
     """
-    found = brackets([_tree(text) for text in answers.outputs], [read(text) for text in answers.references])
+    trees = [_tree(text) for text in answers.outputs]
+    found = brackets(trees, [read(text) for text in answers.references], own_tags=False)
     return {"f1": found.f1, **{name: getattr(found, name) for name in DETAILS}, "signature": found.signature}
 
 

@@ -107,9 +107,13 @@ def _verify(folder: Path, report: Report) -> Verified:
 
 def _pairs(run: Run, translator: Translator) -> list[tuple[str, str]]:
     """Of the run's dev set; where its corpus is no longer here, sentences that the model itself translates."""
-    pairs = [pair for pair in _dev_set(run) if _is_short(pair[0], translator) and _is_short(pair[1], translator)]
+    pairs = [
+        (source, target)
+        for source, target in _dev_set(run)
+        if _is_short(source, "source", translator) and _is_short(target, "target", translator)
+    ]
     if not pairs:
-        sources = [sentence for sentence in _SENTENCES if _is_short(sentence, translator)] or ["a"]
+        sources = [sentence for sentence in _SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
         pairs = list(zip(sources, translator.translate(sources, search="beam", beam=1), strict=True))
     return pairs[:_PAIRS]
 
@@ -122,8 +126,6 @@ def _dev_set(run: Run) -> list[tuple[str, str]]:
         return []
 
 
-def _is_short(text: str, translator: Translator) -> bool:
+def _is_short(text: str, side: Side, translator: Translator) -> bool:
     """Whether the model has a position for each piece, and a proof of it stays small."""
-    longest = min(_LONGEST, translator.spec.corpus.max_length)
-    sides: tuple[Side, Side] = ("source", "target")
-    return 0 < max(len(translator.vocabulary.encode(text, side)) for side in sides) <= longest
+    return 0 < len(translator.vocabulary.encode(text, side)) <= min(_LONGEST, translator.spec.corpus.max_length)

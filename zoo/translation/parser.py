@@ -18,6 +18,7 @@ from zoo.translation.intake import Intake
 from zoo.translation.lengths import Split
 from zoo.translation.translation import ForcedScore, Translation
 from zoo.translation.translator import Translator
+from zoo.trees.bracketed import plain
 from zoo.trees.symbols import Symbols
 from zoo.trees.tree import DEEPEST, Tree, escaped, read, unescaped
 
@@ -78,11 +79,13 @@ class Parser(Translator):
         tokens: int | None = None,
         report: Report | None = None,
     ) -> list[ForcedScore]:
-        """The log-probability of each bracketed tree, piece by piece. Raises ZooError where it is of other words."""
+        """The log-probability of each bracketed tree, piece by piece; of what a parser learns of it, as of a treebank.
+
+        Raises ZooError for what is no tree, or one of other words.
+        """
         left, right = pairs(sources, targets)
-        for number, (text, tree) in enumerate(zip(left, right, strict=True), start=1):
-            _require_words(text, tree, number)
-        return super().forced(left, right, tokens=tokens, report=report)
+        trees = [str(_tree_over(text, tree)) for text, tree in zip(left, right, strict=True)]
+        return super().forced(left, trees, tokens=tokens, report=report)
 
     def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
         assert isinstance(intake, Sentences)
@@ -131,13 +134,11 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(map(unescaped, clean(text).split()))
 
 
-def _require_words(text: str, written: str, number: int) -> None:
-    try:
-        tree = read(written)
-    except ZooError as error:
-        raise ZooError(f"tree {number:,}: {error.problem}", hint=error.hint) from None
+def _tree_over(text: str, written: str) -> Tree:
+    tree = plain(read(written))
     if words_of(" ".join(tree.leaves())) != words_of(text):
         raise ZooError(
-            f"tree {number:,} ({shown(written)}) has other words than its sentence, {shown(text)}",
+            f"the tree {shown(written)} has other words than its sentence, {shown(text)}",
             hint="line n of the trees is the tree of line n of the sentences, word for word",
         )
+    return tree

@@ -57,6 +57,16 @@ def test_f1_is_of_the_brackets_and_what_is_no_tree_has_none(parrot):
     assert broken["f1"] == none["f1"] < right["f1"]
 
 
+def test_f1_is_of_all_sentences_whatever_their_tags_are_taken_for(parrot):
+    parser = parrot("parsing")
+    wanted = ["(TOP (S (NP (DT a) (NN dog)) (VP (VB eats) (NP (NN fish))) (. .)))", "(TOP (S (NP (NN c)) (VP (VB d))))"]
+    wrong = "(TOP (FRAG (NN a) (NN dog) (NN eats) (NN fish) (NN .)))"
+    parser.known = dict(zip(parser.sources, (wrong, wanted[1]), strict=True))
+    scores = evaluate(parser, parser.sources, wanted, Report())
+    assert (scores["complete_match"], scores["recall"]) == (50, pytest.approx(100 * 3 / 7))
+    assert scores["signature"] == "evalb:collins|tags:reference|cutoff:40"
+
+
 def test_a_reference_that_is_no_tree_is_told(parrot):
     parser = parrot("parsing")
     with pytest.raises(ZooError, match="not one bracketed tree"):
