@@ -20,7 +20,7 @@ from zoo.storage.archive import take_out, taken_out
 from zoo.storage.download import fetch, known_sha256
 from zoo.storage.files import sha256
 from zoo.storage.unpacking import unpacked
-from zoo.text.lines import decoded_lines
+from zoo.text.lines import decoded_lines, without_control
 from zoo.trees.bracketed import plain, trees
 from zoo.trees.tree import Tree, unescaped
 
@@ -86,7 +86,8 @@ class ParallelText:
             yield from self._made_of(split, part)
         elif isinstance(part, Treebank):
             for path in self._treebank(part):
-                yield from map(sentence, trees(lines(path), str(path)))
+                # As all text is taken: what was no space in a word is one, and is told with its line.
+                yield from map(sentence, trees(map(without_control, lines(path)), str(path)))
         elif isinstance(part, (Files, Archive)):
             yield from _together(*self._places_of(part))
 

@@ -12,7 +12,7 @@ from zoo.report import Report
 def first_model(spec: Spec) -> Model | None:
     """The model to start from; None where the spec names none.
 
-    Raises ZooError where it is not there, is damaged, or differs from the spec in its weights or its vocabulary.
+    Raises ZooError where it is not there, is damaged, or differs from the spec in its task, its weights or its vocabulary.
     """
     name = spec.training.start_from
     if name is None:
@@ -20,7 +20,7 @@ def first_model(spec: Spec) -> Model | None:
     model = read_model(find.model(name))
     differing = [
         f"\n  {section}.{key}: {there} there, {here} here"
-        for section in ("architecture", "vocabulary")
+        for section in ("task", "architecture", "vocabulary")
         for key, here in getattr(spec, section).model_dump().items()
         if (there := getattr(model.spec, section).model_dump().get(key)) != here and key not in _FREE
     ]
@@ -36,5 +36,5 @@ def prepared_for(spec: Spec, report: Report) -> Prepared:
     return prepare(spec, report, model.vocabulary if model else None)
 
 
-_FREE = {"dropout", "attention_dropout", "initial_weights"}
+_FREE = {"constrained", "dropout", "attention_dropout", "initial_weights"}
 """What a training may have otherwise than the one that made the weights."""

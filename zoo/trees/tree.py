@@ -12,8 +12,8 @@ from specs.notation import shown
 
 ROOT = "TOP"
 """The label over a whole sentence."""
-DEEPEST = 1_000
-"""Constituents inside one another, as far as trees are read."""
+DEEPEST = 500
+"""Constituents inside one another, as far as trees are read: what draws them may call itself."""
 _TOKEN = re.compile(r"[()]|[^()\s]+")
 _BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-"}

@@ -62,6 +62,8 @@ def test_the_same_trees_in_another_place_are_the_same_corpus(tmp_path: Path) -> 
         ("", "no tree"),
         ("(S (NN dog))\n(S)", "nothing in the brackets"),
         ("dog", "outside"),
+        ("(S (NN dog))\n(S (NN d\ufeffog))", r"without a bracket .*bad.mrg:2"),
+        ("(S (NN dog))\n(S (NN \x7f))", r"nothing in the brackets .*bad.mrg:2"),
     ],
 )
 def test_what_is_no_treebank_is_told_with_its_file(tmp_path: Path, content: str, told: str) -> None:
@@ -69,6 +71,12 @@ def test_what_is_no_treebank_is_told_with_its_file(tmp_path: Path, content: str,
     with pytest.raises(ZooError, match=told) as error:
         list(ParallelText(spec(tmp_path, "bad.mrg"), Report()).pairs("train"))
     assert "bad.mrg" in str(error.value)
+
+
+def test_marks_of_byte_order_between_trees_are_nothing(tmp_path: Path) -> None:
+    (tmp_path / "joined").write_text("\ufeff(S (NN dog))\n\ufeff(S (NN cat))\n")
+    text = ParallelText(spec(tmp_path, "joined"), Report())
+    assert [words for words, _ in text.pairs("train")] == ["dog", "cat"]
 
 
 def test_no_treebank_at_all(tmp_path: Path) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import specs
 from specs import Spec, ZooError
-from zoo.training import checkpoint
+from zoo.model.contents import Model
+from zoo.model.weights import Weights
+from zoo.text.vocabulary import Vocabulary
+from zoo.training import checkpoint, start
 from zoo.training.checkpoint import checkpoints
 from zoo.training.run import Run
 from zoo.training.start import prepared_for
@@ -62,6 +66,29 @@ def test_another_architecture_or_vocabulary_is_told_with_its_keys(world: World) 
         train(world("training.start_from=first", "architecture.d_ff=32", "vocabulary.size=190"), run="second")
     assert "vocabulary.size: 200 there, 190 here" in str(caught.value)
     assert not Path("second/spec.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "overrides", "told"),
+    [
+        ("parsing/tiny", ["task.constrained=false"], None),
+        ("parsing/tiny", ["task.linearisation=vinyals"], "task.linearisation: tensor2tensor there, vinyals here"),
+        ("tiny", [], "task.kind: translation there, parsing here"),
+    ],
+)
+def test_another_task_is_told(
+    monkeypatch: pytest.MonkeyPatch, other: str, overrides: list[str], told: str | None
+) -> None:
+    model = Model(specs.load(other), cast(Vocabulary, None), cast(Weights, None))
+    monkeypatch.setattr(start.find, "model", Path)
+    monkeypatch.setattr(start, "read_model", lambda folder: model)
+    spec = specs.load("parsing/tiny", ["training.start_from=first", *overrides])
+    if told is None:
+        assert start.first_model(spec) is model
+        return
+    with pytest.raises(ZooError) as caught:
+        start.first_model(spec)
+    assert told in str(caught.value)
 
 
 def test_a_model_that_is_not_there(world: World) -> None:

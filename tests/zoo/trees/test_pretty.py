@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from zoo.trees.drawing import drawing
 from zoo.trees.pretty import pretty
-from zoo.trees.tree import Tree, read
+from zoo.trees.tree import DEEPEST, Tree, read
 
 SHORT = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))"
 
@@ -36,3 +37,9 @@ def test_what_just_fits_stays_on_its_line() -> None:
     assert pretty(read(SHORT), len(SHORT) - 1).count("\n") > 0
     assert pretty(read("(TOP (S (A b)))"), 14) == "(TOP\n  (S (A b)))"
     assert pretty(read("(TOP (S (A b)))"), 11) == "(TOP\n  (S\n    (A b)))", "the brackets at its end have to fit, too"
+
+
+def test_whatever_is_read_can_be_laid_out_and_drawn() -> None:
+    deepest = read("(S " * (DEEPEST - 1) + "(NN dog)" + ")" * (DEEPEST - 1))
+    assert read(pretty(deepest)) == deepest
+    assert drawing(deepest).count('class="label"') == DEEPEST - 1
