@@ -82,7 +82,7 @@ class QuantisedLinear(Linear):
     A row's scale is that of its largest number alone, so that no row depends on its neighbours.
     """
 
-    calls = ("compiler.runtime.quantised_linear",)
+    calls = ("compiler.integers.quantised_linear",)
     caption = ("int8", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -101,7 +101,7 @@ class QuantisedLogits(Logits):
     """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] -> [..., V]"""
 
     code = "quantised_linear({0}, {1}.T, {2})"
-    calls = ("compiler.runtime.quantised_linear",)
+    calls = ("compiler.integers.quantised_linear",)
     caption = ("logits", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

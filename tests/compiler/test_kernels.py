@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from compiler import runtime
+from compiler import integers, runtime
 from compiler.instruction import MOST_INT8_ROWS, Code, Status
 from compiler.likeliest import likeliest
 
@@ -72,7 +72,7 @@ def test_rows_are_scaled_each_by_itself(by_hand: Any, rows: int, inner: int, out
     out = machine.buffer(outer)
     machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=machine.matrix(w, bias, scales))
     machine.show(out, outer)
-    close(machine.once(rows), runtime.quantised_linear(x, w, scales, bias))
+    close(machine.once(rows), integers.quantised_linear(x, w, scales, bias))
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 5), (131, 37), (3, 64)])

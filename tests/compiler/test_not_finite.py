@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from compiler import TRANSLATE, graphs, runtime
+from compiler import TRANSLATE, graphs, integers
 from compiler.backends import BACKENDS, Order
 from compiler.host import cpp_compiler
 from compiler.initial import initial_weights
@@ -77,7 +77,7 @@ def test_products(by_hand: Any, relu: bool, inner: int, quantised: bool) -> None
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
     machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, relu=relu, matrix=matrix)
     machine.show(out, outer)
-    expected = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+    expected = integers.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
     agree(machine.once(ROWS), expected.relu() if relu else expected)
 
 
@@ -136,7 +136,7 @@ def test_the_likeliest(by_hand: Any, pieces: int, quantised: bool) -> None:
     machine.logits(machine.embed(x), matrix, pieces)
     tokens = torch.arange(ROWS)
     values, chosen, ends, every = machine.next(machine.start(tokens, [1] * ROWS), tokens, count=4)
-    logits = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+    logits = integers.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
     for numbers in (values, ends[:, None], every):
         assert numbers.isnan().all(1).tolist() == logits.log_softmax(-1).isnan().any(1).tolist()
         assert not numbers[len(BITS) :].isnan().any()

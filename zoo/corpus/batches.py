@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, overload
+from typing import NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,13 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from specs import BOS, EOS, PAD, ZooError
+from zoo.corpus.order import Indices, Lengths, by_length, in_bands, runs
 from zoo.corpus.store import Store
 from zoo.machine.installed import memory, require
 
-Indices = npt.NDArray[np.int64]
 Pieces = npt.NDArray[np.int32]
-Lengths = npt.NDArray[np.int32]
 
 _ORDERED = 64  # bytes a pair: where it stands, how long it is, and what it is sorted by
-_BLUR = 0.05  # of a length: costs one percent of padding, and halves how many pairs meet again in the next epoch
 _BANDS = 1.5  # to the square root of the batches: measured, a little more of them than of batches in each
 
 
@@ -156,9 +154,9 @@ def epoch_batches(
     _check_longest(source, source_tokens, "source")
     _check_longest(target, target_tokens, "target")
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
-    order = _by_length(source, target, random)
+    order = by_length(source, target, random)
     source, target = source[order], target[order]
-    bounds = _cut(source, target, source_tokens, target_tokens)
+    bounds = runs(source, target, source_tokens, target_tokens)
     random.shuffle(bounds)
     return EpochBatches(order if isinstance(pairs, slice) else pairs[order], bounds, _total(source, target, bounds))
 
@@ -171,8 +169,8 @@ def cut(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list
     """
     source, target = (np.array([len(row) + 1 for row in side], np.int32) for side in pairs)
     batches = max(source.sum() / source_tokens, target.sum() / target_tokens)
-    order = _in_bands(source, target, max(1, round(_BANDS * math.sqrt(batches))))
-    bounds = _cut(source[order], target[order], source_tokens, target_tokens)
+    order = in_bands(source, target, max(1, round(_BANDS * math.sqrt(batches))))
+    bounds = runs(source[order], target[order], source_tokens, target_tokens)
     np.random.default_rng(seed).shuffle(bounds)
     sources, targets = ([side[index] for index in order] for side in pairs)
     return [Pairs(sources[start:end], targets[start:end]) for start, end in bounds]
@@ -200,48 +198,6 @@ def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Ind
         hint = "raise them: the weight of a part times its pairs is how many an epoch has of it"
         raise ZooError("an epoch has no pair at all: so small are the weights of `corpus.train`", hint=hint)
     return np.concatenate(drawn)
-
-
-def _by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> Indices:
-    """Pairs by length of the source, then of the target, each blurred a little, so that every epoch has other batches.
-
-    Target lengths rise and fall by turns, so that neighbours are alike where the source's length changes, too.
-    """
-    order = random.permutation(len(source))
-    source_key, target_key = (_blurred(each, random) for each in (source, target))
-    for key in (np.where(source_key % 2 == 0, -target_key, target_key), source_key):
-        order = order[np.argsort(key[order], kind="stable")]
-    return order
-
-
-def _in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
-    """As `_by_length`, but by so many bands of the source's length alone, and within each by the target's."""
-    by_source = np.lexsort((target, source))
-    band = np.empty(len(source), np.int64)
-    band[by_source] = np.arange(len(source)) * count // max(1, len(source))
-    return np.lexsort((np.where(band % 2 == 0, target, -target), band))
-
-
-def _blurred(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
-    """In 16 bits, if they do: numpy sorts those in linear time, tens of millions in a second."""
-    blurred = np.rint(lengths * (1 + _BLUR * random.random(len(lengths), np.float32)))
-    return blurred.astype(np.int16 if blurred.max(initial=0) < 1 << 15 else np.int32)
-
-
-def _cut(source: Lengths, target: Lengths, most_source: int, most_target: int) -> Indices:
-    """Starts and ends of the longest runs, one after another, that both budgets allow: [batches, 2]."""
-    bounds, start, count = [], 0, len(source)
-    while start < count:
-        # No more rows than the first pair's own lengths allow: the longest are no shorter.
-        rows = min(most_source // source[start], most_target // target[start], count - start)
-        numbers = np.arange(1, rows + 1)
-        fits = np.ones(rows, bool)
-        for lengths, most in ((source, most_source), (target, most_target)):
-            fits &= np.maximum.accumulate(lengths[start : start + rows]) * numbers <= most
-        end = start + (int(rows) if fits.all() else int(np.argmin(fits)))
-        bounds.append((start, end))
-        start = end
-    return np.array(bounds, np.int64).reshape(-1, 2)
 
 
 def _total(source: Lengths, target: Lengths, bounds: Indices) -> BatchSize:

@@ -48,6 +48,11 @@ class Weights:
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
 
+    @property
+    def digest(self) -> str | None:
+        """Of what the tensors were when the file was written; None where it does not say."""
+        return self.facts.get(_DIGEST)
+
     def write(self, file: Path) -> None:
         """As `zoo.storage.files.writing` does it, for the vocabulary that stands beside `file`, if one does."""
         facts = {**self.facts, _DIGEST: _digest(self.tensors), VOCABULARY: _vocabulary(file.parent)}

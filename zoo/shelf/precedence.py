@@ -27,7 +27,7 @@ def require_precedence(run: Run, read: Weights, bundle: ModelFolder) -> None:
     """Raises ZooError, with what differs, where `bundle` is there and not an earlier state of this run's training.
 
     It is one where its spec has the same network, vocabulary, corpus and recipe, its pieces are the same, and its
-    weights are of no later step.
+    weights are of no later step, nor others of the same steps.
     """
     if not bundle.published:
         return
@@ -53,4 +53,7 @@ def _later(there: Weights, here: Weights) -> str:
         return "is of another run, for all that its weights say"
     if there.last_step > here.last_step:
         return f"is of another run: its weights are of step {there.last_step:,}, and these of step {here.last_step:,}"
+    digests = {there.digest, here.digest} - {None}
+    if there.facts["steps"] == here.facts["steps"] and len(digests) == 2:
+        return "is of another run: it has other weights of the same steps"
     return ""

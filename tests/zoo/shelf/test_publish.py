@@ -111,6 +111,17 @@ def test_a_training_of_fewer_steps_is_another_run(trained: Callable[..., Run], t
     assert contents(folder) == before
 
 
+def test_the_same_recipe_trained_to_other_weights_is_another_run(trained: Callable[..., Run], tmp_path: Path) -> None:
+    folder = publish.publish(trained().folder)
+    before, again = contents(folder), trained(tmp_path / "again")
+    read = weights.read(again.weights)
+    Weights({name: 1.1 * tensor for name, tensor in read.tensors.items()}, read.facts).write(again.weights)
+    with pytest.raises(ZooError, match="is of another run: it has other weights of the same steps"):
+        publish.publish(again.folder)
+    assert contents(folder) == before
+    assert publish.publish(at_step(again, 3, 9).folder) == folder, "a mean of other checkpoints"
+
+
 @pytest.mark.parametrize("damaged", ["spec.yaml", "weights.safetensors"])
 def test_what_cannot_be_read_gives_way_by_word_alone(trained: Callable[..., Run], damaged: str) -> None:
     run = trained()
