@@ -1,4 +1,4 @@
-"""`zoo score`: how likely are given translations?"""
+"""`zoo score`: how likely are given translations, or trees?"""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ def command(
     spec: options.OfSpec = None,
     model: options.Model = None,
     source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sources, one a line; then --target has the translations.")
+        Path | None, typer.Option(metavar="FILE", help="Sources, one a line; --target has a line for each.")
     ] = None,
-    target: Annotated[Path | None, typer.Option(metavar="FILE", help="The translation of each source.")] = None,
+    target: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The translation of each source, or its tree.")
+    ] = None,
     output: options.Output = None,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -38,7 +40,7 @@ def command(
     backend: options.Backend = None,
     tokens: options.Tokens = None,
 ) -> None:
-    """Log-probability of given translations.
+    """Log-probability of given translations, or of given trees.
 
     One natural logarithm a line. Pairs come from stdin, source and target with a tab between them, or from --source and
     --target. With --json each line becomes an object with `log_probability`, `tokens` (word pieces and the end of the
@@ -92,7 +94,7 @@ def _split(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         first, tab, second = line.partition("\t")
         if not tab or "\t" in second:
             problem = f"a line has {line.count(chr(9))} tabs, not one"
-            raise ZooError(problem, where=f"<stdin>:{number}", hint="write the source, a tab, and its translation")
+            raise ZooError(problem, where=f"<stdin>:{number}", hint="write the source, a tab, and its target")
         yield first, second
 
 
@@ -105,7 +107,7 @@ def _both(left: Iterator[str], right: Iterator[str], source: Path, target: Path)
         if first is None or second is None:
             shorter, longer = (source, target) if first is None else (target, source)
             problem = f"`{shorter}` has {number - 1:,} lines, and `{longer}` has more"
-            raise ZooError(problem, hint="line n of the one translates line n of the other: both need as many lines")
+            raise ZooError(problem, hint="line n of the one belongs to line n of the other: both need as many lines")
         yield first, second
 
 

@@ -31,9 +31,12 @@ class Pieces:
         """SentencePiece's own."""
 
     @classmethod
-    def learned(cls, lines: Iterable[str], section: specs.Vocabulary, size: int) -> Self:
-        """So many from these lines. Raises ZooError where they have too little variety, or too many letters."""
-        return cls(_learned(lines, section, size))
+    def learned(cls, lines: Iterable[str], section: specs.Vocabulary, size: int, field: str = "size") -> Self:
+        """So many from these lines, as this field of the section says.
+
+        Raises ZooError where they have too little variety, or too many letters.
+        """
+        return cls(_learned(lines, section, size, f"vocabulary.{field}"))
 
     @cached_property
     def size(self) -> int:
@@ -85,7 +88,7 @@ def _opened(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     return processor
 
 
-def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int) -> bytes:
+def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int, field: str) -> bytes:
     model = io.BytesIO()
     failures: list[BaseException] = []
     try:
@@ -104,7 +107,7 @@ def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int) -> byte
         )
     except RuntimeError as error:
         if not failures:
-            raise _refused(str(error), section, size) from None
+            raise _refused(str(error), section, size, field) from None
     if failures:
         raise failures[0]
     return model.getvalue()
@@ -121,22 +124,22 @@ def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[st
         raise
 
 
-def _refused(told: str, section: specs.Vocabulary, size: int) -> ZooError:
+def _refused(told: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
     """SentencePiece's refusal in our words."""
     if found := re.search(r"value <= (\d+)", told):
         most = int(found[1])
         return ZooError(
-            f"`vocabulary.size` is {size:,}, and this text gives {most:,} pieces at most",
-            hint=f"write `vocabulary.size={most}` or less",
+            f"`{field}` is {size:,}, and this text gives {most:,} pieces at most",
+            hint=f"write `{field}={most}` or less",
         )
     if found := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", told):
         least = int(found[2])
         given = len(_SPECIAL) + (_BYTES if section.byte_fallback else 0)
         bytes = f", and the bytes {_BYTES}" if section.byte_fallback else ""
         return ZooError(
-            f"`vocabulary.size` is {size:,}, and this text has {least - given:,} "
+            f"`{field}` is {size:,}, and this text has {least - given:,} "
             f"different letters and signs, which need a piece each{bytes}",
-            hint=f"write `vocabulary.size={least}` or more",
+            hint=f"write `{field}={least}` or more",
         )
     if "sentences_.empty()" in told:
         return ZooError("there is no text to learn a vocabulary from")

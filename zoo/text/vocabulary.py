@@ -124,7 +124,9 @@ class Vocabulary:
         of_source = Pieces.learned((pair[0] for pair in islice(pairs(), 0, None, step)), section, source)
         if isinstance(task, Parsing):
             return cls(of_source, Symbols.learned((pair[1] for pair in pairs()), task.linearisation, target))
-        return cls(of_source, Pieces.learned((pair[1] for pair in islice(pairs(), 0, None, step)), section, target))
+        field = "size" if section.target_size is None else "target_size"
+        of_target = (pair[1] for pair in islice(pairs(), 0, None, step))
+        return cls(of_source, Pieces.learned(of_target, section, target, field))
 
     def _of(self, side: Side) -> _OneSide:
         return self.source if side == "source" else self.target

@@ -12,7 +12,7 @@ from zoo.report import Report
 def first_model(spec: Spec) -> Model | None:
     """The model to start from; None where the spec names none.
 
-    Raises ZooError where it is not there, is damaged, or differs from the spec in its task, its weights or its vocabulary.
+    Raises ZooError where it is not there, is damaged, or differs from the spec in task, weights or vocabulary.
     """
     name = spec.training.start_from
     if name is None:

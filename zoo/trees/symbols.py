@@ -17,6 +17,7 @@ XX = "XX"
 """What stands for a word whose part of speech is not written."""
 _FIRST = EOS + 1
 _BRACKET = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]))")
+_NAME = re.compile(r"[^()\s\ud800-\udfff]+")
 
 
 class NoTree(ValueError):
@@ -71,10 +72,12 @@ class Symbols:
         """From what `content` gives. Raises ValueError where it is damaged."""
         given: dict[str, Any] = json.loads(content)
         labels, tags, size = given["labels"], given["tags"], given["size"]
-        whole = all(isinstance(each, str) and each.split() == [each] for each in (*labels, *tags))
+        whole = all(isinstance(each, str) and _NAME.fullmatch(each) for each in (*labels, *tags))
         kinds = isinstance(labels, list) and isinstance(tags, list) and type(size) is int
         if not kinds or not whole or len({*labels}) < len(labels) or len({*tags}) < len(tags) or not labels or not tags:
             raise ValueError("its labels are none")
+        if size < _FIRST + 2 * len(labels) + len(tags):
+            raise ValueError("its size is less than what it holds")
         if given["linearisation"] not in ("vinyals", "tensor2tensor"):
             raise ValueError("its linearisation is none")
         return cls(labels, tags, given["linearisation"], size)

@@ -165,6 +165,13 @@ def test_too_small_a_size_is_told_with_the_smallest_possible(kind):
         learn(least - 1, kind=kind)
 
 
+def test_a_targets_own_size_is_called_so():
+    for size in (5000, 10):
+        with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as told:
+            learn(shared=False, target_size=size)
+        assert told.value.hint.startswith("write `vocabulary.target_size=")
+
+
 def test_no_text_to_learn_from_is_told():
     with pytest.raises(ZooError, match="no text to learn a vocabulary from"):
         learn(pairs=[])
@@ -185,7 +192,7 @@ def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
     monkeypatch.setattr("zoo.text.vocabulary.MOST_PAIRS", 100)
     taken = []
 
-    def learned(texts, section, size):
+    def learned(texts, section, size, field):
         taken.extend(texts)
         return b""
 

@@ -85,7 +85,10 @@ def test_they_are_read_as_they_were_written_and_damage_is_found():
         b"[]",
         known.content[:-9],
         known.content.replace(b'"S"', b'"S S"'),
+        known.content.replace(b'"S"', b'"S("'),
+        known.content.replace(b'"S"', b'"\\ud800"'),
         known.content.replace(b"64", b"true"),
+        known.content.replace(b"64", b"9"),
     ):
         with pytest.raises((ValueError, KeyError, TypeError)):
             Symbols.of(damaged)
