@@ -40,7 +40,7 @@ class Brackets:
             _check(source)
         if device not in self._on:
             self._on[device] = _Tables(*(table.to(device) for table in self._made))
-        counts = [[0, source.words, source.limit - source.words, 0] for source in sources]
+        counts = [[0, source.words, (source.limit - source.words) // 2, 0] for source in sources]
         return Stacks(self._on[device], torch.tensor(counts, device=device), max(source.limit for source in sources))
 
 
@@ -57,94 +57,78 @@ def _check(source: Source) -> None:
 
 
 class _Tables(NamedTuple):
-    """Cases are numbered by all that the rules ask: the counts, each up to 2, and the label on top."""
+    """Cases are numbered by all that the rules ask: the counts, each up to a most, and the label on top."""
 
     effects: Int[Tensor, "V 5"]
     """Of each piece, on the counts, and the label that it goes on with."""
+    most: Int[Tensor, " counts"]
+    """Of the counts, in a case."""
     weights: Int[Tensor, " counts"]
     """Of the counts, in the number of a case."""
-    cases: Int[Tensor, " cases"]
-    """The mask of each."""
-    masks: Bool[Tensor, "masks V"]
+    masks: Bool[Tensor, "cases V"]
 
 
 class Stacks:
-    """The open brackets of each hypothesis, in a row of numbers: four counts, no label, and that of each bracket.
+    """The open brackets of each hypothesis.
 
-    It counts the open brackets; the words that are left; the pieces that it has to spare, which neither those words
-    nor the closing brackets take; and the brackets that were opened last. What lies above the top means nothing.
+    It counts those; the words that are left; the constituents that there may still be within the limit; and the
+    brackets that were opened last, one after another. The label of the root is the second of a stack, after none, and
+    what lies above the top means nothing.
     """
 
     def __init__(self, tables: _Tables, counts: Int[Tensor, "rows 4"], most: int) -> None:
         """Empty stacks; no hypothesis has more than `most` pieces."""
         self._tables, self._most, self._read = tables, most, 0
-        self._rows = self._with_room(counts)
+        self._counts, self._stack = counts, counts.new_full((len(counts), ROOM), int(tables.weights[0]) - 1)
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Which pieces may come next."""
-        counts, stack = self._parts(0)
-        label = stack.gather(1, counts.narrow(1, 0, 1)).squeeze(1)
-        number = (counts.clamp(max=2) * self._tables.weights).sum(1) + label
-        return self._tables.masks.index_select(0, self._tables.cases.index_select(0, number))
+        label = self._stack.gather(1, self._counts.narrow(1, 0, 1)).squeeze(1)
+        case = (self._counts.minimum(self._tables.most) * self._tables.weights).sum(1) + label
+        return self._tables.masks.index_select(0, case)
 
     def after(self, rows: Int[Tensor, " rows"] | None, pieces: Int[Tensor, " rows"]) -> Stacks:
         """Goes on from these rows, each with its piece."""
         if rows is not None:
-            self._rows = self._rows.index_select(0, rows)
+            self._counts, self._stack = self._counts.index_select(0, rows), self._stack.index_select(0, rows)
         self._read = min(self._read + 1, self._most + 1)
-        if self._rows.shape[1] <= _COUNTS + self._read:
-            self._rows = self._with_room(self._rows)
+        if (room := self._stack.shape[1]) <= self._read:
+            self._stack, room = pad(self._stack, (0, ROOM)), room + ROOM
         effects = self._tables.effects.index_select(0, pieces)
-        counts, above = self._parts(1)
-        above.scatter_(1, counts.narrow(1, 0, 1), effects.narrow(1, _COUNTS, 1))
+        above = self._stack.narrow(1, 1, room - 1)
+        above.scatter_(1, self._counts.narrow(1, 0, 1), effects.narrow(1, _COUNTS, 1))
         # None falls below 0 but in rows that are no hypothesis, which take any piece.
-        counts.add_(effects.narrow(1, 0, _COUNTS)).clamp_(min=0)
+        self._counts.add_(effects.narrow(1, 0, _COUNTS)).clamp_(min=0)
         return self
 
     def joined(self, other: Stacks) -> Stacks:
         """Those of both."""
-        while self._rows.shape[1] < other._rows.shape[1]:
-            self._rows = self._with_room(self._rows)
-        while other._rows.shape[1] < self._rows.shape[1]:
-            other._rows = self._with_room(other._rows)
-        self._rows = torch.cat([self._rows, other._rows])
+        room = max(each._stack.shape[1] for each in (self, other))
+        self._stack = torch.cat([pad(each._stack, (0, room - each._stack.shape[1])) for each in (self, other)])
+        self._counts = torch.cat([self._counts, other._counts])
         self._most, self._read = max(self._most, other._most), max(self._read, other._read)
         return self
 
-    def _parts(self, above: int) -> tuple[Int[Tensor, "rows 4"], Int[Tensor, "rows room"]]:
-        """The counts, and the numbers from so many above the tops on: indices of both are depths."""
-        width = self._rows.shape[1] - _COUNTS - above
-        return self._rows.narrow(1, 0, _COUNTS), self._rows.narrow(1, _COUNTS + above, width)
-
-    def _with_room(self, rows: Int[Tensor, "rows numbers"]) -> Int[Tensor, "rows more"]:
-        return pad(rows, (0, ROOM), value=_unlabelled(self._tables))
-
-
-def _unlabelled(tables: _Tables) -> int:
-    """What stands for no label: the number after the last."""
-    return len(tables.masks) // 4 - 1
-
 
 def _tables(opening: list[int], closing: list[int], words: list[int], size: int) -> _Tables:
-    labels, numbers = len(opening), torch.arange(len(opening))
-    last, spare, left, depth = torch.cartesian_prod(*[torch.arange(3)] * _COUNTS).unbind(1)
-    opens = (left > 0) & (spare == 2)  # for itself and the one that closes it
-    word = (left > 0) & ((depth > 0) | (left == 1))
-    closes = (last == 0) & ((depth == 2) | ((depth == 1) & (left == 0)))
-    label = torch.where(closes.unsqueeze(1), torch.arange(labels + 1), labels)
-    cases = (2 * opens + word.long()).unsqueeze(1) * (labels + 1) + label
+    labels, most = len(opening), torch.tensor([2, 2, 1, 1])
+    values = torch.cartesian_prod(*(torch.arange(int(each) + 1) for each in most.flip(0))).unbind(1)
+    last, free, left, depth = values
+    weights = torch.tensor([1, 3, 9, 18]) * (labels + 1)  # a label may be none, which is after all others
 
-    masks = torch.zeros(4, labels + 1, size, dtype=torch.bool)
-    masks[2:, :, opening] = True
-    masks[1::2, :, words] = True
-    masks[:, numbers, closing] = True
-    masks[0, labels, EOS] = True
+    masks = torch.zeros(len(depth), labels + 1, size, dtype=torch.bool)
+    opens = (left > 0) & (free > 0)
+    word = (left > 0) & ((depth > 0) | (left == 1))
+    closes = (last == 0) & ((depth > 1) | ((depth == 1) & (left == 0)))
+    masks[:, :, opening] = opens.view(-1, 1, 1)
+    masks[:, :, words] = word.view(-1, 1, 1)
+    masks[:, torch.arange(labels), closing] = closes.unsqueeze(1)
+    masks[:, :, EOS] = ((depth == 0) & (left == 0)).unsqueeze(1)
 
     no_longer_last = -(2**31)
     effects = torch.tensor([0, 0, 0, no_longer_last, labels]).repeat(size, 1)
     effects[words, 1] = -1
     effects[closing, 0] = -1
-    effects[opening, :_COUNTS] = torch.tensor([1, 0, -2, 1])
-    effects[opening, _COUNTS] = numbers
-    weights = torch.tensor([3**place for place in range(_COUNTS)]) * (labels + 1)
-    return _Tables(effects, weights, cases.flatten(), masks.flatten(0, 1))
+    effects[opening] = torch.tensor([1, 0, -1, 1, 0])
+    effects[opening, _COUNTS] = torch.arange(labels)
+    return _Tables(effects, most, weights, masks.flatten(0, 1))
