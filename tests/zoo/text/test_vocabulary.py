@@ -167,8 +167,10 @@ def test_too_small_a_size_is_told_with_the_smallest_possible(kind):
 
 def test_a_targets_own_size_is_called_so():
     for size in (5000, 10):
+        own = {"size": 80, "shared": False, "target_size": size}
+        spec = specs.load("tiny", {"vocabulary": own, "architecture.tied_embeddings": "target"})
         with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as told:
-            learn(shared=False, target_size=size)
+            Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary)
         assert told.value.hint.startswith("write `vocabulary.target_size=")
 
 
