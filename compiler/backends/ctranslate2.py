@@ -274,7 +274,7 @@ def written(order: Order) -> Path:
     spec = order.spec
     key = {
         "architecture": spec.architecture.model_dump_json(),
-        "vocabulary": "/".join(map(str, spec.vocabulary.sizes)),
+        "vocabulary": "/".join(map(str, dict.fromkeys(spec.vocabulary.sizes))),
         "precision": order.precision,
         "positions": str(POSITIONS),
         "weights": digest(order.weights),

@@ -95,7 +95,7 @@ def _file(spec: Spec) -> Path:
     training, compilation = spec.training, spec.compilation
     shapes = {
         "architecture": spec.architecture.model_dump(mode="json"),
-        "vocabulary": spec.vocabulary.sizes,
+        "vocabulary": spec.vocabulary.size if len({*spec.vocabulary.sizes}) == 1 else spec.vocabulary.sizes,
         "batch": [training.source_tokens, training.target_tokens, training.accumulation, training.precision],
         "without": sorted(compilation.without),
         "machine": _machine(),
