@@ -22,6 +22,9 @@ class Intake:
     `positions` are the rows of a learned table, which no sentence may outgrow; None where there is no such bound.
     """
 
+    unknown: str | None = "left out, or translated as something else"
+    """What becomes of characters that the model does not know."""
+
     def __init__(
         self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest: int | None, report: Report
     ) -> None:
@@ -29,7 +32,7 @@ class Intake:
         self.most = spec.decoding.max_source_length
         if positions is not None:
             self.most = min(self.most, positions - 1)  # EOS takes one
-        self.lengths = Lengths(longest, self.most, report)
+        self.lengths = Lengths(longest, self.most, report, self.unknown)
         self.nothing: deque[int] = deque()
         """Indices of texts that were read and have no piece."""
         self.split: deque[Split] = deque()

@@ -28,7 +28,9 @@ class Lengths:
     While it is entered it counts, at the end it tells `report`.
     """
 
-    def __init__(self, longest: int | None, most: int, report: Report) -> None:
+    def __init__(self, longest: int | None, most: int, report: Report, unknown: str | None) -> None:
+        """`unknown` is what becomes of unknown characters, None where that needs no warning."""
+        self._consequence = unknown
         self._longest, self._most, self._report = longest, most, report
         self._all = self._long = self._split = self._unknown = 0
         self._longest_of: dict[bool, Source | Split] = {}  # of those that were split, and of the others
@@ -62,10 +64,10 @@ class Lengths:
                 f"longer than `decoding.max_source_length` ({self._most:,} pieces): {self._split:,} of {self._all:,}, "
                 f"{self._at_most(True)}; translated in parts, which end where sentences do"
             )
-        if first := self._first_unknown:
+        if self._consequence and (first := self._first_unknown):
             self._report.warn(
                 f"characters that the model does not know: in {self._unknown:,} of {self._all:,}, first in text "
-                f"{first.index + 1:,} ({shown(first.text)}); left out, or translated as something else"
+                f"{first.index + 1:,} ({shown(first.text)}); {self._consequence}"
             )
 
     def _at_most(self, split: bool) -> str:

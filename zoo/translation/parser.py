@@ -99,6 +99,8 @@ class Parser(Translator):
 class Sentences(Intake):
     """What is parsed is never split, and nothing stands before its tree; `words` are those of what was read."""
 
+    unknown = None  # they are in the tree as they were given
+
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.words: dict[int, tuple[str, ...]] = {}
