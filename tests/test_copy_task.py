@@ -24,7 +24,7 @@ def test_a_tiny_model_learns_to_copy() -> None:
     spec = zoo.spec(
         "tiny",
         {
-            "architecture": {"N": 2, "d_model": 64, "d_ff": 128, "h": 4, "d_k": 16, "d_v": 16},
+            "architecture": {"N": 1, "d_model": 64, "d_ff": 128, "h": 4, "d_k": 16, "d_v": 16},
             "vocabulary": {"size": 36},
             "corpus": {
                 "train": [{"source": "train.en", "target": "train.de"}],
@@ -32,8 +32,8 @@ def test_a_tiny_model_learns_to_copy() -> None:
                 "test": [],
             },
             "training": {
-                "steps": 900,
-                "warmup_steps": 200,
+                "steps": 500,
+                "warmup_steps": 100,
                 "learning_rate": 0.5,
                 "average": 1,
                 "source_tokens": 1500,
