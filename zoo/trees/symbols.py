@@ -20,6 +20,9 @@ _BRACKET = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]))")
 _NAME = re.compile(r"[^()\s\ud800-\udfff]+")
 
 
+_ROUND = re.compile("[()]")
+
+
 class NoTree(ValueError):
     """Pieces that are not one tree over the words."""
 
@@ -57,15 +60,16 @@ class Symbols:
 
     @classmethod
     def learned(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
-        """Those of bracketed trees, a tree a line, in alphabetical order."""
+        """Those that are written of bracketed trees, a tree a line with ROOT over it, in alphabetical order."""
         labels, tags = Counter[str](), Counter[str]()
         for line in lines:
             for label, after in _BRACKET.findall(line):
                 (labels if after == "(" else tags)[label] += 1
+            labels[ROOT] -= _begins_hidden(line)
         if not labels:
             raise ZooError("there is no tree to learn brackets from")
         words = [XX] if linearisation == "vinyals" else sorted(tags)
-        return cls(sorted(labels), words, linearisation, size)
+        return cls(sorted(+labels), words, linearisation, size)
 
     @classmethod
     def of(cls, content: bytes) -> Self:
@@ -168,6 +172,15 @@ class Symbols:
         while labels:
             close()
         return _under_root(done[0])
+
+
+def _begins_hidden(line: str) -> bool:
+    """Whether the root of the tree that is written so is hidden: as `_is_hidden`, without reading it."""
+    depth = children = 0
+    for bracket in _ROUND.findall(line):
+        children += depth == 1 and bracket == "("
+        depth += 1 if bracket == "(" else -1
+    return children == 1 and line.startswith(f"({ROOT} ") and not line.startswith(f"({ROOT} ({ROOT} ")
 
 
 def _is_hidden(tree: Tree) -> bool:

@@ -95,9 +95,9 @@ def test_they_are_read_as_they_were_written_and_damage_is_found():
 
 
 def test_too_few_ids_are_told_with_how_many_there_must_be():
-    with pytest.raises(ZooError, match="need 13") as error:
+    with pytest.raises(ZooError, match="need 11") as error:
         symbols(SENTENCE, size=10)
-    assert error.value.hint == "write `vocabulary.target_size=13` or more"
+    assert error.value.hint == "write `vocabulary.target_size=11` or more"
 
 
 def test_however_deep_what_was_written_is_read_and_compared():
@@ -107,3 +107,11 @@ def test_however_deep_what_was_written_is_read_and_compared():
     assert str(deep).count("(") == DEEPEST
     assert repr(deep) == f"<{deep}>"
     assert hash(deep) == hash(read(str(deep)))
+
+
+def test_the_root_is_a_bracket_only_where_a_tree_shows_it():
+    assert "TOP" not in symbols(SENTENCE, "(TOP (NN dog))", "(TOP (S (NN a)))").labels
+    for shown in ("(TOP (S (NN a)) (S (NN b)))", "(TOP (TOP (NN a)))", "(TOP (S (TOP (NN a))))"):
+        known = symbols(SENTENCE, shown)
+        assert "TOP" in known.labels
+        assert UNK not in known.encode(shown)
