@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -14,13 +12,12 @@ from typing import IO, Any, Literal
 
 from specs import Archive, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
 from zoo.corpus import builtin
-from zoo.corpus.sgml import is_sgml, segments
-from zoo.report import Report, size
+from zoo.corpus.sgml import is_sgml
+from zoo.corpus.text_file import digest, kind, lines, reading
+from zoo.report import Report
 from zoo.storage.archive import take_out, taken_out
 from zoo.storage.download import fetch, known_sha256
-from zoo.storage.files import sha256
-from zoo.storage.unpacking import unpacked
-from zoo.text.lines import decoded_lines, without_control
+from zoo.text.lines import without_control
 from zoo.trees.bracketed import plain, trees
 from zoo.trees.tree import Tree, unescaped
 
@@ -29,8 +26,6 @@ Pair = tuple[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _READ = 1 << 20
-LONGEST_LINE = 1_000_000
-"""Bytes of the longest line that may be a sentence: to encode one takes fifty times as much memory."""
 
 
 class ParallelText:
@@ -99,7 +94,7 @@ class ParallelText:
                 total += 150 * part.grammar
             elif not isinstance(part, HeldOut):
                 for path in self._treebank(part) if isinstance(part, Treebank) else self._places_of(part):
-                    with _reading(path):
+                    with reading(path):
                         total += path.stat().st_size * (4 if path.suffix == ".gz" else 1)
         return total
 
@@ -114,13 +109,13 @@ class ParallelText:
         if isinstance(part, Grammar):
             return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar]
         if isinstance(part, Treebank):
-            return ["trees", *map(_digest, self._treebank(part))]
+            return ["trees", *map(digest, self._treebank(part))]
         if isinstance(part, HeldOut):
             return ["held out", part.held_out]
         if isinstance(part, Archive):
             known = part.sha256 or known_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, part.source, part.target]
-        return ["files", *([_kind(path), _digest(path)] for path in self._places_of(part))]
+        return ["files", *([kind(path), digest(path)] for path in self._places_of(part))]
 
     def _made_of(self, split: Split, part: Grammar) -> Iterator[Pair]:
         """The built-in sentences, written down: to make them takes longer than all else that is done with them."""
@@ -186,60 +181,6 @@ def _language(written: str) -> str:
     while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
         path = path.with_suffix("")
     return path.suffix.removeprefix(".")
-
-
-def lines(path: Path) -> Iterator[str]:
-    """The sentences of a file: lines, or the segments of an .sgm file; with .gz at the end unpacked as it is read.
-
-    Raises ZooError, naming the file, where it is missing, damaged, or unpacks to more than text does, and, with the
-    line, for what is not UTF-8 or longer than LONGEST_LINE.
-    """
-    with _reading(path), unpacked(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        decoded = decoded_lines(_bounded(stream, path), str(path))
-        yield from segments(decoded, path, LONGEST_LINE) if is_sgml(path) else decoded
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "get the file again: `gzip -t` tells whether it is whole"
-        raise ZooError(f"`{path}` is cut short or damaged: {error}", hint=hint) from error
-    except OSError as error:
-        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
-
-
-def _kind(path: Path) -> str:
-    """How a file is read; whether it is compressed does not matter to what is in it."""
-    return "sgm" if is_sgml(path) else "lines"
-
-
-def _digest(path: Path) -> str:
-    with _reading(path):
-        _require_written(path)
-        return sha256(path)
-
-
-def _require_written(path: Path) -> None:
-    """Raises ZooError for a file with a hole: a copy that was broken off, which may seem to have any size."""
-    with path.open("rb") as file:
-        descriptor, end = file.fileno(), path.stat().st_size
-        hole = os.lseek(descriptor, 0, os.SEEK_HOLE) if end and hasattr(os, "SEEK_HOLE") else end
-        if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems see holes where there is text
-            problem = f"`{path}` has a hole: from byte {hole:,} of {end:,} on nothing was written"
-            raise ZooError(problem, hint="get the file again: its copy was broken off")
-
-
-def _bounded(stream: IO[bytes], path: Path) -> Iterator[bytes]:
-    """The lines, none of which is held before it is known to be one."""
-    number = 0
-    while line := stream.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            problem = f"a line has more than {size(LONGEST_LINE)}, and no sentence is as long"
-            raise ZooError(problem, where=f"{path}:{number}", hint="one sentence a line: split it, or delete it")
-        yield line
 
 
 def _written_down(file: IO[bytes]) -> Iterator[Pair]:

@@ -9,8 +9,9 @@ import pytest
 
 import specs
 from specs import ZooError
-from zoo.corpus import parallel
-from zoo.corpus.parallel import LONGEST_LINE, ParallelText, lines
+from zoo.corpus import text_file
+from zoo.corpus.parallel import ParallelText
+from zoo.corpus.text_file import LONGEST_LINE, lines
 from zoo.report import Report
 
 
@@ -218,7 +219,7 @@ def test_a_disk_that_fails_is_told_with_the_file(tmp_path, monkeypatch):
     def fail(path):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(parallel, "sha256", fail)
+    monkeypatch.setattr(text_file, "sha256", fail)
     with pytest.raises(ZooError, match=r"train\.en` cannot be read: Input/output error"):
         text.identity()
 
@@ -275,7 +276,7 @@ def test_what_unpacks_to_more_than_text_does_takes_no_memory(tmp_path, content):
     script = f"""
 import pathlib, resource
 from zoo.storage import unpacking
-from zoo.corpus.parallel import lines
+from zoo.corpus.text_file import lines
 from specs import ZooError
 used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = used()
