@@ -12,7 +12,7 @@ from cli import options
 
 if TYPE_CHECKING:
     from zoo.evaluation.bleu import Bleu
-    from zoo.evaluation.brackets import BracketScores
+    from zoo.evaluation.evalb.brackets import BracketScores
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
@@ -79,7 +79,7 @@ def command(
     own layout.
     """
     from cli.console import report, show_json
-    from zoo.evaluation.brackets import BracketScores, evaluate_brackets
+    from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
     from zoo.evaluation.evaluate import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
     from zoo.model.find import chosen
@@ -125,7 +125,7 @@ def _show(found: Bleu | Scores) -> None:
 
 def _show_brackets(found: BracketScores, words: Report) -> None:
     """EVALB's table, and beside it what that has no place for."""
-    from zoo.evaluation.bracket_table import table
+    from zoo.evaluation.evalb.table import table
 
     print(table(found))
     if failed := found.failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specs import ZooError
-from zoo.evaluation.brackets import brackets
+from zoo.evaluation.evalb.brackets import brackets
 from zoo.trees.tree import Tree, read
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from zoo.evaluation.bracket_parameters import Parameters
-from zoo.evaluation.bracketing import Bracket, Bracketing
+from zoo.evaluation.evalb.bracketing import Bracket, Bracketing
+from zoo.evaluation.evalb.parameters import Parameters
 
 VALID, ERROR, SKIPPED = 0, 1, 2
 """A sentence's status: counted; left out since test and gold are not over the same words; left out without a word."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.bracket_parameters import COLLINS, Parameters, read_parameters
+from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
 
 STANDARD = """\
 ## comments, and lines too short to say anything

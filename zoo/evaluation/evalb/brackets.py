@@ -9,9 +9,9 @@ from pathlib import Path
 
 from specs import ZooError
 from specs.notation import shown
-from zoo.evaluation.bracket_parameters import COLLINS, Parameters, read_parameters
-from zoo.evaluation.bracket_row import ERROR, SKIPPED, VALID, Row, points, row
-from zoo.evaluation.bracketing import Bracketing, of_line, of_tree
+from zoo.evaluation.evalb.bracketing import Bracketing, of_line, of_tree
+from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
+from zoo.evaluation.evalb.row import ERROR, SKIPPED, VALID, Row, points, row
 from zoo.text.lines import read_lines
 from zoo.trees.symbols import XX
 from zoo.trees.tree import Tree

@@ -1,7 +1,7 @@
 """EVALB's own layout, as far as it is words and columns; the figures in it are counted by hand."""
 
-from zoo.evaluation.bracket_table import table
-from zoo.evaluation.brackets import brackets
+from zoo.evaluation.evalb.brackets import brackets
+from zoo.evaluation.evalb.table import table
 from zoo.trees.tree import read
 
 GOLD = "(TOP (S (NP (NN a) (NN b)) (VP (VB c)) (. .)))"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from zoo.evaluation.bracket_row import VALID, Row, points
-from zoo.evaluation.brackets import BracketScores, Summary
+from zoo.evaluation.evalb.brackets import BracketScores, Summary
+from zoo.evaluation.evalb.row import VALID, Row, points
 
 _HEAD = """\
   Sent.                        Matched  Bracket   Cross        Correct Tag

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.bracket_parameters import COLLINS, Parameters
-from zoo.evaluation.bracket_row import ERROR, SKIPPED, VALID
-from zoo.evaluation.bracket_table import table
-from zoo.evaluation.brackets import brackets, evaluate_brackets
+from zoo.evaluation.evalb.brackets import brackets, evaluate_brackets
+from zoo.evaluation.evalb.parameters import COLLINS, Parameters
+from zoo.evaluation.evalb.row import ERROR, SKIPPED, VALID
+from zoo.evaluation.evalb.table import table
 from zoo.trees.tree import Tree, leaf, node, read
 
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"

@@ -1,0 +1,1 @@
+"""EVALB: labelled brackets of parsers against a treebank."""
