@@ -11,7 +11,6 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.evaluation.bleu import Bleu
     from zoo.evaluation.evalb.brackets import BracketScores
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
@@ -38,13 +37,14 @@ def command(
     references: Annotated[
         Path | None, typer.Option(metavar="FILE", rich_help_panel=_FILES, help="What they are compared with.")
     ] = None,
+    language: options.Language = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
             metavar="13a|intl|char|zh|none",
             show_default="13a",
             rich_help_panel=_FILES,
-            help="sacreBLEU's tokenisation of them.",
+            help="The tokenisation of sacreBLEU's BLEU.",
         ),
     ] = None,
     lowercase: Annotated[
@@ -72,33 +72,35 @@ def command(
 ) -> None:
     """BLEU and perplexity on dev or test, or scores of two files.
 
-    BLEU is in points, with sacreBLEU's signature; perplexity is per word piece; a parser has F1 of its brackets in
-    place of BLEU. Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
+    BLEU is in points, by sacreBLEU, with its signature; the paper's BLEU is of Moses's tokens, with German compounds
+    split; chrF and TER stand beside them. Perplexity is per word piece. A parser has F1 of its brackets in their place.
+    Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
     The float32 scores of a run are kept in its scores.json, and published with it. With --hypotheses and --references
     two files are compared, without a model, and with --brackets two files of trees, as EVALB compares them and in its
     own layout.
     """
     from cli.console import report, show_json
     from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
-    from zoo.evaluation.evaluate import evaluate_files
+    from zoo.evaluation.files import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
     from zoo.model.find import chosen
     from zoo.translation.opening import How
 
     words = report()
-    found: Bleu | Scores | BracketScores
+    found: Scores | BracketScores
     _refused("--parameters", parameters is not None and brackets is None, "`--brackets`")
     if brackets is not None:
         _alone(spec, model)
         others = {"--hypotheses": hypotheses, "--references": references, "--set": set, "--tokenize": tokenize}
-        for option, value in (others | {"--lowercase": lowercase or None}).items():
+        for option, value in (others | {"--language": language, "--lowercase": lowercase or None}).items():
             _refused(option, value is not None, "translations")
         found = evaluate_brackets(*brackets, parameters)
     elif hypotheses is not None or references is not None:
         left, right = _both(hypotheses, references, spec, model)
         _refused("--set", set is not None, "a model")
-        found = evaluate_files(left, right, tokenize=tokenize or "13a", lowercase=lowercase)
+        found = evaluate_files(left, right, language=language, tokenize=tokenize or "13a", lowercase=lowercase)
     else:
+        _refused("--language", language is not None, "two files")
         _refused("--tokenize", tokenize is not None, "two files")
         _refused("--lowercase", lowercase, "two files")
         how: How = {"device": device, "precision": precision, "backend": backend}
@@ -111,13 +113,10 @@ def command(
         _show(found)
 
 
-def _show(found: Bleu | Scores) -> None:
+def _show(found: Scores) -> None:
     from zoo.evaluation.scores import rows
 
-    if isinstance(found, dict):
-        told = list(rows(found))
-    else:
-        told = [("BLEU", f"{found.score:.2f}"), ("signature", found.signature)]
+    told = list(rows(found))
     width = max(10, *(len(called) for called, _ in told))
     for called, value in told:
         print(f"{called:<{width}}  {value}")

@@ -127,6 +127,15 @@ Tokens = Annotated[
         help="Source tokens of one batch, padding counted; less takes less memory.",
     ),
 ]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE",
+        show_default="the last ending of the references' name",
+        rich_help_panel="Files alone",
+        help="The language of files of translations, such as de: the paper's BLEU has its tokens.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of words, for programs.")]
 Output = Annotated[
     Path | None,

@@ -11,7 +11,7 @@ from specs.decoding import Decoding
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
 from specs.section import Section, broken_rule
-from specs.task import Parsing, Task
+from specs.task import SCORES, Parsing, Task
 from specs.training import Training
 from specs.vocabulary import Vocabulary
 
@@ -110,13 +110,13 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _dev_score_is_one_of_the_task(self) -> Self:
-        foreign = {"translation": "f1", "parsing": "bleu"}[self.task.kind]
-        if self.training.dev_score == foreign:
+        score, own = self.training.dev_score, SCORES[self.task.kind]
+        if score is not None and score not in own:
             broken_rule(
                 "training.dev_score",
                 "task.kind",
-                problem=f"`training.dev_score` is `{foreign}`, which is no score of the task `{self.task.kind}`",
-                hint=f"write `{'f1' if foreign == 'bleu' else 'bleu'}`, or `perplexity`",
+                problem=f"`training.dev_score` is `{score}`, which is no score of the task `{self.task.kind}`",
+                hint=f"write `{own[0]}`, or `perplexity`",
             )
         return self
 

@@ -29,4 +29,9 @@ class Parsing(Section):
 
 COMMANDS = {"translation": "decode", "parsing": "parse"}
 """What a task is done by, on the command line."""
+SCORES = {
+    "translation": ("bleu", "paper_bleu", "chrf", "ter", "perplexity"),
+    "parsing": ("f1", "perplexity"),
+}
+"""What the dev set of a task may be scored by."""
 Task = Annotated[Translation | Parsing, Field(discriminator="kind")]

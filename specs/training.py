@@ -55,9 +55,10 @@ class Training(Section):
         description="Training ends after so many minutes spent in steps (no letter), null: steps alone count; minutes. "
         "Which step is the last then depends on the clock."
     )
-    dev_score: Literal["perplexity", "bleu", "f1"] | None = Field(
-        description="What the dev set is scored by at every checkpoint (6.2: perplexity and BLEU; 6.3: F1 of "
-        "brackets); the best is kept beside the last ones; null: it is scored at the end alone; a choice."
+    dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(
+        description="What the dev set is scored by at every checkpoint (6.2: perplexity, BLEU by sacreBLEU's tokens or "
+        "by the paper's; 6.3: F1 of brackets); the best is kept beside the last ones; null: it is scored at the end "
+        "alone; a choice."
     )
     patience: Steps | None = Field(
         description="Training ends after so many checkpoints in a row of which none has a better `dev_score` than the "

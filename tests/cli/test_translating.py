@@ -312,10 +312,12 @@ def test_files_of_different_length_are_named(zoo: Zoo, translator: Translator, l
 # evaluate
 
 
-def test_evaluate_shows_bleu_perplexity_and_signature(zoo: Zoo, translator: Translator) -> None:
+def test_evaluate_shows_each_score_and_its_signature(zoo: Zoo, translator: Translator) -> None:
     done = zoo("evaluate", "--model", "tiny", "--set", "dev", "--device", "cpu")
     assert done.status == 0
-    assert [line.split()[0] for line in done.out.splitlines()] == ["BLEU", "perplexity", "sentences", "signature"]
+    signed = ["BLEU", "paper's BLEU", "chrF", "TER"]
+    rows = [*signed, "perplexity", "sentences", *(f"signature, {called}" for called in signed)]
+    assert [line.split("  ")[0] for line in done.out.splitlines()] == rows
     told = json.loads(zoo("evaluate", "--model", "runs/tiny", "--json").out)
     assert told["sentences"] == 4
     assert told["signature"].startswith("nrefs:1|")
@@ -329,11 +331,57 @@ def test_evaluate_compares_two_files(zoo: Zoo) -> None:
     Path("b").write_text("der alte Hund sieht ein kleines Haus\n", encoding="utf-8")
     files = ("--hypotheses", "a", "--references", "b")
     assert float(zoo("evaluate", *files).out.split()[1]) < 100
+    assert "paper's" not in zoo("evaluate", *files).out
+    assert "moses-de" in zoo("evaluate", *files, "--language", "de").out
     done = zoo("evaluate", *files, "--lowercase", "--tokenize", "none", "--json")
-    assert json.loads(done.out)["score"] == pytest.approx(100)
+    assert json.loads(done.out)["bleu"] == pytest.approx(100)
     assert "case:lc" in done.out
     assert "tok:none" in done.out
     assert zoo("evaluate", *files, "--tokenize", "foo").status == 2
+
+
+def test_two_files_are_compared(zoo: Zoo) -> None:
+    lines = [f"der alte Hund sieht {number} kleine Häuser" for number in range(30)]
+    Path("test.de").write_text("\n".join(lines), encoding="utf-8")
+    Path("good").write_text("\n".join([*lines[:-1], "der Hund"]), encoding="utf-8")
+    Path("bad").write_text("\n".join(line.replace("alte", "neue") for line in lines), encoding="utf-8")
+    done = zoo("compare", "good", "bad", "--references", "test.de")
+    assert done.status == 0
+    heading, *rows = done.out.splitlines()
+    assert heading.split() == ["A", "B", "difference", "p", "better"]
+    assert [row.split("  ")[0] for row in rows] == ["BLEU", "paper's BLEU", "chrF", "TER"]
+    assert {row.split()[-1] for row in rows} == {"A"}
+    told = json.loads(zoo("compare", "good", "good", "--references", "test.de", "--json").out)
+    assert {(each["difference"], each["better"], each["p"]) for each in told} == {(0.0, None, 1.0)}
+
+
+def test_two_models_are_compared_on_the_set_that_both_have(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    trained("runs/one")
+    trained("runs/other", **{"training.seed": 7})
+    told = json.loads(zoo("compare", "one", "runs/other", "--device", "cpu", "--json").out)
+    assert [each["metric"] for each in told] == ["bleu", "paper_bleu", "chrf", "ter"]
+    trained("runs/third", **{"corpus.test": [{"grammar": 4}]})
+    done = zoo("compare", "one", "third")
+    assert done.status == 2
+    assert "the test sets of `runs/one` and `runs/third` are not the same sentences" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("a", "b", "--set", "dev", "--references", "c"), "`--set` is for models only"),
+        (("a", "b", "--language", "de"), "`--language` is for files only"),
+        (("a", "b", "--references", "c"), "`a` cannot be read"),
+        (("a", "b"), "there is no model `a`"),
+        (("tiny", "tiny", "--set", "train"), "`train` is not a set to evaluate on"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    zoo: Zoo, translator: Translator, arguments: tuple[str, ...], problem: str
+) -> None:
+    done = zoo("compare", *arguments)
+    assert done.status == 2
+    assert problem in done.err
 
 
 def test_evaluate_compares_trees_as_evalb_does(zoo: Zoo) -> None:

@@ -13,7 +13,7 @@ from typing import IO, Any, Literal
 from specs import Archive, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
 from zoo.corpus import builtin
 from zoo.corpus.sgml import is_sgml
-from zoo.corpus.text_file import digest, kind, lines, reading
+from zoo.corpus.text_file import digest, kind, language_of, lines, reading
 from zoo.report import Report
 from zoo.storage.archive import take_out, taken_out
 from zoo.storage.download import fetch, known_sha256
@@ -49,7 +49,7 @@ class ParallelText:
             hint = "name two files: line n of the one is the translation of line n of the other"
             raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
         languages = self.corpus.source, self.corpus.target
-        if languages[0] != languages[1] and (_language(part.target), _language(part.source)) == languages:
+        if languages[0] != languages[1] and (language_of(part.target), language_of(part.source)) == languages:
             self._report.warn(
                 f"`{name}` seems to have its sides the wrong way round: its source, of the language "
                 f"`{languages[0]}`, is `{part.source}`, and its target, of `{languages[1]}`, is `{part.target}`"
@@ -173,14 +173,6 @@ def own_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
 def sentence(tree: Tree) -> Pair:
     """The words of a tree as a sentence has them, and the tree."""
     return " ".join(map(unescaped, tree.leaves())), str(tree)
-
-
-def _language(written: str) -> str:
-    """The last ending of a file's name, but for those that say how it is written."""
-    path = Path(written)
-    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
-        path = path.with_suffix("")
-    return path.suffix.removeprefix(".")
 
 
 def _written_down(file: IO[bytes]) -> Iterator[Pair]:

@@ -75,3 +75,11 @@ def _bounded(stream: IO[bytes], path: Path) -> Iterator[bytes]:
             problem = f"a line has more than {size(LONGEST_LINE)}, and no sentence is as long"
             raise ZooError(problem, where=f"{path}:{number}", hint="one sentence a line: split it, or delete it")
         yield line
+
+
+def language_of(written: Path | str) -> str:
+    """The last ending of a file's name, but for those that say how it is written."""
+    path = Path(written)
+    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
+        path = path.with_suffix("")
+    return path.suffix.removeprefix(".")

@@ -39,6 +39,11 @@ class Answers:
         self._translator, self._report, self._choice = translator, report or Report(), choice
 
     @property
+    def language(self) -> str:
+        """That the outputs are in; a code such as de."""
+        return self._translator.spec.corpus.target
+
+    @property
     def outputs(self) -> list[str]:
         """The best output of each source: a translation, or a parser's tree in brackets."""
         return self._timed[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specs import ZooError
+from zoo.evaluation.overlap import overlap
 
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers
@@ -29,35 +29,36 @@ class Bleu:
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    smooth_method: str = "exp",
 ) -> Bleu:
     """BLEU of a corpus against one reference a sentence.
 
     Raises ZooError where there are not as many hypotheses as references, or none, or for a tokenisation
     that is not one of TOKENIZATIONS.
     """
-    if tokenize not in TOKENIZATIONS:
-        raise ZooError(f"`{tokenize}` is not a tokenisation", hint=f"one of {', '.join(TOKENIZATIONS)}")
-    if len(hypotheses) != len(references):
-        raise ZooError(
-            f"there are {len(hypotheses):,} hypotheses and {len(references):,} references",
-            hint="line n of the one is compared with line n of the other: both need as many lines",
-        )
-    if not references:
-        raise ZooError("there is nothing to score: no hypothesis and no reference")
-    # A tenth of a second, for which those who only ask how a score is called do not wait.
-    sacrebleu = import_module("sacrebleu.metrics.bleu")
-    # force: text that looks tokenised gets no lecture on the terminal; the signature tells what was done.
-    metric = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    result = metric.corpus_score(list(hypotheses), [list(references)])
+    choices = chosen(tokenize, lowercase) | {"smooth_method": smooth_method}
+    score, result, signature = overlap("BLEU", hypotheses, references, **choices)
     return Bleu(
-        score=float(result.score),
-        signature=str(metric.get_signature()),
+        score=score,
+        signature=signature,
         precisions=tuple(float(precision) for precision in result.precisions),
         brevity_penalty=float(result.bp),
         hypothesis_length=int(result.sys_len),
         reference_length=int(result.ref_len),
     )
+
+
+def chosen(tokenize: str, lowercase: bool) -> dict[str, Any]:
+    """sacreBLEU's words for it. Raises ZooError for a tokenisation that is not one of TOKENIZATIONS."""
+    if tokenize not in TOKENIZATIONS:
+        raise ZooError(f"`{tokenize}` is not a tokenisation", hint=f"one of {', '.join(TOKENIZATIONS)}")
+    # force: text that looks tokenised gets no lecture on the terminal; the signature tells what was done.
+    return {"tokenize": tokenize, "lowercase": lowercase, "force": True}
 
 
 def computed(answers: Answers) -> dict[str, float | str]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Unpack
 
-from specs import ZooError
 from zoo.evaluation.answers import Answers
-from zoo.evaluation.bleu import Bleu, bleu
 from zoo.evaluation.metric import metrics_of
 from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import Scores
 from zoo.report import Report
 from zoo.search.request import Choice
-from zoo.text.lines import read_lines
 from zoo.translation.translator import Translator
 
 
@@ -44,19 +40,3 @@ def evaluate(
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
     }
-
-
-def evaluate_files(
-    hypotheses: Path | str, references: Path | str, *, tokenize: str = "13a", lowercase: bool = False
-) -> Bleu:
-    """BLEU of one file against another, a sentence a line.
-
-    Raises ZooError where they cannot be read, are not UTF-8, or differ in the number of their lines.
-    """
-    found, wanted = read_lines(hypotheses), read_lines(references)
-    if len(found) != len(wanted):
-        raise ZooError(
-            f"`{hypotheses}` has {len(found):,} lines and `{references}` has {len(wanted):,}",
-            hint="line n of the one is compared with line n of the other: both need as many lines",
-        )
-    return bleu(found, wanted, tokenize=tokenize, lowercase=lowercase)

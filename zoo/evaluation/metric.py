@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from specs import Task
-from zoo.evaluation import bleu, f1, perplexity
+from specs.task import SCORES
+from zoo.evaluation import bleu, chrf, f1, paper_bleu, perplexity, ter
 
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers
@@ -38,8 +39,15 @@ class Metric:
     decimals: int = 2
     unit: str = ""
     """What it is a mean over."""
+    brief: bool = True
+    """Whether it is told where there is one line for all."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Further numbers of the same kind that people read beside it: their names, and how they are called."""
+
+    @property
+    def signature(self) -> str:
+        """Under which name the signature of what was computed stands, where there is one."""
+        return f"{self.name}_signature" if self.name not in _FIRST else "signature"
 
     def score(self, answers: Answers) -> float:
         """The number alone."""
@@ -65,6 +73,9 @@ class Metric:
 
 METRICS = (
     Metric("bleu", "BLEU", bleu.computed, task="translation"),
+    Metric("paper_bleu", "paper's BLEU", paper_bleu.computed, task="translation", brief=False),
+    Metric("chrf", "chrF", chrf.computed, task="translation", brief=False),
+    Metric("ter", "TER", ter.computed, better_is="less", task="translation", most=math.inf, brief=False),
     Metric("f1", "F1", f1.computed, task="parsing", details=f1.DETAILS),
     Metric(
         "perplexity",
@@ -78,6 +89,8 @@ METRICS = (
     ),
 )
 """In the order in which they are told."""
+_FIRST = {scores[0] for scores in SCORES.values()}
+"""Their signatures have no first name: there was no other score when the first ones were written."""
 ON_DEV = {f"dev_{metric.name}": f"dev {metric.called}" for metric in METRICS}
 """Figures of a training's log, and how they are called."""
 

@@ -36,16 +36,21 @@ def evaluate_model(
     Those of a run in float32 are kept in its `scores.json`; with `show`, `report` hears of some translations, too.
     Raises ZooError where the folder has no such model, or its corpus no such set or none that can be had.
     """
-    if split not in _SPLITS:
-        raise ZooError(f"`{split}` is not a set to evaluate on", hint="it is `dev` or `test`")
-    report = report or Report()
+    known, report = split_named(split), report or Report()
     translator = open_model(folder, tokens=tokens, report=report, **how)
-    sources, references = texts(translator.spec, _SPLITS[split], report, translator.vocabulary)
+    sources, references = texts(translator.spec, known, report, translator.vocabulary)
     scores = evaluate(translator, sources, references, report, show=show)
     of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
     if precision == "float32" and not of.published:
         write_json(of.scores, {**of.known_scores, split: scores})
     return scores
+
+
+def split_named(name: str) -> Split:
+    """Raises ZooError for what is neither dev nor test."""
+    if name not in _SPLITS:
+        raise ZooError(f"`{name}` is not a set to evaluate on", hint="it is `dev` or `test`")
+    return _SPLITS[name]
 
 
 def texts(

@@ -112,8 +112,10 @@ def _unknown(vocabulary: Vocabulary, task: Task) -> str:
 def _scores(scores: Mapping[str, Any], task: Task) -> str:
     if not scores:
         return "Nobody had scored it when it was published."
+    # What was scored before there were the longer ones has none of them.
+    metrics = [m for m in metrics_of(task) if m.brief or all(m.name in of for of in scores.values())]
     columns, numbers = ["set"], []
-    for metric in metrics_of(task):
+    for metric in metrics:
         columns += [f"{metric.called}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
         numbers += [(metric, name) for name in (metric.name, *metric.details)]
     rows = [
@@ -125,7 +127,8 @@ def _scores(scores: Mapping[str, Any], task: Task) -> str:
         ]
         for split, of in scores.items()
     ]
-    return _table([*columns, "sentences", "signature"], rows)
+    signed = {f"- {m.called}: `{of[m.signature]}`": None for m in metrics if not m.brief for of in scores.values()}
+    return "\n\n".join([_table([*columns, "sentences", "signature"], rows), *(["\n".join(signed)] if signed else [])])
 
 
 def _weights(facts: Mapping[str, str]) -> str:

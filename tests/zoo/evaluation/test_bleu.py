@@ -7,7 +7,6 @@ import pytest
 
 from specs import ZooError
 from zoo.evaluation.bleu import bleu
-from zoo.evaluation.evaluate import evaluate_files
 
 REFERENCES = [
     "der alte Hund sieht ein kleines Haus",
@@ -70,14 +69,3 @@ def test_what_cannot_be_scored_is_refused():
         bleu([], [])
     with pytest.raises(ZooError, match="`moses` is not a tokenisation"):
         bleu(HYPOTHESES, REFERENCES, tokenize="moses")
-
-
-def test_two_files_are_scored_line_by_line(tmp_path):
-    found, wanted = tmp_path / "hypotheses", tmp_path / "references"
-    found.write_text("\n".join(HYPOTHESES) + "\n", "utf-8")
-    wanted.write_text("\n".join(REFERENCES), "utf-8")
-    assert evaluate_files(found, wanted) == bleu(HYPOTHESES, REFERENCES)
-    assert evaluate_files(found, wanted, tokenize="none", lowercase=True).signature.count("tok:none") == 1
-    found.write_text("\n".join([*HYPOTHESES, ""]) + "\n", "utf-8")
-    with pytest.raises(ZooError, match=r"hypotheses` has 4 lines and `.*references` has 3"):
-        evaluate_files(found, wanted)

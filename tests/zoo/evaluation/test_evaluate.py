@@ -16,7 +16,10 @@ from zoo.translation.translation import ForcedScore
 
 SPEED = ["sentences", "seconds", "sentences_per_second"]
 OF_TASK = {
-    "translation": ["bleu", "signature", "perplexity", *SPEED],
+    "translation": [
+        *("bleu", "signature", "paper_bleu", "paper_bleu_signature", "chrf", "chrf_signature", "ter", "ter_signature"),
+        *("perplexity", *SPEED),
+    ],
     "parsing": ["f1", "recall", "precision", "complete_match", "signature", "perplexity", *SPEED],
 }
 
@@ -81,6 +84,19 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
         ("perplexity", "1.150 a word piece"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature", "nrefs:1"),
+    ]
+    signatures = {"paper_bleu_signature": "nrefs:2", "chrf_signature": "nrefs:3"}
+    longer = scores | {"paper_bleu": 94.125, "chrf": 97.0} | signatures
+    assert in_words(longer) == in_words(scores), "one line has room for the first alone"
+    assert list(rows(longer)) == [
+        ("BLEU", "93.76"),
+        ("paper's BLEU", "94.12"),
+        ("chrF", "97.00"),
+        ("perplexity", "1.150 a word piece"),
+        ("sentences", "1,000 in 0.7 s"),
+        ("signature, BLEU", "nrefs:1"),
+        ("signature, paper's BLEU", "nrefs:2"),
+        ("signature, chrF", "nrefs:3"),
     ]
     parser = parrot("parsing")
     scores = evaluate(parser, parser.sources, parser.references, Report())

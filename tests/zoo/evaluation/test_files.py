@@ -1,0 +1,72 @@
+"""Files of translations against a file of references."""
+
+import pytest
+
+from specs import ZooError
+from zoo.evaluation.bleu import bleu
+from zoo.evaluation.files import evaluate_files
+from zoo.evaluation.overlap import overlap
+from zoo.evaluation.paper_bleu import paper_bleu
+
+REFERENCES = [
+    "der alte EU-Hund sieht ein kleines Haus",
+    "die Frau gibt dem Kind ein Buch, das sie kennt",
+    "drei Katzen schlafen nicht",
+]
+HYPOTHESES = [
+    "der alte EU-Hund sieht das kleine Haus",
+    "die Frau gibt dem Kind ein Buch, das ihr gehört",
+    "drei Katzen schlafen",
+]
+
+
+@pytest.fixture
+def files(tmp_path):
+    def make(hypotheses=HYPOTHESES, references=REFERENCES, ending=".de"):
+        found, wanted = tmp_path / "ours.txt", tmp_path / f"test{ending}"
+        found.write_text("\n".join(hypotheses) + "\n", "utf-8")
+        wanted.write_text("\n".join(references), "utf-8")
+        return found, wanted
+
+    return make
+
+
+def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
+    scores = evaluate_files(*files())
+    assert scores["bleu"] == bleu(HYPOTHESES, REFERENCES).score
+    assert scores["brevity_penalty"] == bleu(HYPOTHESES, REFERENCES).brevity_penalty
+    assert scores["paper_bleu"] == paper_bleu(HYPOTHESES, REFERENCES, "de").score
+    assert scores["chrf"] == overlap("CHRF", HYPOTHESES, REFERENCES).score
+    assert scores["ter"] == pytest.approx(100 * 5 / 21), (
+        "two words in the first and the second each, and one in the last"
+    )
+    assert scores["sentences"] == 3
+
+
+def test_the_language_is_the_references_last_ending_or_as_it_is_given(files):
+    def told(ending, **how):
+        return evaluate_files(*files(ending=ending), **how).get("paper_bleu_signature", "none")
+
+    assert "moses-de" in told(".ref.de")
+    assert "moses-de" in told(".de.txt")
+    assert "moses-fr" in told(".de", language="fr")
+    assert told(".txt") == told("") == told(".references") == told(".DE") == "none"
+
+
+def test_choices_are_in_the_signatures(files):
+    scores = evaluate_files(*files(), tokenize="none", lowercase=True)
+    assert "case:lc|eff:no|tok:none" in scores["signature"]
+    assert "case:lc" in scores["paper_bleu_signature"]
+    assert "case:lc" in scores["chrf_signature"]
+
+
+def test_files_of_different_length_are_refused(files):
+    with pytest.raises(ZooError, match=r"ours.txt` has 4 lines and `.*test.de` has 3") as refused:
+        evaluate_files(*files([*HYPOTHESES, ""]))
+    assert "both need as many lines" in refused.value.hint
+
+
+def test_the_two_newstests_of_2014_are_known(files):
+    with pytest.raises(ZooError, match=r"has 3,003 lines and .* has 2,737") as refused:
+        evaluate_files(*files(["ja"] * 3_003, ["ja"] * 2_737))
+    assert "wmt14/full" in refused.value.hint
