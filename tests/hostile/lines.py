@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from hostile import values
@@ -104,8 +105,11 @@ def _decoded(draw: Random, trial: Trial, texts: list[str]) -> None:
     """By the vocabulary: any pieces are some text, and a text's pieces are pieces."""
     vocabulary = trial.world.translator.vocabulary
     for text in (text.encode("utf-8", "replace").decode() for text in texts):  # half a character is no text
-        found = vocabulary.encode(text)
-        right(all(0 <= piece < vocabulary.sizes[0] for piece in found), f"no such pieces: {found}")
+        found = trial.answer(partial(vocabulary.encode, text))
+        right(
+            isinstance(found, ZooError) or all(0 <= piece < vocabulary.sizes[0] for piece in found),
+            f"no such pieces: {found}",
+        )
     pieces = draw.choices(range(vocabulary.sizes[0]), k=draw.choice((0, 1, 20, 2000)))
     right(isinstance(vocabulary.decode(pieces), str), "no text")
 

@@ -104,7 +104,7 @@ def _readable(file: Path) -> Iterator[None]:
             yield
     except ZooError as error:
         raise ZooError(error.problem, hint=error.hint or _HINT, exit_code=1) from None
-    except (SafetensorError, OSError, ValueError, AttributeError, RecursionError) as error:
+    except (SafetensorError, OSError, MemoryError, ValueError, AttributeError, RecursionError) as error:
         raise ZooError(f"`{file}` cannot be read: {error}", hint=_HINT, exit_code=1) from None
 
 

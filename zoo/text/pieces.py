@@ -13,6 +13,7 @@ import sentencepiece
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.lines import clean, without_control
+from zoo.text.sentences import require_length
 
 _QUIET = 2
 _SPECIAL = (PAD, UNK, BOS, EOS)
@@ -49,7 +50,8 @@ class Pieces:
         return bool(self.model.is_byte(EOS + 1))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a line's pieces, without BOS and EOS."""
+        """The ids of a line's pieces, without BOS and EOS. Raises ZooError for one that is too long."""
+        require_length(text, "the text")
         return list(self.model.encode(clean(text)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:

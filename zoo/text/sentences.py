@@ -6,6 +6,8 @@ from itertools import zip_longest
 
 from specs import ZooError
 
+LONGEST_TEXT = 1_000_000
+"""Characters of a line: no sentence is as long, and to find out that one of more is too long takes a while."""
 LONGEST_WORD = 100_000
 """Characters without a space: the time to find the pieces of more grows with their square."""
 
@@ -70,6 +72,18 @@ _CLOSING, _CLOSERS = "\"'”’“‘»«›‹)]」』）", 4
 """What may stand behind such a mark, and how many of them with it are looked at."""
 
 
+def require_length(text: str, called: str) -> None:
+    """Raises ZooError, calling it so, for a text of more characters than may be, or with a word of more."""
+    if len(text) <= LONGEST_WORD:
+        return
+    if len(text) > LONGEST_TEXT:
+        problem = f"{called} ({shown(text)}) has {len(text):,} characters, and {LONGEST_TEXT:,} are the most"
+        raise ZooError(problem, hint="a sentence a line: break it where its sentences end")
+    if (most := max(map(len, text.split()), default=0)) > LONGEST_WORD:
+        problem = f"{called} ({shown(text)}) has a word of {most:,} characters, and {LONGEST_WORD:,} are the most"
+        raise ZooError(problem, hint="to find its pieces would take minutes: break it, or leave it out")
+
+
 class _End:
     """Stands for what is no longer there: None may be given by mistake."""
 
@@ -87,8 +101,4 @@ def _check(text: object, number: int, called: str) -> None:
             f"{called} {number} ({shown(text)}) is not Unicode text: half of a surrogate pair is in it",
             hint="read the file as UTF-8, with errors='strict'",
         )
-    if len(text) > LONGEST_WORD and (most := max(map(len, text.split()), default=0)) > LONGEST_WORD:
-        raise ZooError(
-            f"{called} {number:,} ({shown(text)}) has a word of {most:,} characters, and {LONGEST_WORD:,} are the most",
-            hint="to find its pieces would take minutes: break it, or leave it out",
-        )
+    require_length(text, f"{called} {number:,}")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from compiler.program import Scoring
+from specs import ZooError
+from zoo.machine.ram import FAILURES, is_short
 from zoo.report import Progress
 from zoo.search.groups import groups, padded
 from zoo.translation.translation import ForcedScore
@@ -22,13 +24,43 @@ def forced(
     device: torch.device,
     progress: Progress,
 ) -> list[ForcedScore]:
-    """Of each source (with EOS) and target (from BOS to EOS), in batches of so many tokens."""
+    """Of each source (with EOS) and target (from BOS to EOS), in batches of so many tokens.
+
+    Raises ZooError where the memory does not suffice for one of them alone.
+    """
     lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
     found = [ForcedScore(())] * len(lengths)
     for group in groups(lengths, tokens):
-        given = padded([targets[index] for index in group], device)
-        scores = program.score(padded([sources[index] for index in group], device), given)
-        for index, row in zip(group, scores.tolist(), strict=True):
+        rows = _rows(program, sources, targets, group, device)
+        for index, row in zip(group, rows, strict=True):
             found[index] = ForcedScore(tuple(row[: len(targets[index]) - 1]))
         progress.advance(len(group))
     return found
+
+
+def _rows(
+    program: Scoring,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    group: Sequence[int],
+    device: torch.device,
+) -> list[list[float]]:
+    """Those of a batch; of its halves, where the memory does not suffice for the whole."""
+    try:
+        given = padded([targets[index] for index in group], device)
+        found: list[list[float]] = program.score(padded([sources[index] for index in group], device), given).tolist()
+        return found
+    except FAILURES as error:
+        if not is_short(error):
+            raise
+    if len(group) > 1:
+        middle = len(group) // 2
+        parts = (group[:middle], group[middle:])
+        return [row for part in parts for row in _rows(program, sources, targets, part, device)]
+    lengths = len(sources[group[0]]) - 1, len(targets[group[0]]) - 2
+    raise ZooError(
+        f"there is not enough memory to score pair {group[0] + 1:,} alone: {lengths[0]:,} pieces of source and "
+        f"{lengths[1]:,} of target",
+        hint="a sentence a line: break it where its sentences end",
+        exit_code=1,
+    )

@@ -90,3 +90,16 @@ def test_a_limit_on_the_size_of_files_is_said_to_be_that(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "ulimit -f" in caught.value.hint
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_hole_that_no_address_space_holds_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    Weights({"a": torch.ones(2)}, {}).write(file)
+    os.truncate(file, 1 << 40)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 39, limits[1]))
+    try:
+        with pytest.raises(ZooError, match=r"w.safetensors` cannot be read"):
+            read(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -3,7 +3,7 @@
 import pytest
 
 from specs import ZooError
-from zoo.text.sentences import LONGEST_WORD, sentences, sentences_of
+from zoo.text.sentences import LONGEST_TEXT, LONGEST_WORD, sentences, sentences_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,10 @@ def test_a_word_without_end_is_refused_by_its_number():
     assert sentences([f"{most} {most}"]) == [f"{most} {most}"]
     with pytest.raises(ZooError, match=r"text 2 .*has a word of 100,001 characters, and 100,000 are the most"):
         sentences(["a", f"a {most}x b"])
+
+
+def test_a_text_without_end_is_refused_by_its_number():
+    most = "ab " * (LONGEST_TEXT // 3)
+    assert sentences([most]) == [most]
+    with pytest.raises(ZooError, match=r"prefix 8 .*has 1,000,002 characters, and 1,000,000 are the most"):
+        sentences([most, most + "ab "], first=7, called="prefix")

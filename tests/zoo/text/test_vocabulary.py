@@ -291,6 +291,11 @@ def test_with_bytes_too_small_a_size_is_told_too(kind):
     assert learn(least, kind=kind, byte_fallback=True).sizes == (least, least)
 
 
+def test_a_word_without_end_is_not_waited_for(shared):
+    with pytest.raises(ZooError, match=r"the text .* has a word of 200,000 characters"):
+        shared.encode("the " + "x" * 200_000)
+
+
 def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
     """Bytes of a piece that are no text would be found out by the sentence that needs it."""
     shared.save(tmp_path)

@@ -135,6 +135,27 @@ def test_batches_hold_to_the_budget_and_change_nothing(translator_of):
     assert translator_of().hypotheses(texts, tokens=1) == expected
 
 
+def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_alone(translator_of):
+    """As many as there is room for; a pair that has none is called by its number."""
+    texts = ["ab", "hgf", "c", "abc"]
+    translator = translator_of()
+    expected, whole, room = translator.forced(texts, texts), translator.program.score, [2]
+
+    def short(source, target):
+        if len(source) > room[0]:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+        return whole(source, target)
+
+    translator.program.score = short
+    assert translator.forced(texts, texts) == expected
+    room[0] = 0
+    with pytest.raises(ZooError, match=r"not enough memory to score pair . alone: . pieces of source and . of target"):
+        translator.forced(texts, texts)
+    translator.program.score = lambda *_: torch.zeros(2).reshape(3)
+    with pytest.raises(RuntimeError, match="invalid for input of size 2"):
+        translator.forced(texts, texts)
+
+
 def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
     sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
     forced = translator.forced(sources, targets, tokens=20)
