@@ -27,17 +27,34 @@ class Files(NamedTuple):
     prefix: Path | None = None
 
 
-def opened(folders: list[Path], how: How, input: Path | None) -> Translator:
-    """The model in a folder, or the ensemble of several; a person who types is told when it is there."""
+_DOES = {"translation": ("translates", "translate"), "parsing": ("parses", "parse")}
+_OTHER = {"translation": "`zoo train tiny` trains a translator", "parsing": "`zoo train parsing/tiny` trains a parser"}
+
+
+def opened(folders: list[Path], kind: str, how: How, input: Path | None) -> Translator:
+    """The model in a folder, or the ensemble of several, of this kind of task; who types is told when it is there."""
     from cli.console import report
     from cli.lines import typed
     from zoo.translation.opening import open_model
 
+    for folder in folders:
+        _require_task(folder, kind)
     words = report()
     models = [open_model(folder, **how, report=words) for folder in folders]
     if typed(input):
         words.say(f"{', '.join(map(str, folders))} answers what you type, line by line; Ctrl-D ends it")
     return type(models[0]).ensemble(models) if len(models) > 1 else models[0]
+
+
+def _require_task(folder: Path, kind: str) -> None:
+    from specs import ZooError
+    from specs.task import COMMANDS
+    from zoo.model.folder import ModelFolder
+
+    own = ModelFolder(folder).spec.task.kind
+    if own != kind:
+        hint = f"`zoo {COMMANDS[own]} --model {folder}` {_DOES[own][0]} with it; {_OTHER[kind]}"
+        raise ZooError(f"`{folder}` {_DOES[own][0]}, and does not {_DOES[kind][1]}", hint=hint)
 
 
 def answer(translator: Translator, files: Files, choice: Choice, n_best: int | None, lines: Lines) -> None:

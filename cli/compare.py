@@ -33,9 +33,10 @@ def command(
     backend: options.Backend = None,
     tokens: options.Tokens = None,
 ) -> None:
-    """Two models on one set, or two files of translations, by BLEU, the paper's BLEU, chrF and TER.
+    """Is one of two models, or of two files, better, or is it chance?
 
-    Of the sentences 1,000 sets are drawn with replacement, the same for both (paired bootstrap; Koehn 2004). Behind a
+    Two models translate one set, or two files hold what was translated; scores are BLEU, the paper's BLEU, chrF and
+    TER. Of the sentences 1,000 sets are drawn with replacement, the same for both (paired bootstrap; Koehn 2004). Behind a
     score stands half its interval of 95 %; p is how probable so large a difference were if there was none. From 0.05 on
     neither is called better.
     """

@@ -123,7 +123,9 @@ def command(
     choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     lines = partial(_lines, json=json, n_best=n_best)
-    answer(opened(all_chosen(spec, model), how, input), Files(input, output, prefix), choice, n_best, lines)
+    answer(
+        opened(all_chosen(spec, model), "translation", how, input), Files(input, output, prefix), choice, n_best, lines
+    )
 
 
 def _lines(number: int, source: str, found: list[Translation], json: bool, n_best: int | None) -> list[str]:

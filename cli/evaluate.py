@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
     "\n\nzoo evaluate --hypotheses out.de --references test.de --tokenize intl"
-    "\n\nzoo evaluate --brackets out.trees test.trees --parameters COLLINS.prm"
+    "\n\nzoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm"
 )
 
 _FILES = "Files alone"
@@ -53,9 +53,9 @@ def command(
     brackets: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
-            metavar="TEST GOLD",
+            metavar="GOLD TEST",
             rich_help_panel=_FILES,
-            help="Trees that are there already, one a line, and the right ones.",
+            help="The right trees, one a line, and trees that are there already: the order of EVALB.",
         ),
     ] = None,
     parameters: Annotated[
@@ -94,7 +94,8 @@ def command(
         others = {"--hypotheses": hypotheses, "--references": references, "--set": set, "--tokenize": tokenize}
         for option, value in (others | {"--language": language, "--lowercase": lowercase or None}).items():
             _refused(option, value is not None, "translations")
-        found = evaluate_brackets(*brackets, parameters)
+        gold, test = brackets
+        found = evaluate_brackets(test, gold, parameters)
     elif hypotheses is not None or references is not None:
         left, right = _both(hypotheses, references, spec, model)
         _refused("--set", set is not None, "a model")
@@ -130,7 +131,10 @@ def _show_brackets(found: BracketScores, words: Report) -> None:
     if failed := found.failed:
         number, row = failed[0]
         left_out = f"{len(failed):,} of {found.sentences:,} sentences are left out as errors"
-        words.warn(f"{left_out}; the first is {number:,}: {row.problem}")
+        words.warn(
+            f"{left_out}; the first is {number:,}: {row.problem} (those of deleted tags, such as marks, are not "
+            "counted, and each tree's own tags say which they are)"
+        )
     words.say(f"F1 {found.f1:.2f} ({found.signature})")
 
 

@@ -81,12 +81,10 @@ def command(
 
     _require_one(pretty, json, n_best)
     folders = all_chosen(spec, model)
-    for folder in folders:
-        _require_parser(folder)
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"beam": beam, "alpha": alpha, "tokens": tokens}
     with _drawn(svg, input, output) as draw:
-        parser = opened(folders, how, input)
+        parser = opened(folders, "parsing", how, input)
         assert isinstance(parser, Parser)
         if unconstrained:
             parser.constraint = None
@@ -106,15 +104,6 @@ def _require_one(pretty: bool, json: bool, n_best: int | None) -> None:
             raise ZooError(
                 f"`--pretty` and `{other}` are given, and each shows something else", hint="ask for them one at a time"
             )
-
-
-def _require_parser(folder: Path) -> None:
-    from specs import Parsing, ZooError
-    from zoo.model.folder import ModelFolder
-
-    if not isinstance(ModelFolder(folder).spec.task, Parsing):
-        hint = f"`zoo decode --model {folder}` translates with it; `zoo train parsing/tiny` trains a parser"
-        raise ZooError(f"`{folder}` translates, and does not parse", hint=hint)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def _first_of_files(parts: Written | None) -> Written | None:
 
 
 def _is_of_files(part: Mapping[str, Written]) -> bool:
-    return "source" in part and "archive" not in part
+    return "trees" in part or ("source" in part and "archive" not in part)
 
 
 _GIVEN = ("command line", "override")

@@ -8,7 +8,8 @@ from specs.shape import description, fields, kinds
 from specs.spec import Spec
 
 _PART = (
-    "a part of a corpus is `grammar`; `source` and `target`; `archive`, `sha256`, `source` and `target`; or `held_out`"
+    "a part of a corpus is `grammar`; `source` and `target`; `trees`; `archive`, `sha256`, `source` and `target`; or "
+    "`held_out`"
 )
 _EITHER = {
     "architecture.N": "write one number of layers, or `{encoder: 6, decoder: 6}`",

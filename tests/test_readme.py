@@ -83,6 +83,17 @@ def test_your_own_two_text_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert "error" not in capsys.readouterr().err
 
 
+def test_your_own_treebank(capsys: pytest.CaptureFixture[str]) -> None:
+    trees = [f"{pair.tree}\n" for pair in sentences("train", 400)]
+    for split, part in (("train", trees[:300]), ("dev", trees[300:350]), ("test", trees[350:])):
+        Path(f"{split}.trees").write_text("".join(part), encoding="utf-8")
+    Path("own-trees.yaml").write_text(_block("own-trees.yaml"), encoding="utf-8")
+    assert run(["prepare", "own-trees.yaml", "vocabulary.size=200", *SMALL[:1]]) == 0
+    told = capsys.readouterr().err
+    assert "300 pairs read" in told
+    assert "error" not in told
+
+
 def test_the_python_runs() -> None:
     assert run(["train", "tiny", *QUICK, *SMALL, "corpus={train: [{grammar: 300}], dev: [{grammar: 5}]}"]) == 0
     assert run(["publish", "tiny"]) == 0

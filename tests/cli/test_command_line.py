@@ -36,9 +36,10 @@ FROZEN = {
     ],
     "score": [*_MODEL, "--source", "--target", "--output", "--json", *_HOW],
     "evaluate": [
-        *(*_MODEL, "--set", "--hypotheses", "--references", "--tokenize", "--lowercase"),
+        *(*_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
         *("--brackets", "--parameters", "--json", *_HOW),
     ],
+    "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
     "publish": ["RUN", "--name", "--replace"],
     "verify": ["NAME|DIR"],
     "doctor": ["--json"],

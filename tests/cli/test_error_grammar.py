@@ -16,8 +16,8 @@ SNAPSHOTS = {
     ("foo",): """\
 error: `foo` is not a command of zoo
 
-hint: the commands are list, show, plan, schema, prepare, train, average, decode, parse, score, evaluate, publish, \
-verify, doctor, clean, compile, benchmark decode, benchmark train
+hint: the commands are list, show, plan, schema, prepare, train, average, decode, parse, score, evaluate, compare, \
+publish, verify, doctor, clean, compile, benchmark decode, benchmark train
 """,
     ("benchmark", "decoed", "tiny"): """\
 error: `benchmark decoed` is not a command of zoo

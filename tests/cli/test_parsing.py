@@ -75,9 +75,14 @@ def test_a_sentence_in_is_a_tree_out_and_empty_lines_stay_empty(zoo: Zoo, parser
     assert list(read(lines[2]).leaves()) == ["a", "-LRB-", "b", "-RRB-", ",", "c"]
 
 
-def test_decode_of_a_parser_writes_trees(zoo: Zoo, parser: Callable[..., Parser]) -> None:
-    trees = written(parser())
-    assert zoo("decode", "--model", "runs/parser", stdin=TEXT).out.split("\n") == [*trees, ""]
+def test_a_parser_does_not_translate(zoo: Zoo, parser: Callable[..., Parser]) -> None:
+    parser()
+    done = zoo("decode", "--model", "runs/parser", stdin=TEXT)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        "error: `runs/parser` parses, and does not translate\n\n"
+        "hint: `zoo parse --model runs/parser` parses with it; `zoo train tiny` trains a translator\n"
+    )
 
 
 def test_a_translator_does_not_parse(zoo: Zoo, parser: Callable[..., Parser], trained: Callable[..., Run]) -> None:

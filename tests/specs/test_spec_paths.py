@@ -43,6 +43,11 @@ def test_paths_start_at_the_file_that_lists_them(corpus: str, found: str) -> Non
     assert folder(str(Path(file).absolute())) == (found if found[0] in "/~." else str(Path(found).absolute()))
 
 
+def test_those_of_treebanks_do_too() -> None:
+    file = write("odd/odd.yaml", "extends: parsing/tiny\ncorpus: {dev: [{trees: my.trees}]}\n")
+    assert folder(file) == "odd"
+
+
 def test_in_the_current_folder_they_are_as_they_are_written() -> None:
     assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")) == "."
     assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{PARTS}, folder: a/../b}}\n")) == "a/../b"
