@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import resource
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import torch
+
 from hostile.clock import Clock
 from specs import ZooError
+from zoo.machine.ram import most_used
 
 SECONDS = 10
 BYTES = 2 << 30
@@ -66,9 +68,8 @@ def bound_memory() -> None:
 
 
 def used() -> int:
-    """The most memory that this process ever had, in bytes."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else 1024 * most
+    """The most memory that this process ever had, in bytes; not what its parent had, which getrusage may count."""
+    return most_used(torch.device("cpu"))
 
 
 def of_the_house(error: ZooError) -> None:
