@@ -100,6 +100,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
     return once
 
 
+_THREADS = torch.get_num_threads()
+
+
 @pytest.fixture
 def all_cores() -> Iterator[None]:
     """torch on as many threads as it would take by itself, and on two at least."""
@@ -123,4 +126,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Pat
     monkeypatch.delenv("ZOO_MIRROR", raising=False)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     torch.manual_seed(0)
+    if torch.get_num_threads() != _THREADS:  # a run that goes on takes as many as it began with, for the whole process
+        torch.set_num_threads(_THREADS)
     return folder
