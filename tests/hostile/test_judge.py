@@ -16,7 +16,7 @@ _SEEN = {
     "a rename to outside": "Escaped: os.rename of ",
     "a file outside, by another program": "wrong: written outside its folder",
     "more memory than there may be": "traceback: MemoryError: Unable to allocate",
-    "more memory than is allowed": "it took 2.",
+    "more memory than is allowed": "it took ",
     "a crash": "it ended the process (-6)",
 }
 """What the verdicts begin with."""
