@@ -21,6 +21,8 @@ from hostile.world import GOOD, LINES, OTHER, PAIRS
 
 _LASTING = {"benchmark", "compile"}
 """What measures for seconds and what compiles for half a minute is asked for nothing that it could do."""
+_PROVING = "--verify-resume"
+"""Trains three times, in processes of its own: a proof, and longer than a case may take."""
 _NAMES = ("own.yaml", "runs/good", GOOD, OTHER, "tiny", "base", "./runs/good", "nope", "nope.yaml", "runs", "own")
 _FILES = (
     "in.txt",
@@ -44,6 +46,7 @@ def run(draw: Random, trial: Trial) -> None:
     """Draws a command line, and streams to go with it."""
     _furnish(trial)
     words, lasting = _line(draw)
+    words = [word for word in words if word != _PROVING]
     stdin, stdout, stderr = _streams(draw)
     trial.tell(f"streams {stdin!r:.60} {stdout!r:.60} {stderr!r:.60}")
     before = _kinds(trial.folder)
