@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 
 from specs import Parsing, ZooError
 from zoo.evaluation.bleu import chosen
-from zoo.evaluation.files import named_language, together
+from zoo.evaluation.files import language_meant, together
 from zoo.evaluation.metric import named
 from zoo.evaluation.overlap import made, require_alike
 from zoo.evaluation.own_sets import split_named, texts
@@ -74,7 +74,7 @@ def compare_files(first: Path, second: Path, references: Path, *, language: str 
     """Files of translations, a sentence a line. Raises ZooError as `evaluate_files` does."""
     left, wanted = together(first, references)
     right, _ = together(second, references)
-    return compare(left, right, wanted, language or named_language(references))
+    return compare(left, right, wanted, language_meant(language, references))
 
 
 def compare_models(

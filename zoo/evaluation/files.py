@@ -34,7 +34,7 @@ def evaluate_files(
     found, wanted = together(hypotheses, references)
     plain = asdict(bleu(found, wanted, tokenize=tokenize, lowercase=lowercase))
     scores: Scores = {"bleu": plain.pop("score"), **plain}
-    code = language or named_language(references)
+    code = language_meant(language, references)
     if code is not None:
         paper = paper_bleu(found, wanted, code, lowercase=lowercase)
         scores |= {"paper_bleu": paper.score, "paper_bleu_signature": paper.signature}
@@ -58,7 +58,12 @@ def together(hypotheses: Path | str, references: Path | str) -> tuple[list[str],
     return found, wanted
 
 
-def named_language(path: Path | str) -> str | None:
-    """By the last ending of a file's name, where that is a code such as de."""
-    code = language_of(path)
+def language_meant(given: str | None, references: Path | str) -> str | None:
+    """What is given, else the last ending of the file's name where that is a code such as de, else None.
+
+    Raises ZooError for what is given and no code: Moses would take it for English without a word.
+    """
+    if given is not None and not _CODE.fullmatch(given):
+        raise ZooError(f"`{given}` is not a language's code", hint="write two or three small letters, such as de")
+    code = given or language_of(references)
     return code if _CODE.fullmatch(code) else None

@@ -53,6 +53,12 @@ def test_the_language_is_the_references_last_ending_or_as_it_is_given(files):
     assert told(".txt") == told("") == told(".references") == told(".DE") == "none"
 
 
+@pytest.mark.parametrize("given", ["Deutsch", "DE", "de-DE", "../de", ""])
+def test_what_is_no_code_of_a_language_is_refused(files, given):
+    with pytest.raises(ZooError, match="is not a language's code"):
+        evaluate_files(*files(), language=given)
+
+
 def test_choices_are_in_the_signatures(files):
     scores = evaluate_files(*files(), tokenize="none", lowercase=True)
     assert "case:lc|eff:no|tok:none" in scores["signature"]
