@@ -135,7 +135,7 @@ class _Worker:
 
 def _environment() -> dict[str, str]:
     """One thread a process, since there are several; nothing of this one's own."""
-    left_out = ("ZOO_", "PYTEST_", "OMP_", "MKL_")
+    left_out = ("ZOO_", "PYTEST_", "OMP_", "MKL_", "TORCH")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     paths = os.pathsep.join((str(_TESTS.parent), str(_TESTS)))
     own = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
