@@ -17,9 +17,10 @@ class Parsing(Section):
     """A sentence into its constituency tree, written as a sequence (section 6.3)."""
 
     kind: Literal["parsing"] = Field(description="A sentence into its constituency tree (6.3); a kind.")
-    linearisation: Literal["vinyals", "tensor2tensor"] = Field(
+    linearisation: Literal["vinyals", "tensor2tensor", "initials"] = Field(
         description="How a tree becomes a sequence (6.3 cites Vinyals et al. 2015): vinyals writes `(S (NP XX )NP )S`, "
-        "each word as XX; tensor2tensor is of the authors' code, `S NP NNP /NP /S`, each word as its tag; a choice."
+        "each word as XX; tensor2tensor is of the authors' code, `S NP NNP /NP /S`, each word as its tag; initials "
+        "writes `(S (NP J )NP )S`, each word as its first character; a choice."
     )
     constrained: bool = Field(
         description="The search writes trees over the sentence's words and nothing else (the paper is silent); true or "

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from random import Random
+from typing import get_args
 
 from hostile import values
 from hostile.judge import right
 from hostile.trial import Trial
 from zoo.corpus.prepare import Prepared
+from zoo.trees.symbols import Linearisation
 from zoo.trees.tree import read
 
 _TREES = (
@@ -35,7 +37,7 @@ def run(draw: Random, trial: Trial) -> None:
     sets = {"train": [{"trees": "good.trees"}], "dev": [{"trees": "good.trees"}], "test": []}
     sets[split] = [{"trees": draw.choice((name, name, name, "."))}]
     vocabulary = {"size": draw.choice((60, 45)), "target_size": draw.choice((64, 20))}
-    task = {"linearisation": draw.choice(("vinyals", "tensor2tensor"))}
+    task = {"linearisation": draw.choice(get_args(Linearisation))}
     own = {"extends": "parsing/tiny", "name": "own", "task": task, "corpus": sets, "vocabulary": vocabulary, **_SMALL}
     (trial.folder / "own.yaml").write_text(json.dumps(own))
     trial.tell(f"{split}: {len(content)} bytes, {own}")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specs import EOS, ZooError
+from specs import EOS, PAD, UNK, ZooError
 from zoo.search.source import Source
 from zoo.text.sentences import shown
 
@@ -24,7 +24,8 @@ class Brackets:
 
     A bracket opens while words are left, and only if everything can still be closed within the limit. Another closes
     the constituent that was opened last, unless that is empty, and the root only after the last word. Then comes EOS,
-    and nothing else. How many constituents of one child stand in one another is bounded by the limit alone.
+    and nothing else. A word is written as its sentence spells it. How many constituents of one child stand in one
+    another is bounded by the limit alone.
     """
 
     def __init__(self, opening: Sequence[int], closing: Sequence[int], words: Sequence[int], size: int) -> None:
@@ -41,7 +42,8 @@ class Brackets:
         if device not in self._on:
             self._on[device] = _Tables(*(table.to(device) for table in self._made))
         counts = [[0, source.words, (source.limit - source.words) // 2, 0] for source in sources]
-        return Stacks(self._on[device], torch.tensor(counts, device=device), max(source.limit for source in sources))
+        most = max(source.limit for source in sources)
+        return Stacks(self._on[device], torch.tensor(counts, device=device), most, _due(sources, device))
 
 
 def _check(source: Source) -> None:
@@ -56,6 +58,15 @@ def _check(source: Source) -> None:
         )
 
 
+def _due(sources: Sequence[Source], device: torch.device) -> Int[Tensor, "rows words"] | None:
+    """What the next word is written as, by how many words are left; PAD where that may be any."""
+    if not any(source.spelled for source in sources):
+        return None
+    rows = [[PAD, *(PAD if piece == UNK else piece for piece in reversed(source.spelled))] for source in sources]
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=device)
+
+
 class _Tables(NamedTuple):
     """Cases are numbered by all that the rules ask: the counts, each up to a most, and the label on top."""
 
@@ -66,6 +77,8 @@ class _Tables(NamedTuple):
     weights: Int[Tensor, " counts"]
     """Of the counts, in the number of a case."""
     masks: Bool[Tensor, "cases V"]
+    spelling: Bool[Tensor, "V V"]
+    """What may be written where the next word is this piece: no other word. Any, where it is PAD."""
 
 
 class Stacks:
@@ -76,21 +89,28 @@ class Stacks:
     what lies above the top means nothing.
     """
 
-    def __init__(self, tables: _Tables, counts: Int[Tensor, "rows 4"], most: int) -> None:
-        """Empty stacks; no hypothesis has more than `most` pieces."""
-        self._tables, self._most, self._read = tables, most, 0
+    def __init__(
+        self, tables: _Tables, counts: Int[Tensor, "rows 4"], most: int, due: Int[Tensor, "rows words"] | None
+    ) -> None:
+        """Empty stacks; no hypothesis has more than `most` pieces, and the words are those that are `due`."""
+        self._tables, self._most, self._read, self._due = tables, most, 0, due
         self._counts, self._stack = counts, counts.new_full((len(counts), ROOM), int(tables.weights[0]) - 1)
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Which pieces may come next."""
         label = self._stack.gather(1, self._counts.narrow(1, 0, 1)).squeeze(1)
         case = (self._counts.minimum(self._tables.most) * self._tables.weights).sum(1) + label
-        return self._tables.masks.index_select(0, case)
+        masks = self._tables.masks.index_select(0, case)
+        if self._due is None:
+            return masks
+        due = self._due.gather(1, self._counts.narrow(1, 1, 1)).squeeze(1)
+        return masks.logical_and_(self._tables.spelling.index_select(0, due))
 
     def after(self, rows: Int[Tensor, " rows"] | None, pieces: Int[Tensor, " rows"]) -> Stacks:
         """Goes on from these rows, each with its piece."""
         if rows is not None:
             self._counts, self._stack = self._counts.index_select(0, rows), self._stack.index_select(0, rows)
+            self._due = None if self._due is None else self._due.index_select(0, rows)
         self._read = min(self._read + 1, self._most + 1)
         if (room := self._stack.shape[1]) <= self._read:
             self._stack, room = pad(self._stack, (0, ROOM)), room + ROOM
@@ -106,6 +126,10 @@ class Stacks:
         room = max(each._stack.shape[1] for each in (self, other))
         self._stack = torch.cat([pad(each._stack, (0, room - each._stack.shape[1])) for each in (self, other)])
         self._counts = torch.cat([self._counts, other._counts])
+        if self._due is not None and other._due is not None:
+            both = (self._due, other._due)
+            words = max(due.shape[1] for due in both)
+            self._due = torch.cat([pad(due, (0, words - due.shape[1])) for due in both])
         self._most, self._read = max(self._most, other._most), max(self._read, other._read)
         return self
 
@@ -131,4 +155,7 @@ def _tables(opening: list[int], closing: list[int], words: list[int], size: int)
     effects[closing, 0] = -1
     effects[opening] = torch.tensor([1, 0, -1, 1, 0])
     effects[opening, _COUNTS] = torch.arange(labels)
-    return _Tables(effects, most, weights, masks.flatten(0, 1))
+
+    spelling = torch.ones(size, size, dtype=torch.bool)
+    spelling[torch.tensor(words).unsqueeze(1), words] = torch.eye(len(words), dtype=torch.bool)
+    return _Tables(effects, most, weights, masks.flatten(0, 1), spelling)

@@ -13,7 +13,8 @@ class Source:
     """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
 
     `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message; `words`
-    are counted between white space.
+    are counted between white space. Of a tree, `spelled` are the pieces that its words are written as, UNK where any
+    may be; none where all may be any.
     """
 
     index: int
@@ -22,6 +23,7 @@ class Source:
     prefix: tuple[int, ...] = ()
     text: str = ""
     words: int = 0
+    spelled: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.limit < len(self.prefix):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, overload
 
 from specs import EOS, Parsing, ZooError
@@ -69,7 +69,8 @@ class Parser(Translator):
         return first[0] if one else first
 
     def intake(self) -> Intake:
-        return Sentences(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+        of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+        return Sentences(self.symbols.spelled, *of)
 
     def forced(
         self,
@@ -101,8 +102,10 @@ class Sentences(Intake):
 
     unknown = None  # they are in the tree as they were given
 
-    def __init__(self, *of: Any) -> None:
+    def __init__(self, spelled: Callable[[Iterable[str]], tuple[int, ...]], *of: Any) -> None:
+        """As an intake; `spelled` says what words are written as."""
         super().__init__(*of)
+        self.spelled = spelled
         self.words: dict[int, tuple[str, ...]] = {}
         """Of the sentences that have no tree yet."""
 
@@ -124,7 +127,8 @@ class Sentences(Intake):
             if row != [EOS]:
                 self.words[index] = words
             limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
-            found.append(Source(index, tuple(row), limit, (), text, len(words)))
+            spelled = self.spelled(map(escaped, words))
+            found.append(Source(index, tuple(row), limit, (), text, len(words), spelled))
         return found
 
     def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:

@@ -7,16 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from specs import EOS, UNK, ZooError
-from zoo.trees.tree import DEEPEST, ROOT, Tree, leaf, node, read, rooted
+from zoo.trees.tree import DEEPEST, ESCAPED, ROOT, Tree, leaf, node, read, rooted
 
-Linearisation = Literal["vinyals", "tensor2tensor"]
+Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
 XX = "XX"
 """What stands for a word whose part of speech is not written."""
 _FIRST = EOS + 1
-_BRACKET = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]))")
+_BRACKET = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
 _NAME = re.compile(r"[^()\s\ud800-\udfff]+")
 
 
@@ -31,8 +31,9 @@ class Symbols:
     """The target side of a parser's vocabulary: an opening and a closing bracket a label, and the words.
 
     Of `vinyals` every word is `XX`, and `(NP XX XX )NP` is a noun phrase of two (Vinyals et al. 2015); of
-    `tensor2tensor`, the authors' code, a word is its part of speech: `NP DT NN /NP`. The ROOT of one constituent is
-    not written. Ids are those of `specs`, then the opening brackets, then the closing ones, then the words.
+    `initials` it is its first character, `(NP t d )NP`, which tells a decoder which word it has come to; of
+    `tensor2tensor`, the authors' code, its part of speech: `NP DT NN /NP`. The ROOT of one constituent is not written.
+    Ids are those of `specs`, then the opening brackets, then the closing ones, then the words.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Symbols:
             dict(zip(labels, self.closing, strict=True)),
         )
         self._tag = dict(zip(tags, self.words, strict=True))
-        opens, closes = ("({}", "){}") if linearisation == "vinyals" else ("{}", "/{}")
+        opens, closes = ("{}", "/{}") if linearisation == "tensor2tensor" else ("({}", "){}")
         names = [*map(opens.format, labels), *map(closes.format, labels), *tags]
         self._names = dict(enumerate(names, start=_FIRST))
 
@@ -64,12 +65,14 @@ class Symbols:
         labels, tags = Counter[str](), Counter[str]()
         for line in lines:
             for label, after in _BRACKET.findall(line):
-                (labels if after == "(" else tags)[label] += 1
+                if after == "(":
+                    labels[label] += 1
+                else:
+                    tags[_written(linearisation, label, after)] += 1
             labels[ROOT] -= _begins_hidden(line)
         if not labels:
             raise ZooError("there is no tree to learn brackets from")
-        words = [XX] if linearisation == "vinyals" else sorted(tags)
-        return cls(sorted(+labels), words, linearisation, size)
+        return cls(sorted(+labels), sorted(tags), linearisation, size)
 
     @classmethod
     def of(cls, content: bytes) -> Self:
@@ -82,7 +85,7 @@ class Symbols:
             raise ValueError("its labels are none")
         if size < _FIRST + 2 * len(labels) + len(tags):
             raise ValueError("its size is less than what it holds")
-        if given["linearisation"] not in ("vinyals", "tensor2tensor"):
+        if given["linearisation"] not in get_args(Linearisation):
             raise ValueError("its linearisation is none")
         return cls(labels, tags, given["linearisation"], size)
 
@@ -93,7 +96,7 @@ class Symbols:
         return (json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False, indent=1) + "\n").encode()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a bracketed tree; UNK for a label or a part of speech that is none of these.
+        """The ids of a bracketed tree; UNK for a label, a part of speech or an initial that is none of these.
 
         Raises ZooError where the text is not one tree.
         """
@@ -111,9 +114,15 @@ class Symbols:
         hidden = tree if _is_hidden(tree) else None
         for each, closes in tree.walk():
             if each.word:
-                yield self._tag.get(XX if self.linearisation == "vinyals" else each.label, UNK)
+                yield self._tag.get(_written(self.linearisation, each.label, each.word), UNK)
             elif each is not hidden:
                 yield (self._close if closes else self._open).get(each.label, UNK)
+
+    def spelled(self, words: Iterable[str]) -> tuple[int, ...]:
+        """What each word is written as, UNK for an initial that is none of these; nothing where a word does not say."""
+        if self.linearisation != "initials":
+            return ()
+        return tuple(self._tag.get(initial(word), UNK) for word in words)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The sequence as it is written, without words: `(S (NP XX )NP )S`."""
@@ -138,7 +147,7 @@ class Symbols:
             elif (word := next(left, None)) is None or id not in self.words:
                 raise NoTree("there is no word for it")
             else:
-                done[-1].append(leaf(self._names[id], word))
+                done[-1].append(leaf(self._part_of_speech(id), word))
         if labels or len(done[0]) != 1 or next(left, None) is not None:
             raise NoTree("a bracket is open, or a word is left")
         return _under_root(done[0])
@@ -164,7 +173,7 @@ class Symbols:
                 labels.append(id)
                 done.append([])
             elif id in self.words and left:
-                done[-1].append(leaf(self._names[id], left.pop()))
+                done[-1].append(leaf(self._part_of_speech(id), left.pop()))
             elif id in self.closing and (its := id - len(self.labels)) in labels:
                 while close() != its:
                     pass
@@ -172,6 +181,20 @@ class Symbols:
         while labels:
             close()
         return _under_root(done[0])
+
+    def _part_of_speech(self, id: int) -> str:
+        return self._names[id] if self.linearisation == "tensor2tensor" else XX
+
+
+def initial(word: str) -> str:
+    """The first character of a word as a tree has it; 0 for all digits, a round bracket as it is escaped."""
+    first = next((sign for sign in ESCAPED if word.startswith(sign)), word[0])
+    return "0" if first.isdigit() else first
+
+
+def _written(linearisation: Linearisation, tag: str, word: str) -> str:
+    """What stands for a word in a sequence."""
+    return {"vinyals": XX, "tensor2tensor": tag, "initials": initial(word)}[linearisation]
 
 
 def _begins_hidden(line: str) -> bool:

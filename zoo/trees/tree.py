@@ -18,6 +18,8 @@ _TOKEN = re.compile(r"[()]|[^()\s]+")
 _BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
 _SIGNS = {written: sign for sign, written in _BRACKETS.items()}
+ESCAPED = tuple(_SIGNS)
+"""What a tree writes for the round brackets of a sentence."""
 _OLD = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
 """What older treebanks write for signs that trees have no other use for."""
 _HINT = "write a tree as `(NP (DT the) (NN dog))`"

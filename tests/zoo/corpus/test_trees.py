@@ -2,7 +2,7 @@
 
 import gzip
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -11,7 +11,7 @@ from specs import UNK, ZooError
 from zoo.corpus.parallel import ParallelText
 from zoo.corpus.prepare import prepare
 from zoo.report import Report
-from zoo.trees.symbols import Symbols
+from zoo.trees.symbols import Linearisation, Symbols
 from zoo.trees.tree import read
 
 TREES = """
@@ -86,15 +86,15 @@ def test_no_treebank_at_all(tmp_path: Path) -> None:
             list(ParallelText(spec(tmp_path, name), Report()).pairs("train"))
 
 
-@pytest.mark.parametrize("linearisation", ["vinyals", "tensor2tensor"])
+@pytest.mark.parametrize("linearisation", get_args(Linearisation))
 def test_trees_are_prepared_like_any_corpus(tmp_path: Path, linearisation: str) -> None:
     parts = {"corpus.train": [{"grammar": 1500}], "corpus.dev": [{"grammar": 3}, {"held_out": 2}], "corpus.test": []}
-    sizes = {"vocabulary.size": 90, "vocabulary.target_size": 80, "task.linearisation": linearisation}
+    sizes = {"vocabulary.size": 90, "vocabulary.target_size": 90, "task.linearisation": linearisation}
     prepared = prepare(specs.load("parsing/tiny", parts | sizes), Report())
     symbols = prepared.vocabulary.target
     assert isinstance(symbols, Symbols)
     assert symbols.linearisation == linearisation
-    assert prepared.vocabulary.sizes == (90, 80)
+    assert prepared.vocabulary.sizes == (90, 90)
     sources, trees = prepared.texts("dev")
     assert len(trees) == 5
     store = prepared.store("dev")

@@ -1,6 +1,7 @@
 """Trees: the rules against an enumeration of all trees there are, and searches of which every output is one."""
 
 import random
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -59,6 +60,12 @@ def sources_of(several):
     return [Source(i, (4, EOS), limit, words=words) for i, (words, limit) in enumerate(several)]
 
 
+def spelled(tree, spelling):
+    """Whether the words of a sequence are those of a sentence, in which UNK is any."""
+    words = [piece for piece in tree if piece in WORDS]
+    return all(due in (UNK, word) for due, word in zip(spelling, words, strict=True))
+
+
 @pytest.mark.parametrize(("words", "limit"), [(1, 1), (1, 2), (1, 3), (1, 7), (2, 4), (2, 8), (3, 5), (3, 6), (3, 8)])
 def test_what_may_follow_is_what_goes_on_to_a_tree_and_nothing_else(words, limit):
     trees = constituents(words, limit)
@@ -80,6 +87,24 @@ def test_what_may_follow_is_what_goes_on_to_a_tree_and_nothing_else(words, limit
         bounds = bounds.after(rows, pieces)
 
 
+@pytest.mark.parametrize("spelling", [(6,), (10, 6), (UNK, 10), (6, UNK, 10)])
+def test_words_are_written_as_they_are_spelled_and_nothing_else_changes(spelling):
+    limit = len(spelling) + 4
+    trees = [tree for tree in constituents(len(spelling), limit) if spelled(tree, spelling)]
+    follow = {}
+    for tree in trees:
+        for i, piece in enumerate((*tree, EOS)):
+            follow.setdefault(tree[:i], set()).add(piece)
+    source = Source(0, (4, EOS), limit, words=len(spelling), spelled=spelling)
+    bounds, beginnings = TREES.begun([source], CPU), [()]
+    while beginnings:
+        assert bounds.allowed().tolist() == [[piece in follow[each] for piece in range(SIZE)] for each in beginnings]
+        on = [(row, piece) for row, each in enumerate(beginnings) for piece in sorted(follow[each]) if piece != EOS]
+        beginnings = [(*beginnings[row], piece) for row, piece in on]
+        rows, pieces = torch.tensor(on, dtype=torch.long).view(-1, 2).unbind(1)
+        bounds = bounds.after(rows, pieces)
+
+
 def test_deep_trees_have_room_and_rows_may_stay_where_they_are():
     bounds, several = TREES.begun(sources_of([(1, 101), (1, 101)]), CPU), [[4, 9] * 25, [9] * 50]
     for pieces in zip(*several, strict=True):
@@ -93,11 +118,15 @@ def test_deep_trees_have_room_and_rows_may_stay_where_they_are():
     assert bounds.allowed().nonzero().tolist() == [[0, EOS], [1, EOS]]
 
 
-def test_bounds_that_are_joined_go_on_as_they_were():
+@pytest.mark.parametrize("kinds", [(), (UNK, *WORDS)])
+def test_bounds_that_are_joined_go_on_as_they_were(kinds):
     draw = random.Random(1)
-    several = [[(draw.randrange(1, 9), 60) for _ in range(3)] for _ in range(2)]
-    apart = [TREES.begun(sources_of(each), CPU) for each in several]
-    both = [TREES.begun(sources_of(each), CPU) for each in several]
+    several = [
+        [replace(each, spelled=tuple(draw.choices(kinds, k=each.words)) if kinds else ()) for each in sentences]
+        for sentences in (sources_of([(draw.randrange(1, 9), 60) for _ in range(3)]) for _ in range(2))
+    ]
+    apart = [TREES.begun(each, CPU) for each in several]
+    both = [TREES.begun(each, CPU) for each in several]
     joined = None
     for step in range(61):
         masks = [each.allowed() for each in apart]
@@ -110,7 +139,7 @@ def test_bounds_that_are_joined_go_on_as_they_were():
         elif step < 20:
             both[0] = both[0].after(None, pieces[0])
         if step == 19:  # one has read 20 pieces, the other is about to start
-            joined, apart[1] = both[0].joined(both[1]), TREES.begun(sources_of(several[1]), CPU)
+            joined, apart[1] = both[0].joined(both[1]), TREES.begun(several[1], CPU)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 import specs
 from compiler import TRANSLATE, build
-from specs import ZooError
+from specs import UNK, ZooError
 from zoo.corpus import builtin
 from zoo.corpus.parallel import sentence
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.parser import Parser
 from zoo.trees.bracketed import plain
+from zoo.trees.symbols import Linearisation
 from zoo.trees.tree import Tree, read
 
 PAIRS = [sentence(plain(pair.tree)) for pair in builtin.sentences("dev", 60)]
@@ -41,16 +42,20 @@ def words(tree: Tree) -> list[str]:
     return list(tree.leaves())
 
 
-@pytest.mark.parametrize("linearisation", ["vinyals", "tensor2tensor"])
+@pytest.mark.parametrize("linearisation", get_args(Linearisation))
 @pytest.mark.parametrize("constrained", [True, False])
 def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str, constrained: bool) -> None:
-    one = parser(**{"task.linearisation": linearisation, "task.constrained": constrained})
+    how = {"task.linearisation": linearisation, "task.constrained": constrained, "vocabulary.target_size": 90}
+    one = parser(**how)
     for best, text in zip(one.hypotheses(SENTENCES, n_best=3), SENTENCES, strict=True):
         for each in best:
             tree = read(each.text)
             assert words(tree) == text.replace("(", "-LRB-").replace(")", "-RRB-").split()
             if constrained:
                 assert str(one.symbols.tree(each.pieces, words(tree))) == each.text
+                written = [piece for piece in each.pieces if piece in one.symbols.words]
+                known = one.symbols.spelled(words(tree)) or written
+                assert all(due in (UNK, piece) for due, piece in zip(known, written, strict=True))
 
 
 def test_one_sentence_one_tree_and_a_list_a_list(parser: Made) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
@@ -10,7 +11,7 @@ from zoo.trees.symbols import XX, Linearisation, NoTree, Symbols
 from zoo.trees.tree import DEEPEST, Tree, leaf, node, read
 
 SENTENCE = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))"
-BOTH: list[Linearisation] = ["vinyals", "tensor2tensor"]
+ALL = get_args(Linearisation)
 
 
 def symbols(*trees: Tree | str, linearisation: Linearisation = "vinyals", size: int = 64) -> Symbols:
@@ -21,13 +22,25 @@ def without_tags(tree: Tree) -> Tree:
     return leaf(XX, tree.word) if tree.word else node(tree.label, *map(without_tags, tree.children))
 
 
-def test_a_tree_as_both_papers_write_it():
+def test_a_tree_as_both_papers_write_it_and_by_initials():
     assert symbols(SENTENCE).decode(symbols(SENTENCE).encode(SENTENCE)) == "(S (NP XX XX )NP (VP XX )VP XX )S"
     code = symbols(SENTENCE, linearisation="tensor2tensor")
     assert code.decode(code.encode(SENTENCE)) == "S NP DT NN /NP VP VBZ /VP . /S"
+    first = symbols(SENTENCE, linearisation="initials")
+    assert first.decode(first.encode(SENTENCE)) == "(S (NP t d )NP (VP s )VP . )S"
 
 
-@pytest.mark.parametrize("linearisation", BOTH)
+def test_words_are_spelled_as_trees_write_them():
+    words = ["the", "1990s", "²", "-LRB-", "-RRB-x", "-", "Ωmega", "The"]
+    tree = str(node("TOP", *(leaf("X", word) for word in words)))
+    known = symbols(tree, linearisation="initials")
+    assert known.spelled(words) == tuple(known.encode(tree)[1:-1])
+    assert sorted(known.tags) == ["-", "-LRB-", "-RRB-", "0", "T", "t", "Ω"]
+    assert known.spelled(["a", "then"]) == (UNK, known.spelled(["the"])[0])
+    assert symbols(tree).spelled(words) == symbols(tree, linearisation="tensor2tensor").spelled(words) == ()
+
+
+@pytest.mark.parametrize("linearisation", ALL)
 @pytest.mark.parametrize("count", [300, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_random_trees_come_back(linearisation: Linearisation, count: int, tree: Callable[[int], Tree]):
     known = symbols(*map(tree, range(300)), linearisation=linearisation)
