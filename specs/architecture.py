@@ -57,6 +57,15 @@ class Architecture(Section):
     attention_dropout: Probability = Field(
         description="Dropout on the attention weights (5.4, a knob of its own, no letter); a probability."
     )
+    activation_dropout: Probability = Field(
+        description="Dropout on the feed-forward network's inner layer, after its ReLU (3.3; the paper has none, its "
+        "authors' code has); a probability."
+    )
+    attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
+        description="How alike a query and a key are, in every attention (3.2.1): their product over sqrt(d_k), as in "
+        "the paper, or without that factor, or v tanh(query + key) of Bahdanau et al. 2015, in which a head's W_Q and "
+        "W_K are the hidden layer, d_k wide, and v is its own; a choice."
+    )
     positional_encoding: Literal["sinusoidal", "learned"] = Field(
         description="PE (3.5; Table 3 row E): interleaved sinusoids, or a learned table of positions; a choice."
     )

@@ -39,6 +39,11 @@ def padding(b: Builder, tokens: Value) -> Value:
     return b.shared(f"{tokens.name}_padding", PaddingMask(), (tokens,), tokens)
 
 
+def scale(a: Architecture) -> float:
+    """What dot products are multiplied by (3.2.1)."""
+    return float(a.d_k**-0.5) if a.attention_score == "scaled_dot_product" else 1.0
+
+
 class _Heads:
     def __init__(self, b: Builder, a: Architecture) -> None:
         self.b, self.a = b, a
@@ -52,8 +57,8 @@ class _Heads:
 
     def joined(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
         """Attention in each head, then W_O."""
-        attention = Attention(self.a.d_k**-0.5, self.a.attention_dropout)
-        context = self.b.node("context", attention, (query, key, value, hidden))
+        attention = Attention(scale(self.a), self.a.attention_dropout)
+        context = self.b.node("context", attention, (query, key, value, hidden), *self._vector())
         return self._linear("output", self.b.node("merged", MergeHeads(), (context,)), self.a.d_model)
 
     def carried(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value]:
@@ -73,6 +78,11 @@ class _Heads:
 
     def _heads(self, name: str, x: Value, width: int) -> Value:
         return self.b.node(f"{name}_heads", SplitHeads(self.a.h), (self._linear(name, x, self.a.h * width),))
+
+    def _vector(self) -> list[str]:
+        """The weights v of an additive score, one vector a head."""
+        additive = self.a.attention_score == "additive"
+        return [self.b.parameter("score", self.a.h, self.a.d_k)] if additive else []
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
         """Without a bias, as the paper has none (3.2.2), or with one."""

@@ -45,7 +45,7 @@ def _scales(graph: Graph) -> Iterator[tuple[str, float, tuple[str, ...]]]:
     for node in graph.nodes:
         if isinstance(node.operation, Embed):
             yield node.name, node.operation.scale, node.parameters
-        if isinstance(node.operation, Attention) and (heads := made.get(node.inputs[0])):
+        if isinstance(node.operation, Attention) and not node.parameters and (heads := made.get(node.inputs[0])):
             query = made.get(heads.inputs[0]) if isinstance(heads.operation, SplitHeads) else None
             if query and isinstance(query.operation, Linear) and uses[heads.name] == uses[query.name] == 1:
                 yield node.name, node.operation.scale, query.parameters
