@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compiler.instruction import Inexpressible
 from compiler.operations.embedding import scaled
-from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from compiler.graph import Node
     from compiler.listing import Lister
+
+
+def scores(query: Tensor, key: Tensor, scale: float, vector: Tensors) -> Tensor:
+    """Of each query and each key: scale · Q Kᵀ, or v · tanh(query + key) where there is a v."""
+    if not vector:
+        return query @ key.mT * scale
+    return (vector[0][:, None, None] * (query[:, :, :, None] + key[:, :, None]).tanh()).sum(-1)
 
 
 class Kernel(StrEnum):
@@ -57,10 +64,7 @@ class Attention(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         query, key, value, *masks = inputs
-        if parameters:
-            weights = (parameters[0][:, None, None] * (query[:, :, :, None] + key[:, :, None]).tanh()).sum(-1)
-        else:
-            weights = query @ key.mT * self.scale
+        weights = scores(query, key, self.scale, parameters)
         for mask in masks:
             weights = weights.masked_fill(mask, -math.inf)
         return weights.softmax(-1) @ value
@@ -80,6 +84,9 @@ class Attention(Operation):
         if self.dropout:
             line.before.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
         return f"{weights} @ {value}"
+
+    def over_positions(self) -> Reach:
+        return Reach(None, None, across=(1, 2))
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         query, key, value, *_ = inputs
