@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -177,9 +178,21 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
         ("parameters", f"{plan.parameters:,}", f"{plan.program_parameters:,} in the program, after all passes"),
         ("FLOPs a target token", f"{plan.flops_a_token:,.0f}", "forward, encoder included"),
         ("FLOPs a training step", f"{plan.step_flops:.3g}", "forward and backward, of a full batch"),
+        *_positions(plan),
         ("weights", size(plan.weight_bytes), "in memory, and the file"),
         ("training state", size(plan.state_bytes), "weights, gradients and Adam's moments, in memory"),
         ("activations", size(plan.activation_bytes), "about, for one part of a full batch in training, in memory"),
         ("cache", size(plan.cache_bytes), "a hypothesis when it translates, in memory"),
         ("run", size(plan.disk_bytes), "checkpoints and weights at their most, on disk"),
     ]
+
+
+def _positions(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Table 1's last two columns, of each stack."""
+    for each in plan.positions:
+        chain = f"of a layer of the {each.stack}: its longest chain over {plan.length} positions"
+        yield "sequential steps", f"{each.steps:,}", chain
+        far = f"between the furthest positions of the {each.stack}"
+        if each.path is None:
+            far = f"in the {each.stack}: its layers connect positions up to {each.reach:,} apart"
+        yield "path", "none" if each.path is None else f"{each.path:,}", far

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -29,8 +31,11 @@ def _initial(tensor: Stored, spec: Spec, seed: int) -> Tensor:
             return value.zero_()
         case Initial.EMBEDDING:
             return value.normal_(0.0, spec.architecture.d_model**-0.5, generator=generator)
-        case Initial.MATRIX:
-            variance = 2.0 / (tensor.shape[0] + tensor.shape[1])
+        case Initial.MATRIX | Initial.KERNEL:
+            *places, inner, outer = tensor.shape
+            if tensor.initial is Initial.KERNEL:
+                places, inner, outer = [inner], 1, 1
+            variance = 2.0 / (prod(places) * (inner + outer))
             if spec.architecture.initial_weights == "glorot_uniform":
                 bound = (3.0 * variance) ** 0.5
                 return value.uniform_(-bound, bound, generator=generator)

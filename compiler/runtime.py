@@ -52,6 +52,15 @@ def written(
     return cache.scatter(2, index, new) if torch.compiler.is_exporting() else cache.scatter_(2, index, new)
 
 
+def additive_scores(
+    query: Float[Tensor, "batch h *n d_k"], key: Float[Tensor, "batch h *m d_k"], vector: Float[Tensor, "h d_k"]
+) -> Float[Tensor, "batch h *n m"]:
+    """v · tanh(query + key) of each query and each key, v that of the head (Bahdanau et al. 2015)."""
+    inner = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
+    across = vector.view(vector.shape[0], *[1] * (inner.ndim - 4), vector.shape[1], 1)
+    return (inner @ across).squeeze(-1)
+
+
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None, scale: float) -> Tensor:
     """softmax(scale · Q Kᵀ, masked) V in one call of torch's."""
     mask = None if hidden is None else ~hidden

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import mul
 
 Monomial = tuple[str, ...]
+_SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -57,11 +58,13 @@ class Size:
 
     def __call__(self, **values: int) -> int:
         """The number it is at these sizes. Raises KeyError for a symbol without a value."""
-        return sum(c * reduce(mul, (values[s] for s in m), 1) for m, c in self.terms)
+        return sum(c * reduce(mul, (_value(s, values) for s in m), 1) for m, c in self.terms)
 
     @property
     def symbols(self) -> frozenset[str]:
-        return frozenset(s for m, _ in self.terms for s in m)
+        return frozenset(
+            name for m, _ in self.terms for s in m for name in (s.of.symbols if isinstance(s, _Up) else (s,))
+        )
 
     @property
     def constant(self) -> int:
@@ -73,6 +76,28 @@ class Size:
     def __str__(self) -> str:
         text = " + ".join(_term(m, c) for m, c in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])))
         return text.replace("+ -", "- ") or "0"
+
+
+class _Up(str):
+    """A symbol for another size, rounded up to a multiple: what is computed in blocks counts by whole ones."""
+
+    of: Size
+    multiple: int
+
+
+def _value(symbol: str, values: Mapping[str, int]) -> int:
+    if isinstance(symbol, _Up):
+        return -(-symbol.of(**values) // symbol.multiple) * symbol.multiple
+    return values[symbol]
+
+
+def rounded_up(size: Size, multiple: int) -> Size:
+    """The least multiple that is not below the size, whatever the size is."""
+    if not size.symbols:
+        return Size.of(-(-size.constant // multiple) * multiple)
+    symbol = _Up(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
+    symbol.of, symbol.multiple = size, multiple
+    return Size.symbol(symbol)
 
 
 def product(sizes: tuple[Size, ...]) -> Size:

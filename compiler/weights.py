@@ -25,6 +25,7 @@ class Initial(StrEnum):
 
     MATRIX = "matrix"  # Glorot, as the spec says
     EMBEDDING = "embedding"  # normal, variance 1 / d_model
+    KERNEL = "kernel"  # Glorot of each feature's own places, [k, features]
     ONE = "one"
     ZERO = "zero"
 

@@ -11,7 +11,18 @@ from specs.loader import load, parent, parse
 from specs.override import Overrides
 from specs.schema import schema
 from specs.spec import Spec
-from specs.sublayers import DecoderSubLayer, EncoderSubLayer, FeedForward, MemoryAttention, SelfAttention
+from specs.sublayers import (
+    Convolution,
+    DecoderSubLayer,
+    EncoderSubLayer,
+    FeedForward,
+    Lstm,
+    MemoryAttention,
+    RestrictedAttention,
+    SelfAttention,
+    SeparableConvolution,
+    Ssru,
+)
 from specs.task import Parsing, Task, Translation
 from specs.training import Training
 from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
@@ -24,6 +35,7 @@ __all__ = [
     "Architecture",
     "Archive",
     "Compilation",
+    "Convolution",
     "Corpus",
     "DecoderSubLayer",
     "Decoding",
@@ -33,12 +45,16 @@ __all__ = [
     "Files",
     "Grammar",
     "HeldOut",
+    "Lstm",
     "MemoryAttention",
     "Overrides",
     "Parsing",
     "Part",
+    "RestrictedAttention",
     "SelfAttention",
+    "SeparableConvolution",
     "Spec",
+    "Ssru",
     "Task",
     "Training",
     "Translation",

@@ -10,6 +10,8 @@ from specs.sublayers import DecoderSubLayer, EncoderSubLayer
 
 Layers = Annotated[int, Field(ge=1, le=128)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
+FURTHEST = 65_536
+"""Positions that a dilated convolution reaches, at most: its step carries as many inputs."""
 Kinds = 16  # of sub-layers in a layer, at most
 
 
@@ -57,6 +59,15 @@ class Architecture(Section):
     attention_dropout: Probability = Field(
         description="Dropout on the attention weights (5.4, a knob of its own, no letter); a probability."
     )
+    activation_dropout: Probability = Field(
+        description="Dropout on the feed-forward network's inner layer, after its ReLU (3.3; the paper has none, its "
+        "authors' code has); a probability."
+    )
+    attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
+        description="How alike a query and a key are, in every attention (3.2.1): their product over sqrt(d_k), as in "
+        "the paper, or without that factor, or v tanh(query + key) of Bahdanau et al. 2015, in which a head's W_Q and "
+        "W_K are the hidden layer, d_k wide, and v is its own; a choice."
+    )
     positional_encoding: Literal["sinusoidal", "learned"] = Field(
         description="PE (3.5; Table 3 row E): interleaved sinusoids, or a learned table of positions; a choice."
     )
@@ -101,6 +112,46 @@ class Architecture(Section):
                         problem=f"`architecture.{side}` has `{kind}` twice, and the weights of a layer are named by "
                         "the kinds in it",
                         hint="write each kind once",
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _both_ways_share_the_width(self) -> Self:
+        for index, each in enumerate(self.encoder):
+            if each.kind in ("ssru", "lstm") and self.d_model % 2:
+                broken_rule(
+                    "d_model",
+                    f"encoder.{index}",
+                    problem=f"`architecture.d_model` is odd ({self.d_model}), but the encoder's `{each.kind}` runs "
+                    "both ways, each with half of it",
+                    hint=f"write `d_model: {self.d_model + 1}`",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _kernels_have_a_middle(self) -> Self:
+        for index, each in enumerate(self.encoder):
+            if each.kind in ("convolution", "separable_convolution") and each.kernel % 2 == 0:
+                broken_rule(
+                    f"encoder.{index}.kernel",
+                    problem=f"a position of the encoder is in the middle of the `kernel` that it reads, and "
+                    f"{each.kernel} positions have none",
+                    hint=f"write an odd one, such as `kernel: {each.kernel + 1}`",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _dilations_end(self) -> Self:
+        for side in ("encoder", "decoder"):
+            layers = getattr(self.depths, side)
+            for index, each in enumerate(getattr(self, side)):
+                if each.kind == "convolution" and each.dilated and each.kernel**layers > FURTHEST:
+                    broken_rule(
+                        f"{side}.{index}.kernel",
+                        "N",
+                        problem=f"`architecture.{side}` has {layers} layers of convolutions dilated by powers of "
+                        f"{each.kernel}, of which the last reaches further than {FURTHEST:,} positions",
+                        hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
                     )
         return self
 

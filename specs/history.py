@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.notation import shown
 from specs.written import Written, given
 
-FORMAT = 4
+FORMAT = 5
 """What is written today; raised with every change of a field that old files do not have or write otherwise."""
 FIRST = 1
 """What was written while no file said its format."""
@@ -121,11 +121,17 @@ def _tasks_are_written(written: Written) -> Written:
     return replace(written, value={"task": given({"kind": "translation"}, written.file), **written.value})
 
 
+def _scores_of_attention_are_chosen(written: Written) -> Written:
+    """4 -> 5: every attention was by scaled dot products, and nothing dropped out of the feed-forward network."""
+    return _with(written, {"architecture": {"activation_dropout": 0.0, "attention_score": "scaled_dot_product"}})
+
+
 Upgrade = Callable[[Written], Written]
 UPGRADES: Mapping[int, Upgrade] = {
     1: _sub_layers_are_written,
     2: _unknown_and_long_ones_are_said,
     3: _tasks_are_written,
+    4: _scores_of_attention_are_chosen,
 }
 """By the number of the format that each starts from."""
 

@@ -87,6 +87,10 @@ def _told(error: Any, written: Written, files: Sequence[str], places: Sequence[s
         place = max((written.at((*location, *key)) for key in keys), key=lambda each: _rank(each, places))
     elif error["type"] == "missing":
         problem, hint = _missing(location, error.get("others", ()), files)
+        if (
+            len(location) > 2 and location[0] == "architecture" and isinstance(location[-2], int)
+        ):  # of a sub-layer whose kind is known
+            hint = meaning(error["loc"]) or hint
     else:
         problem, hint = _words(error, location)
         hint = hint or meaning(error["loc"])

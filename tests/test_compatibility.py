@@ -70,6 +70,7 @@ def test_frozen_specs_are_read(frozen: Path) -> None:
     assert (run.training.dev_score, run.training.max_tokens, run.decoding.search) == ("perplexity", None, "beam")
     assert (run.vocabulary.byte_fallback, run.decoding.max_source_length) == (False, 1024)
     assert (run.task.kind, run.vocabulary.target_size) == ("translation", None)
+    assert (run.architecture.activation_dropout, run.architecture.attention_score) == (0.0, "scaled_dot_product")
 
 
 @pytest.mark.parametrize("kind", ["run", "bundle"])
@@ -117,7 +118,7 @@ def written_before(spec: Spec) -> str:
     values = spec.model_dump(mode="json")
     del values["task"]
     for name, later in {
-        "architecture": ("encoder", "decoder"),
+        "architecture": ("encoder", "decoder", "activation_dropout", "attention_score"),
         "training": (
             *("max_tokens", "max_minutes", "dev_score", "patience", "clip_norm", "subword_sampling", "start_from"),
         ),

@@ -20,6 +20,7 @@ from compiler.backends.backend import Backend, Order, digest
 from compiler.graph import Graphs, Purpose, stored
 from compiler.host import cores
 from compiler.lower import lower
+from compiler.lower.attention import scale
 from compiler.operations.attention import Attention
 from compiler.operations.embedding import Embed, Position
 from compiler.operations.mask import CausalMask, PaddingMask
@@ -231,7 +232,7 @@ class _Writer:
         output.weight = self.widened(self.tensor(f"{part}.output").T.contiguous(), a.d_v)
         if a.projection_bias:
             output.bias = self.tensor(f"{part}.output_bias")
-        attention.queries_scale = float(a.d_k**-0.5)
+        attention.queries_scale = scale(a)
         self.norm(attention.layer_norm, part)
 
     def widened(self, heads: Tensor, width: int) -> Tensor:

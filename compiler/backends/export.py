@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from compiler import runtime
+from compiler import recurrences, runtime, windows
 from compiler.backends.backend import Order
 from compiler.backends.eager import functions, program
 from compiler.emit import emit
@@ -110,7 +110,7 @@ def _named(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -> Fun
 
 def written_by(backend: str) -> str:
     """The text of all that an artefact follows from but the emitted code: what that calls, and who exports it."""
-    files = (runtime.__file__, __file__, backend)
+    files = (runtime.__file__, windows.__file__, recurrences.__file__, __file__, backend)
     return "".join(Path(str(file)).read_text(encoding="utf-8") for file in files)
 
 
@@ -122,6 +122,12 @@ def refuses(order: Order) -> str | None:
         return "it translates, and nothing else"
     if "plan_cache" in order.spec.compilation.without:
         return "it needs the pass `plan_cache`: take it out of `compilation.without`"
+    for purpose in TRANSLATING:
+        graph = order.graphs[purpose]
+        for node in graph.nodes:
+            if not node.operation.exportable([graph.types[value] for value in node.inputs]):
+                name = type(node.operation).__name__
+                return f"torch cannot export {name} for sources of any length: take the backend `eager`"
     if order.precision == "int8":
         return "it computes in float32 or bfloat16; for int8 take `native`"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,24 @@ def _build(order: Order) -> EmittedProgram:
     """The functions of eager, in which the layers are compiled. All layers of a kind share what is compiled."""
     code = emit(order.graphs.values())
     namespace = execute(code)
+    loops = _in_python(order)
+    as_it_is: Any = torch._dynamo.disable
+    namespace.update({name: as_it_is(namespace[name]) for name in loops & namespace.keys()})
     for name in code.layers:
-        namespace[name] = torch.compile(namespace[name], fullgraph=True, dynamic=True)
+        namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True)
     functions = {purpose: _with_variants(function) for purpose, function in main(code, namespace).items()}
     return captured(program(order, functions, code, "inductor"), order)
+
+
+def _in_python(order: Order) -> set[str]:
+    """What the code calls for operations that go through positions in Python: it runs as it is, between what is."""
+    return {
+        call.rpartition(".")[2]
+        for graph in order.graphs.values()
+        for node in graph.nodes
+        if node.operation.in_python([graph.types[value] for value in node.inputs])
+        for call in node.operation.calls
+    }
 
 
 def _with_variants(function: Function) -> Function:

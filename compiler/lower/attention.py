@@ -16,7 +16,7 @@ from specs import Architecture, MemoryAttention, SelfAttention
 
 def self_attention(x: Value, of: SelfAttention, around: Surroundings) -> Value:
     """Every position looks at all others, or at those before it."""
-    heads = _Heads(around.builder, around.architecture)
+    heads = Heads(around.builder, around.architecture)
     query, key, value = heads.split(x, x)
     if around.position is not None:
         key, value, hidden = heads.carried(key, value, around.position)
@@ -31,7 +31,7 @@ def memory_attention(y: Value, of: MemoryAttention, around: Surroundings) -> Val
     """Every position of the target looks at the memory, but where that stands for padding."""
     assert around.memory is not None
     assert around.source is not None
-    heads = _Heads(around.builder, around.architecture)
+    heads = Heads(around.builder, around.architecture)
     return heads.joined(*heads.split(y, around.memory), padding(around.builder, around.source))
 
 
@@ -39,7 +39,14 @@ def padding(b: Builder, tokens: Value) -> Value:
     return b.shared(f"{tokens.name}_padding", PaddingMask(), (tokens,), tokens)
 
 
-class _Heads:
+def scale(a: Architecture) -> float:
+    """What dot products are multiplied by (3.2.1)."""
+    return float(a.d_k**-0.5) if a.attention_score == "scaled_dot_product" else 1.0
+
+
+class Heads:
+    """The heads of one attention."""
+
     def __init__(self, b: Builder, a: Architecture) -> None:
         self.b, self.a = b, a
 
@@ -52,9 +59,16 @@ class _Heads:
 
     def joined(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
         """Attention in each head, then W_O."""
-        attention = Attention(self.a.d_k**-0.5, self.a.attention_dropout)
-        context = self.b.node("context", attention, (query, key, value, hidden))
+        attention = Attention(self.scale, self.a.attention_dropout)
+        return self.merged(self.b.node("context", attention, (query, key, value, hidden), *self.vector()))
+
+    def merged(self, context: Value) -> Value:
+        """W_O of what the heads found."""
         return self._linear("output", self.b.node("merged", MergeHeads(), (context,)), self.a.d_model)
+
+    @property
+    def scale(self) -> float:
+        return scale(self.a)
 
     def carried(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value]:
         """Keys and values of all positions up to the new ones, and the mask of those that are not a row's own."""
@@ -73,6 +87,11 @@ class _Heads:
 
     def _heads(self, name: str, x: Value, width: int) -> Value:
         return self.b.node(f"{name}_heads", SplitHeads(self.a.h), (self._linear(name, x, self.a.h * width),))
+
+    def vector(self) -> list[str]:
+        """The weights v of an additive score, one vector a head."""
+        additive = self.a.attention_score == "additive"
+        return [self.b.parameter("score", self.a.h, self.a.d_k)] if additive else []
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
         """Without a bias, as the paper has none (3.2.2), or with one."""

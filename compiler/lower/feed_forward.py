@@ -5,7 +5,7 @@ from __future__ import annotations
 from compiler.builder import Value
 from compiler.lower.surroundings import Surroundings
 from compiler.operations.projection import Linear
-from compiler.operations.residual import Activation
+from compiler.operations.residual import Activation, Dropout
 from compiler.weights import Initial
 from specs import FeedForward
 
@@ -16,4 +16,5 @@ def feed_forward(x: Value, of: FeedForward, around: Surroundings) -> Value:
     w1, b1 = b.parameter("w1", a.d_model, a.d_ff), b.parameter("b1", a.d_ff, initial=Initial.ZERO)
     w2, b2 = b.parameter("w2", a.d_ff, a.d_model), b.parameter("b2", a.d_model, initial=Initial.ZERO)
     inner = b.node("inner", Activation(), (b.node("widened", Linear(), (x,), w1, b1),))
-    return b.node("narrowed", Linear(), (inner,), w2, b2)
+    kept = b.node("inner_dropped", Dropout(a.activation_dropout), (inner,))
+    return b.node("narrowed", Linear(), (kept,), w2, b2)

@@ -14,12 +14,16 @@ Inputs and outputs of each purpose, where `source` ends with EOS and `target` ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from compiler.builder import Builder, Value
 from compiler.graph import Graph, Purpose
 from compiler.lower.attention import memory_attention, self_attention
+from compiler.lower.convolution import convolution, separable_convolution
 from compiler.lower.feed_forward import feed_forward
+from compiler.lower.recurrence import lstm, ssru
+from compiler.lower.restricted_attention import restricted_attention
 from compiler.lower.surroundings import Surroundings
 from compiler.operations.embedding import Embed, Position
 from compiler.operations.operation import Kind
@@ -35,9 +39,21 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
     "self_attention": self_attention,
     "memory_attention": memory_attention,
     "feed_forward": feed_forward,
+    "restricted_attention": restricted_attention,
+    "ssru": ssru,
+    "lstm": lstm,
+    "convolution": convolution,
+    "separable_convolution": separable_convolution,
 }
 """How each kind is drawn. To add one: its file, its line here, and what a spec says of it (`specs/sublayers.py`)."""
-PREFIXES = {"memory_attention": "memory_"}
+PREFIXES = {
+    "memory_attention": "memory_",
+    "restricted_attention": "near_",
+    "ssru": "ssru_",
+    "lstm": "lstm_",
+    "convolution": "convolution_",
+    "separable_convolution": "separable_",
+}
 """Of the names of values, where two kinds of a layer would call theirs alike."""
 
 
@@ -99,17 +115,17 @@ class _Transformer:
         around = Surroundings(self.b, self.a, source, causal=False)
         for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
-                x = self.layer(x, self.a.encoder, around)
+                x = self.layer(x, self.a.encoder, replace(around, number=i))
         return self.final_norm("encoder", x)
 
     # Figure 1, right: the decoder (3.1).
 
     def decoder(self, target: Value, source: Value, memory: Value, position: Value | None = None) -> Value:
         y = self.embedding("target", target, position)
-        around = Surroundings(self.b, self.a, target, True, position, source, memory)
+        around = Surroundings(self.b, self.a, target, True, position, source, memory=memory)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
-                y = self.layer(y, self.a.decoder, around)
+                y = self.layer(y, self.a.decoder, replace(around, number=i))
         return self.final_norm("decoder", y)
 
     def layer(self, x: Value, kinds: Sequence[EncoderSubLayer | DecoderSubLayer], around: Surroundings) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compiler.instruction import Inexpressible
 from compiler.operations.operation import Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size
 
@@ -18,24 +19,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Append(Operation):
-    """The cache write: positions more. cache [rows, h, n, d], new [rows, h, new, d] -> [rows, h, n + new, d]"""
+    """The cache write: positions more. cache [rows, h, n, d], new [rows, h, new, d] -> [rows, h, n + new, d]
 
-    code = "torch.cat([{0}, {1}], dim=2)"
+    Without heads both have an axis less. Positions are the last axis but one.
+    """
+
+    code = "torch.cat([{0}, {1}], dim=-2)"
     caption = ("cache", "Cache, longer by one")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
         cache, new = inputs
-        fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
-        require(fits, self, *inputs)
-        return Type((*cache.shape[:2], cache.shape[2] + new.shape[2], cache.shape[3]))
+        fits = cache.shape[:-2] == new.shape[:-2] and cache.shape[-1] == new.shape[-1]
+        require(fits and len(cache.shape) in (3, 4), self, *inputs)
+        return Type((*cache.shape[:-2], cache.shape[-2] + new.shape[-2], cache.shape[-1]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         cache, new = inputs
-        grown = cache.new_empty(*cache.shape[:2], cache.shape[2] + new.shape[2], cache.shape[3])
-        grown[:, :, : cache.shape[2]], grown[:, :, cache.shape[2] :] = cache, new
+        length = cache.shape[-2]
+        grown = cache.new_empty(*cache.shape[:-2], length + new.shape[-2], cache.shape[-1])
+        grown[..., :length, :], grown[..., length:, :] = cache, new
         return grown
 
     def native(self, lister: Lister, node: Node) -> None:
+        if len(node.type.shape) != 4:
+            raise Inexpressible("it has no instruction for a cache without heads: take the backend `eager`")
         lister.cached(node)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compiler.instruction import Inexpressible
 from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size
 from specs import PAD
@@ -71,6 +72,39 @@ class CausalMask(Mask):
 
     def detail(self, inputs: Sequence[str]) -> str:
         return "later positions"
+
+
+@dataclass(frozen=True)
+class WindowMask(Mask):
+    """Hides keys of a window that are not a query's own `radius` before it and itself. position [rows, new], window
+
+    The window [rows, h, radius, d] holds what went before; the new ones follow it.
+    """
+
+    radius: int
+
+    code = "window_mask({0}, {self.radius})"
+    calls = ("compiler.windows.window_mask",)
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        position, window = inputs
+        fits = position.kind is Kind.INTEGER and position.shape[0] == window.shape[0]
+        require(fits and window.shape[2] == Size.of(self.radius), self, *inputs)
+        rows, new = position.shape
+        return Type((rows, ONE, new, new + self.radius), Kind.MASK)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        position, _ = inputs
+        rows, new = position.shape
+        hidden = position.new_ones(rows, 1, new, self.radius + new).bool()
+        for row in range(rows):
+            for query in range(new):
+                known = min(self.radius, int(position[row, query]))
+                hidden[row, 0, query, self.radius + query - known : self.radius + query + 1] = False
+        return hidden
+
+    def native(self, lister: Lister, node: Node) -> None:
+        raise Inexpressible("it has no instruction for attention to a window of keys: take the backend `eager`")
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,20 @@ def require(condition: bool, operation: object, *types: Type) -> None:
         raise GraphError(f"{operation} cannot take {', '.join(map(str, types))}")
 
 
+@dataclass(frozen=True)
+class Reach:
+    """What an operation does over positions: how far before and after itself each one reads; None: all of them."""
+
+    back: int | None
+    ahead: int | None
+    across: tuple[int, ...] = (0,)
+    """The inputs of which it reads others' positions; of the rest, as of an attention's query, its own alone."""
+    apart: int = 1
+    """How far the places are from one another that it reads; what lies between them is read where its input has it."""
+    in_turn: bool = False
+    """Whether it goes from position to position, each computed of its neighbour: what is in reach is one step away."""
+
+
 @dataclass
 class Line:
     """The line of emitted code that makes a value of this type: what goes before it, and how that may be called."""
@@ -105,6 +119,18 @@ class Operation(ABC):
         """FLOPs of its matrix products, a multiply-add counted as two; everything else counts nothing."""
         return Size()
 
+    def over_positions(self) -> Reach | None:
+        """What it reads of other positions of its inputs than the result's own; None: nothing."""
+        return None
+
+    def in_python(self, inputs: Types) -> bool:
+        """Whether its code goes through positions in Python, which torch can compile for one number of them alone."""
+        return False
+
+    def exportable(self, inputs: Types) -> bool:
+        """Whether torch can export its code for any number of positions."""
+        return not self.in_python(inputs)
+
     def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         """Numbers beside the result that the backward pass needs."""
         return Size()
@@ -122,5 +148,5 @@ class Operation(ABC):
     def native(self, lister: Lister, node: Node) -> None:
         """Adds the native machine's instructions for it. Raises Inexpressible where it has none."""
         if not self.alias:
-            raise Inexpressible(f"it has no instruction for {type(self).__name__}")
+            raise Inexpressible(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
         lister.same(node)

@@ -96,6 +96,24 @@ class MergeHeads(Operation):
 
 
 @dataclass(frozen=True)
+class Beside(Operation):
+    """The features of both. x [..., d], y [..., e] -> [..., d + e]"""
+
+    code = "torch.cat([{0}, {1}], dim=-1)"
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        x, y = inputs
+        require(x.shape[:-1] == y.shape[:-1] and x.kind is y.kind, self, x, y)
+        return Type((*x.shape[:-1], x.shape[-1] + y.shape[-1]), x.kind)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        x, y = inputs
+        both = x.new_empty(*x.shape[:-1], x.shape[-1] + y.shape[-1])
+        both[..., : x.shape[-1]], both[..., x.shape[-1] :] = x, y
+        return both
+
+
+@dataclass(frozen=True)
 class FoldBeams(Operation):
     """Each hypothesis a row of its own. [batch, beams, ...] -> [batch·beams, 1, ...]"""
 

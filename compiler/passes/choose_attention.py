@@ -11,12 +11,12 @@ from specs import Spec
 
 
 def choose_attention(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Takes the fused attention on a GPU, where there is no dropout in it, and explicit products elsewhere."""
+    """Takes the fused attention on a GPU, for dot products without dropout, and explicit products elsewhere."""
     if terms.device != "cuda":
         return graphs
 
     def chosen(node: Node) -> Node:
-        if not isinstance(node.operation, Attention) or node.operation.dropout:
+        if not isinstance(node.operation, Attention) or node.operation.dropout or node.parameters:
             return node
         return replace(node, operation=replace(node.operation, kernel=Kernel.FUSED))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.operations.attention import Attention
 from compiler.operations.residual import Dropout
+from compiler.operations.restricted import RestrictedAttention
 from compiler.terms import Terms
 from specs import Spec
 
@@ -25,7 +26,7 @@ def _without(graph: Graph) -> Graph:
         if isinstance(operation, Dropout) and (graph.purpose is not Purpose.TRAIN or not operation.probability):
             same[node.name] = node.inputs[0]
             continue
-        if isinstance(operation, Attention) and graph.purpose is not Purpose.TRAIN:
+        if isinstance(operation, Attention | RestrictedAttention) and graph.purpose is not Purpose.TRAIN:
             node = replace(node, operation=replace(operation, dropout=0.0))
         kept.append(node)
     return replace(graph, nodes=tuple(kept)).with_values(same)

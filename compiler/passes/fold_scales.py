@@ -10,6 +10,7 @@ from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.operations.attention import Attention
 from compiler.operations.embedding import Embed
 from compiler.operations.projection import Linear
+from compiler.operations.restricted import RestrictedAttention
 from compiler.operations.views import SplitHeads
 from compiler.terms import Terms
 from compiler.weights import Parameter, Scaled
@@ -45,7 +46,11 @@ def _scales(graph: Graph) -> Iterator[tuple[str, float, tuple[str, ...]]]:
     for node in graph.nodes:
         if isinstance(node.operation, Embed):
             yield node.name, node.operation.scale, node.parameters
-        if isinstance(node.operation, Attention) and (heads := made.get(node.inputs[0])):
+        if (
+            isinstance(node.operation, Attention | RestrictedAttention)
+            and not node.parameters
+            and (heads := made.get(node.inputs[0]))
+        ):
             query = made.get(heads.inputs[0]) if isinstance(heads.operation, SplitHeads) else None
             if query and isinstance(query.operation, Linear) and uses[heads.name] == uses[query.name] == 1:
                 yield node.name, node.operation.scale, query.parameters
@@ -55,7 +60,7 @@ def _folded(graph: Graph, factors: dict[str, float]) -> Graph:
     done = {node for node, _, names in _scales(graph) if factors.keys() >= set(names)}
 
     def without_scale(node: Node) -> Node:
-        if node.name in done and isinstance(node.operation, Embed | Attention):
+        if node.name in done and isinstance(node.operation, Embed | Attention | RestrictedAttention):
             return replace(node, operation=replace(node.operation, scale=1.0))
         return node
 

@@ -51,6 +51,8 @@ SHAPES: dict[str, dict[str, object]] = {
         "d_k": 8,
         "d_v": 8,
     },
+    "additive": {"attention_score": "additive"},
+    "unscaled": {"attention_score": "dot_product"},
 }
 STEPPING = [name for name in BACKENDS if name != "ctranslate2"]
 """Backends with a decode_step; CTranslate2 has only a whole search (see test_ctranslate2.py)."""

@@ -33,6 +33,8 @@ architectures = st.fixed_dictionaries(
         "tied_embeddings": st.sampled_from(["all", "target", "none"]),
         "projection_bias": st.booleans(),
         "attention_dropout": st.sampled_from([0.0, 0.2]),
+        "activation_dropout": st.sampled_from([0.0, 0.2]),
+        "attention_score": st.sampled_from(["scaled_dot_product", "dot_product", "additive"]),
     }
 )
 

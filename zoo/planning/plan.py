@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower
+from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower, paths
 from compiler.drawing import draw
 from compiler.graph import Node
 from compiler.operations.embedding import Embed
+from compiler.operations.operation import Kind
 from compiler.operations.projection import Logits
 from compiler.size import Size, product
 from specs import Spec
@@ -35,6 +36,19 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Positions:
+    """How the positions of a stack come to know of one another (Table 1), on sentences of the plan's length."""
+
+    stack: str
+    steps: int
+    """Of a layer: its longest chain of operations over positions, each of which waits for the one before."""
+    path: int | None
+    """Operations over positions on the shortest path between the furthest ones; None where there is none."""
+    reach: int
+    """How far apart positions can be that the whole stack connects."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """Sizes in bytes of float32 unless said; FLOPs count a multiply-add of matrix products as two.
 
@@ -46,6 +60,7 @@ class Plan:
     beam: int
     layers: tuple[Layer, ...]
     passes: tuple[Rewriting, ...]
+    positions: tuple[Positions, ...]
     parameters: int
     program_parameters: int
     """After all passes."""
@@ -76,6 +91,7 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
         beam=spec.decoding.beam,
         layers=tuple(_layers(train, sizes)),
         passes=rewritings(spec, length),
+        positions=tuple(_positions(train, stack, length) for stack in ("encoder", "decoder")),
         parameters=whole.parameters,
         program_parameters=cost(final[Purpose.TRAIN]).parameters,
         flops=str(whole.flops),
@@ -133,6 +149,14 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
             flops=str(flops),
             flops_a_token=flops(**sizes) / sizes["target"],
         )
+
+
+def _positions(graph: Graph, stack: str, length: int) -> Positions:
+    nodes = [node for node in graph.nodes if node.layer.startswith(f"{stack}.")]
+    made = {node.name for node in nodes}
+    start = next(i for i in nodes[0].inputs if i not in made and graph.types[i].kind is Kind.FLOAT)
+    given = graph, start, nodes[-1].name, length
+    return Positions(stack, paths.steps(graph, length, nodes[0].layer), paths.path(*given), paths.furthest(*given))
 
 
 def _result(nodes: Sequence[Node]) -> Node:

@@ -120,7 +120,8 @@ class Run(ModelFolder):
             raise ZooError(
                 f"the corpus has changed since `{self.folder}` was begun, or how this version prepares it", hint=_CORPUS
             )
-        random = bool(spec.architecture.dropout or spec.architecture.attention_dropout)
+        of = spec.architecture
+        random = any((of.dropout, of.attention_dropout, of.activation_dropout))
         if begun.backend != basis.backend and random:
             raise ZooError(
                 f"`{self.folder}` was begun with the backend `{begun.backend}`, and this machine takes "

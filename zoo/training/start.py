@@ -36,5 +36,5 @@ def prepared_for(spec: Spec, report: Report) -> Prepared:
     return prepare(spec, report, model.vocabulary if model else None)
 
 
-_FREE = {"constrained", "dropout", "attention_dropout", "initial_weights"}
+_FREE = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
 """What a training may have otherwise than the one that made the weights."""

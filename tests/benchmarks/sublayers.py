@@ -1,0 +1,65 @@
+"""Table 1 over the length of a sequence: `python tests/benchmarks/sublayers.py [--d D] [--causal] [--backward]`.
+
+One layer of each kind with its residual, on one sequence, in this process on torch's threads; the exponent is the slope
+of the line through the logarithms of length and seconds. Then from which length on restricted attention is faster than
+full attention, and what 16,384 positions take, each in a process of its own. Stop everything else first: a second busy
+process makes all figures worthless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+
+from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
+from zoo.benchmarks.sublayers import crossing, exponent, timed
+from zoo.machine.clock import host
+
+FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
+KINDS = {
+    "self-attention": FULL,
+    "restricted, r = 64": RESTRICTED,
+    "SSRU": Ssru(kind="ssru"),
+    "LSTM": Lstm(kind="lstm"),
+    "convolution, k = 3": Convolution(kind="convolution", kernel=3, dilated=False),
+    "dilated, k = 3": Convolution(kind="convolution", kernel=3, dilated=True),
+    "separable, k = 7": SeparableConvolution(kind="separable_convolution", kernel=7),
+}
+LENGTHS = (1024, 2048, 4096, 8192)
+SHORTER = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, *LENGTHS)
+LONGEST = 16_384
+
+
+def main() -> None:
+    given = _arguments()
+    how = {"d": given.d, "heads": given.heads, "causal": given.causal, "backward": given.backward}
+    if given.longest:
+        seconds = timed(KINDS[given.longest], [LONGEST], repeats=1, **how)[0].seconds
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{given.longest}: {LONGEST:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
+        return
+    print(host(), how)
+    for name, of in KINDS.items():
+        found = timed(of, LENGTHS, **how)
+        shown = "  ".join(f"{each.n}: {each.seconds * 1e3:.3g} ms" for each in found)
+        print(f"{name:20} n^{exponent((each.n, each.seconds) for each in found):.2f}  {shown}")
+    full, near = (timed(of, SHORTER, **how) for of in (FULL, RESTRICTED))
+    print(f"restricted attention is faster from n = {crossing(full, near)} on")
+    for name in KINDS:
+        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--longest", name], check=False)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--d", type=int, default=64)
+    parser.add_argument("--heads", type=int, default=1)
+    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--backward", action="store_true")
+    parser.add_argument("--longest", choices=KINDS, help="this one at the greatest length alone, with its memory")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

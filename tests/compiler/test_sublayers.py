@@ -1,0 +1,248 @@
+"""Table 1's sub-layers against five lines of plain torch, and what each must never do: look ahead, or at padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, graphs, trainable
+from compiler.agree import disagreement
+from compiler.backends import BACKENDS
+from compiler.complexity import stack
+from compiler.emitted import ROOMS
+from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
+from compiler.windows import convolved, convolved_apart, restricted_attention, window_mask
+from specs import RestrictedAttention, Spec, ZooError
+
+KINDS: dict[str, dict[str, object]] = {
+    "restricted": {"kind": "restricted_attention", "radius": 2},
+    "ssru": {"kind": "ssru"},
+    "lstm": {"kind": "lstm"},
+    "contiguous": {"kind": "convolution", "kernel": 3, "dilated": False},
+    "dilated": {"kind": "convolution", "kernel": 3, "dilated": True},
+    "separable": {"kind": "separable_convolution", "kernel": 5},
+}
+every_kind = pytest.mark.parametrize("of", KINDS.values(), ids=KINDS)
+
+
+@pytest.fixture
+def layers(small: Callable[..., Spec]) -> Callable[..., Spec]:
+    """`small` with sub-layers of a kind where the paper has self-attention."""
+
+    def make(of: dict[str, object], **architecture: object) -> Spec:
+        encoder = [of, {"kind": "feed_forward"}]
+        decoder = [of, {"kind": "memory_attention"}, {"kind": "feed_forward"}]
+        return small(**{"encoder": encoder, "decoder": decoder, "dropout": 0.0, **architecture})
+
+    return make
+
+
+class TestFormulas:
+    """What emitted code calls, against torch's own or a loop."""
+
+    @pytest.mark.parametrize(("length", "radius", "block"), [(1, 3, 4), (7, 2, 4), (32, 4, 16), (33, 20, 20)])
+    @pytest.mark.parametrize("after", [False, True])
+    def test_restricted_attention_is_attention_under_a_band(
+        self, length: int, radius: int, block: int, after: bool
+    ) -> None:
+        query, key, value = (torch.randn(2, 3, length, width) for width in (5, 5, 4))
+        away = torch.arange(length) - torch.arange(length)[:, None]
+        band = (away >= -radius) & (away <= (radius if after else 0))
+        expected = functional.scaled_dot_product_attention(query, key, value, attn_mask=band, scale=0.5)
+        reach = (radius, radius if after else 0)
+        torch.testing.assert_close(restricted_attention(query, key, value, reach, block, 0.5), expected)
+
+    def test_a_window_holds_what_a_band_lets_see(self) -> None:
+        """Positions 0, 3 and 9 with the 4 before them, of which none is before the first, and the new one after."""
+        hidden = window_mask(torch.tensor([[0], [3], [9]]), 4)[:, 0, 0]
+        assert hidden.tolist() == [[True] * 4 + [False], [True] + [False] * 4, [False] * 5]
+
+    @pytest.mark.parametrize("length", [1, 2, 3, 8, 13, 64])
+    def test_ssru_is_a_loop_and_so_is_its_gradient(self, length: int) -> None:
+        gate, value, weights = (torch.randn(2, length, 3, dtype=torch.double) for _ in range(3))
+        gate.requires_grad_(), value.requires_grad_()
+        c, found = torch.zeros(2, 3, dtype=torch.double), []
+        for t in range(length):
+            c = gate[:, t].sigmoid() * c + (1 - gate[:, t].sigmoid()) * value[:, t]
+            found.append(c)
+        expected = torch.stack(found, 1)
+        torch.testing.assert_close(ssru(gate, value), expected)
+        mine, theirs = (
+            torch.autograd.grad((each * weights).sum(), (gate, value)) for each in (ssru(gate, value), expected)
+        )
+        torch.testing.assert_close(mine, theirs)
+        steps = ssru_step(gate[:, 1:], value[:, 1:], expected[:, :1]) if length > 1 else expected[:, 1:]
+        torch.testing.assert_close(steps, expected[:, 1:])
+
+    def test_ssru_forgets_and_keeps_without_overflow(self) -> None:
+        """Where a gate is shut or open for good, over many positions."""
+        value = torch.full((1, 4096, 1), 1e4)
+        assert torch.equal(ssru(torch.full_like(value, -200.0), value), value)
+        assert torch.equal(ssru(torch.full_like(value, 200.0), value), torch.zeros_like(value))
+
+    def test_lstm_is_torchs(self) -> None:
+        x, theirs = torch.randn(3, 6, 4), nn.LSTM(4, 5, batch_first=True)
+        weights = theirs.weight_ih_l0.T, theirs.weight_hh_l0.T, theirs.bias_ih_l0 + theirs.bias_hh_l0
+        expected, (_, cell) = theirs(x)
+        torch.testing.assert_close(lstm(x, *weights), expected)
+        _, (h, c) = theirs(x[:, :2])
+        found = lstm_step(x[:, 2:], torch.stack([h[0], c[0]], 1), *weights)
+        torch.testing.assert_close(found, torch.cat([expected[:, 2:], cell.transpose(0, 1)], 1))
+
+    def test_backwards_is_forwards_of_each_row_turned_round(self) -> None:
+        tokens = torch.tensor([[5, 6, 7, 3], [5, 3, 0, 0]])
+        x, weights = torch.randn(2, 4, 3), (torch.randn(3, 8), torch.randn(2, 8), torch.randn(8))
+        for backwards, plain in (
+            (lstm(x, *weights, tokens), lambda part: lstm(part, *weights)),
+            (ssru(x, x, tokens), lambda part: ssru(part, part)),
+        ):
+            for row, length in enumerate((4, 2)):
+                turned = plain(x[row, :length].flip(0)[None])[0].flip(0)
+                torch.testing.assert_close(backwards[row, :length], turned)
+
+    @pytest.mark.parametrize(("dilation", "length"), [(1, 7), (3, 7), (27, 7)])
+    def test_convolutions_are_torchs(self, dilation: int, length: int) -> None:
+        x, kernel, bias = torch.randn(2, length, 4), torch.randn(3, 4, 6), torch.randn(6)
+        same = functional.conv1d(x.mT, kernel.permute(2, 1, 0), bias, padding="same", dilation=dilation).mT
+        torch.testing.assert_close(convolved(x, kernel, bias, (1, 1), dilation), same)
+        before = functional.pad(x, (0, 0, 2 * dilation, 0))
+        past = functional.conv1d(before.mT, kernel.permute(2, 1, 0), bias, dilation=dilation).mT
+        torch.testing.assert_close(convolved(x, kernel, bias, (2, 0), dilation), past)
+        torch.testing.assert_close(convolved(before, kernel, bias, (0, 0), dilation), past)
+
+    def test_a_separable_one_is_a_convolution_whose_kernel_is_a_product(self) -> None:
+        x, apart, across = torch.randn(2, 7, 4), torch.randn(3, 4), torch.randn(4, 4)
+        zeros = torch.zeros(4)
+        whole = convolved(x, apart[:, :, None] * across, zeros, (1, 1), 1)
+        torch.testing.assert_close(convolved_apart(x, apart, zeros, (1, 1), 1) @ across, whole)
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "without", [[], ["beams_as_queries"], [each.name for each in PASSES]], ids=["", "rows", "none"]
+)
+def test_it_agrees_with_the_interpreter_step_by_step(
+    layers: Callable[..., Spec], of: dict[str, object], without: list[str]
+) -> None:
+    spec = layers(of, N=3)
+    compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+    found = disagreement(build(spec.model_copy(update={"compilation": compilation}), [Purpose.TRAIN, *TRANSLATE]))
+    assert set(found) == {Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP}
+    assert all(error < 1e-5 for error in found.values()), found
+
+
+@every_kind
+def test_a_later_piece_changes_nothing_earlier(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+    program = build(layers(of, N=3), [Purpose.SCORE])
+    source = torch.tensor([[5, 6, 7, 3]])
+    target = torch.tensor([[2, *range(10, 30), 3]])
+    other = target.clone()
+    other[0, 12] = 50
+    before, after = program.score(source, target)[0], program.score(source, other)[0]
+    assert torch.equal(before[:11], after[:11])
+    assert not torch.allclose(before[12:], after[12:])
+
+
+@every_kind
+def test_a_sentence_alone_is_the_same_among_longer_ones(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+    """Whatever lies in the padding, and however much of it there is."""
+    program = build(layers(of, N=3), TRANSLATE)
+    assert program.search == "steps"
+    source = torch.tensor([[5, 6, 7, 3, *[0] * 30], [8, *[9] * 32, 3], [11, 3, *[0] * 32]])
+    target = torch.tensor([[2, 20, 21, 3, 0, 0], [2, 22, 23, 24, 25, 3], [2, 3, 0, 0, 0, 0]])
+    both = program.score(source, target)
+    for row, (read, written) in enumerate(((4, 4), (34, 6), (2, 2))):
+        alone = program.score(source[[row], :read], target[[row], :written])[0]
+        torch.testing.assert_close(both[row, : written - 1], alone, atol=1e-5, rtol=1e-5)
+    states = [program.encode(source), *(program.encode(source[[row], :read]) for row, read in enumerate((4, 34, 2)))]
+    for token in (2, 20, 21):
+        found = []
+        for place, state in enumerate(states):
+            every, states[place] = program.decode_step(state, torch.full((state.source.shape[0],), token))
+            found.append(every)
+        torch.testing.assert_close(found[0], torch.cat(found[1:]), atol=1e-5, rtol=1e-5)
+
+
+@every_kind
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_every_parameter_of_it_is_trained(layers: Callable[..., Spec], of: dict[str, object], norm: str) -> None:
+    program = trainable(layers(of, norm=norm))
+    program(torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
+    idle = [name for name, each in program.named_parameters() if each.grad is None or not each.grad.any()]
+    assert idle == []
+
+
+@every_kind
+def test_dropout_of_its_attention_falls_in_training_alone(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+    program = trainable(layers(of, attention_dropout=0.5))
+    batch = torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
+    assert program(*batch).plain != program(*batch).plain
+    program.eval()
+    assert program(*batch).plain == program(*batch).plain
+
+
+@every_kind
+def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+    program = build(layers(of, N=3), [Purpose.TRAIN, *TRANSLATE])
+    source, target = torch.randint(4, 101, (3, 19)), torch.randint(4, 101, (3, 6))
+    at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "room": ROOMS, "read": 0}
+    runs: dict[Purpose, Callable[[], object]] = {
+        Purpose.SCORE: lambda: program.score(source, target),
+        Purpose.ENCODE: lambda: program.encode(source),
+        Purpose.DECODE_STEP: lambda: program.decode_step(state, target[:, 0]),
+    }
+    assert isinstance(program, EmittedProgram)
+    state = program.encode(source)
+    counted = {}
+    for purpose, run in runs.items():
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            run()
+        counted[purpose] = counter.get_total_flops()
+    known = {purpose: cost(program.graphs[purpose]).flops(**at) for purpose in runs}
+    if of["kind"] == "lstm":  # torch counts none in its kernel for whole sequences, but in steps all
+        del counted[Purpose.SCORE], counted[Purpose.ENCODE]
+    assert {purpose: known[purpose] for purpose in counted} == counted
+
+
+@every_kind
+def test_kernels_without_a_word_for_it_refuse_and_auto_goes_on(
+    layers: Callable[..., Spec], of: dict[str, object]
+) -> None:
+    spec = layers(of)
+    assert build(spec, TRANSLATE, backend="auto").backend == "eager"
+    if BACKENDS["native"].absent() is None:
+        with pytest.raises(ZooError) as refused:
+            build(spec, TRANSLATE, backend="native")
+        assert "take the backend `eager`" in (refused.value.hint or "")
+
+
+@every_kind
+def test_states_hold_what_the_kind_needs_and_no_more(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+    """Of fixed size, however long the translation is: keys and values of a window, inputs, a state."""
+    step = graphs(layers(of, N=2))[Purpose.DECODE_STEP]
+    a = layers(of).architecture
+    own = {name: type_ for name, type_ in step.inputs.items() if name in step.carried}
+    numbers = sum((type_.bytes() for type_ in own.values()), cost(step).flops * 0)(batch=1, beams=1) // 4
+    expected = {
+        "restricted_attention": 2 * 2 * a.h * (a.d_k + a.d_v),
+        "ssru": 2 * a.d_model,
+        "lstm": 2 * 2 * a.d_model,
+        "convolution": (2 + (6 if of.get("dilated") else 2)) * a.d_model,
+        "separable_convolution": 2 * 4 * a.d_model,
+    }
+    assert numbers == expected[str(of["kind"])]
+
+
+def test_restricted_attention_needs_no_room_for_all_pairs() -> None:
+    """16,384 positions: their full weights would be a gibibyte a head."""
+    graph = stack(RestrictedAttention(kind="restricted_attention", radius=16), 64, 1)
+    node = next(node for node in graph.nodes if node.operation.over_positions())
+    kept = node.operation.kept([graph.types[i] for i in node.inputs], graph.shapes(node))
+    assert kept(batch=1, source=16_384) < 16_384 * 16 * 64
+    query: Tensor = torch.randn(1, 1, 16_384, 8)
+    assert restricted_attention(query, query, query, (16, 16), 16, 1.0).isfinite().all()
