@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from compiler.builder import Builder, Value
+from compiler.graph import Purpose
 from compiler.lower.surroundings import Surroundings
-from compiler.operations.attention import Attention
+from compiler.operations.attention import Attention, AttentionWeights, WeightedSum
 from compiler.operations.cache import Append
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
 from compiler.operations.projection import Linear
@@ -52,9 +53,17 @@ class _Heads:
 
     def joined(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
         """Attention in each head, then W_O."""
-        attention = Attention(self.a.d_k**-0.5, self.a.attention_dropout)
-        context = self.b.node("context", attention, (query, key, value, hidden))
+        context = self._context(query, key, value, hidden)
         return self._linear("output", self.b.node("merged", MergeHeads(), (context,)), self.a.d_model)
+
+    def _context(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
+        """What the heads find; where their weights are asked for, those are a value, which goes out."""
+        scale = self.a.d_k**-0.5
+        if self.b.purpose is not Purpose.ATTEND:
+            return self.b.node("context", Attention(scale, self.a.attention_dropout), (query, key, value, hidden))
+        weights = self.b.node("weights", AttentionWeights(scale), (query, key, hidden))
+        self.b.output(self.b.place, weights)
+        return self.b.node("context", WeightedSum(), (weights, value))
 
     def carried(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value]:
         """Keys and values of all positions up to the new ones, and the mask of those that are not a row's own."""
