@@ -62,7 +62,13 @@ def open_model(
         tokens=tokens,
     )
     translator.attending = partial(
-        build, model.spec, [Purpose.ATTEND], weights=model.weights.tensors, **{**how, "backend": ATTENDS}
+        build,
+        model.spec,
+        [Purpose.ATTEND],
+        weights=model.weights.tensors,
+        device=device,
+        precision=precision,
+        backend=ATTENDS,
     )
     translator.opened = (_open, (folder.absolute(), device, precision, backend, tokens))
     return translator

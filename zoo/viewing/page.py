@@ -17,7 +17,12 @@ _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 
 def text(words: str) -> str:
     """Words as HTML, in a text or in a quoted attribute: whatever is in them, they are words."""
-    return escape(_UNSHOWABLE.sub("\ufffd", words))
+    return escape(showable(words))
+
+
+def showable(words: str) -> str:
+    """Words in which each letter can be shown, and turns no other one round."""
+    return _UNSHOWABLE.sub("\ufffd", words)
 
 
 def data(name: str, value: object) -> str:
