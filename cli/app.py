@@ -13,6 +13,7 @@ import typer
 
 import zoo
 from cli import (
+    attend,
     average,
     benchmark_decode,
     benchmark_train,
@@ -48,6 +49,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "parse": (parse, "Translating and parsing"),
     "score": (score, "Translating and parsing"),
     "evaluate": (evaluate, "Translating and parsing"),
+    "attend": (attend, "Translating and parsing"),
     "compare": (compare, "Translating and parsing"),
     "publish": (publish, "Publishing"),
     "verify": (verify, "Publishing"),

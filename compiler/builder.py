@@ -59,6 +59,11 @@ class Builder:
         yield
         self._part = self._prefix = ""
 
+    @property
+    def place(self) -> str:
+        """The layer and its part that are being drawn, such as `encoder.0.self_attention`."""
+        return self._path(self._layer, self._part)
+
     def _path(self, *names: str) -> str:
         return ".".join(filter(None, names))
 

@@ -120,6 +120,17 @@ class EmittedProgram(nn.Module):
         """The log-probability of each target token given those before it, in nats, and 0 at padding."""
         return self.run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
 
+    def attend(
+        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
+    ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
+        """As `score`; and how much each query looks at each key, of each attention by name: `encoder.0.self_attention`.
+
+        Weights are float32, each row sums to 1, and is 0 at padding and, in the decoder's own, at later positions. The
+        decoder's queries are the positions that read target[:, :-1], and write target[:, 1:].
+        """
+        weights = self.run(Purpose.ATTEND, source=source, target=target)
+        return weights.pop("log_probabilities"), weights
+
     def encode(self, source: Int[Tensor, "sentences source"]) -> State:
         """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
         step, sentences = self._step, source.shape[0]

@@ -25,6 +25,7 @@ class Purpose(StrEnum):
     SCORE = "score"
     ENCODE = "encode"
     DECODE_STEP = "decode_step"
+    ATTEND = "attend"
 
 
 @dataclass(frozen=True)

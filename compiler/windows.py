@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.runtime import additive_scores, dropout
+from specs import PAD
 
 
 def restricted_attention(
@@ -44,6 +45,14 @@ def restricted_attention(
     barred = (away < -before) | (away > after) | (unreal & (away != 0))
     weights = dropout(weights.masked_fill(barred, -math.inf).softmax(-1), dropped, training=True)
     return (weights @ values.mT).flatten(2, 3)[:, :, :length]
+
+
+def distance_mask(tokens: Int[Tensor, "batch n"], before: int, after: int) -> Bool[Tensor, "batch 1 n n"]:
+    """True at keys that are not within reach of a query and, if later ones are, at padding, but for itself."""
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    away = places - places[:, None]
+    far = ((away < -before) | (away > after)).expand(len(tokens), -1, -1)
+    return (far | ((tokens == PAD)[:, None] & (away != 0)) if after else far)[:, None]
 
 
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from compiler.builder import Builder, Value
+from compiler.graph import Purpose
 from compiler.lower.surroundings import Surroundings
-from compiler.operations.attention import Attention
+from compiler.operations.attention import Attention, AttentionWeights, WeightedSum
 from compiler.operations.cache import Append
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
 from compiler.operations.projection import Linear
@@ -59,8 +60,16 @@ class Heads:
 
     def joined(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
         """Attention in each head, then W_O."""
-        attention = Attention(self.scale, self.a.attention_dropout)
-        return self.merged(self.b.node("context", attention, (query, key, value, hidden), *self.vector()))
+        return self.merged(self._context(query, key, value, hidden))
+
+    def _context(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
+        """What the heads find; where their weights are asked for, those are a value, which goes out."""
+        if self.b.purpose is not Purpose.ATTEND:
+            attention = Attention(self.scale, self.a.attention_dropout)
+            return self.b.node("context", attention, (query, key, value, hidden), *self.vector())
+        weights = self.b.node("weights", AttentionWeights(self.scale), (query, key, hidden), *self.vector())
+        self.b.output(self.b.place, weights)
+        return self.b.node("context", WeightedSum(), (weights, value))
 
     def merged(self, context: Value) -> Value:
         """W_O of what the heads found."""

@@ -9,6 +9,8 @@ Inputs and outputs of each purpose, where `source` ends with EOS and `target` ru
 | `encode`      | source                                       | memory [batch, source, d_model]                  |
 | `decode_step` | token and position [batch, new], source,     | log_probabilities [batch, new, V]                |
 |               | memory; what a step carries to the next      |                                                  |
+| `attend`      | as of `score`                                | the same; of each attention, by its name in the  |
+|               |                                              | weights file, weights [batch, h, queries, keys]  |
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
         Purpose.SCORE: transformer.score,
         Purpose.ENCODE: transformer.encode,
         Purpose.DECODE_STEP: transformer.decode_step,
+        Purpose.ATTEND: transformer.attend,
     }
     draw[purpose]()
     return builder.graph()
@@ -98,6 +101,10 @@ class _Transformer:
         memory = self.b.input("memory", BATCH, SOURCE, self.a.d_model)
         logits = self.logits(self.decoder(token, source, memory, position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
+
+    def attend(self) -> None:
+        """As for scoring. Each attention gives out its weights by itself (`lower/attention.py`)."""
+        self.score()
 
     def _teacher_forced(self) -> tuple[Value, Value]:
         source, target = self.tokens("source", SOURCE), self.tokens("target", TARGET + 1)

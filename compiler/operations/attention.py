@@ -51,23 +51,13 @@ class Attention(Operation):
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
         query, key, value, *masks = inputs
-        require(query.shape[:2] == key.shape[:2] == value.shape[:2], self, *inputs)
-        require(query.shape[3] == key.shape[3] and key.shape[2] == value.shape[2], self, *inputs)
-        require(
-            not parameters or (parameters == ((query.shape[1], query.shape[3]),) and self.scale == 1.0), self, query
-        )
-        for mask in masks:
-            sizes = zip(mask.shape, (*query.shape[:3], key.shape[2]), strict=True)
-            fits = all(size in (of, Size.of(1)) for size, of in sizes) and mask.shape[3] == key.shape[2]
-            require(mask.kind is Kind.MASK and fits, self, *inputs)
+        _require_weights(self, query, key, *masks, parameters=parameters)
+        require(value.shape[:3] == key.shape[:3], self, *inputs)
         return Type((*query.shape[:3], value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         query, key, value, *masks = inputs
-        weights = scores(query, key, self.scale, parameters)
-        for mask in masks:
-            weights = weights.masked_fill(mask, -math.inf)
-        return weights.softmax(-1) @ value
+        return _weights(query, key, masks, self.scale, parameters) @ value
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         query, key, value, *masks = inputs
@@ -75,9 +65,7 @@ class Attention(Operation):
         if self.kernel is Kernel.FUSED:
             return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r})"
         weights = line.also("weights")
-        dot = f"{scaled(query, self.scale)} @ {key}.mT"
-        scores = f"additive_scores({query}, {key}, {parameters[0]})" if parameters else dot
-        line.before.append(f"{weights} = {scores}")
+        line.before.append(f"{weights} = {_emitted_scores(query, key, self.scale, parameters)}")
         if hidden:
             line.before.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
         line.before.append(f"{weights} = torch.softmax({weights}, dim=-1)")
@@ -112,3 +100,86 @@ class Attention(Operation):
         if node.parameters:
             raise Inexpressible("it has no instruction for additive attention: take the backend `eager`")
         lister.attention(node, self.scale)
+
+
+@dataclass(frozen=True)
+class AttentionWeights(Operation):
+    """softmax(scale · Q Kᵀ, masked) alone, for who asks to see it: whole, and in float32 whatever comes in.
+
+    Q [batch, h, n, d_k], K [batch, h, m, d_k], masks -> [batch, h, n, m]: rows sum to 1, and are 0 at what is hidden.
+    A parameter v [h, d_k] is that of an additive score, as in Attention.
+    """
+
+    scale: float
+
+    calls = ("compiler.runtime.additive_scores",)
+    caption = ("attention", "Attention weights")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        query, key, *masks = inputs
+        _require_weights(self, query, key, *masks, parameters=parameters)
+        return Type((*query.shape[:3], key.shape[2]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        query, key, *masks = inputs
+        return _weights(query, key, masks, self.scale, parameters)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        query, key, *masks = inputs
+        found = _emitted_scores(query, key, self.scale, parameters)
+        found = f"({found}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else found
+        return f"torch.softmax({found}, dim=-1, dtype=torch.float32)"
+
+    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        query, key, *_ = inputs
+        return 2 * product(query.shape) * key.shape[2]
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        masks = list(filter(None, inputs[2:]))
+        return f"hidden: {', '.join(masks)}" if masks else ""
+
+
+@dataclass(frozen=True)
+class WeightedSum(Operation):
+    """What an attention makes of its weights: weights [batch, h, n, m], V [batch, h, m, d_v] -> [batch, h, n, d_v]"""
+
+    code = "{0}.to({1}.dtype) @ {1}"
+    caption = ("attention", "Weighted sum")
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        weights, value = inputs
+        require(weights.shape[:2] == value.shape[:2] and weights.shape[3] == value.shape[2], self, *inputs)
+        return Type((*weights.shape[:3], value.shape[3]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        weights, value = inputs
+        return weights @ value
+
+    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        weights, value = inputs
+        return 2 * product(weights.shape) * value.shape[3]
+
+
+def _emitted_scores(query: str, key: str, scale: float, parameters: Names) -> str:
+    """`scores` as code."""
+    return f"additive_scores({query}, {key}, {parameters[0]})" if parameters else f"{scaled(query, scale)} @ {key}.mT"
+
+
+def _require_weights(
+    operation: Attention | AttentionWeights, query: Type, key: Type, *masks: Type, parameters: Sequence[Shape]
+) -> None:
+    require(query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3], operation, query, key)
+    additive = parameters == ((query.shape[1], query.shape[3]),) and operation.scale == 1.0
+    require(not parameters or additive, operation, query)
+    for mask in masks:
+        sizes = zip(mask.shape, (*query.shape[:3], key.shape[2]), strict=True)
+        fits = all(size in (of, Size.of(1)) for size, of in sizes) and mask.shape[3] == key.shape[2]
+        require(mask.kind is Kind.MASK and fits, operation, query, key, mask)
+
+
+def _weights(query: Tensor, key: Tensor, masks: Tensors, scale: float, parameters: Tensors) -> Tensor:
+    """How much each query looks at each key."""
+    found = scores(query, key, scale, parameters)
+    for mask in masks:
+        found = found.masked_fill(mask, -math.inf)
+    return found.softmax(-1)

@@ -75,6 +75,37 @@ class CausalMask(Mask):
 
 
 @dataclass(frozen=True)
+class DistanceMask(Mask):
+    """Hides keys that are too far from the query. tokens [batch, length]
+
+    Where later ones are seen, padding is hidden, too, from all but itself. It is what a restricted attention never
+    multiplies, for who asks for all of its weights.
+    """
+
+    before: int
+    after: int
+
+    code = "distance_mask({0}, {self.before}, {self.after})"
+    calls = ("compiler.windows.distance_mask",)
+
+    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+        batch, length = inputs[0].shape
+        return Type((batch, ONE, length, length), Kind.MASK)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (tokens,) = inputs
+        hidden = ((tokens == PAD) & (self.after > 0))[:, None, None, :].repeat(1, 1, tokens.shape[1], 1)
+        for query in range(tokens.shape[1]):
+            hidden[:, :, query, query] = False
+            hidden[:, :, query, : max(0, query - self.before)] = True
+            hidden[:, :, query, query + self.after + 1 :] = True
+        return hidden
+
+    def detail(self, inputs: Sequence[str]) -> str:
+        return f"more than {self.before} before, {self.after} after"
+
+
+@dataclass(frozen=True)
 class WindowMask(Mask):
     """Hides keys of a window that are not a query's own `radius` before it and itself. position [rows, new], window
 

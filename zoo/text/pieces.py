@@ -15,6 +15,8 @@ from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.lines import clean, without_control
 from zoo.text.sentences import require_length
 
+SPACE = "▁"
+"""How SentencePiece writes a space before a piece."""
 _QUIET = 2
 _SPECIAL = (PAD, UNK, BOS, EOS)
 _BYTES = 256
@@ -61,6 +63,10 @@ class Pieces:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of pieces, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
         return without_control(str(self.model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
+
+    def named(self, ids: Iterable[int]) -> list[str]:
+        """Each piece by itself, as SentencePiece writes it: `▁` where a word begins, a byte as <0xE4>; UNK is ⁇."""
+        return ["⁇" if id == UNK else str(self.model.id_to_piece(int(id))) for id in ids]
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
         """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""

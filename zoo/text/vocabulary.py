@@ -34,6 +34,7 @@ class _OneSide(Protocol):
     def encode(self, text: str) -> list[int]: ...
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, ids: Iterable[int]) -> str: ...
+    def named(self, ids: Iterable[int]) -> list[str]: ...
     def sample(self, ids: list[int], alpha: float) -> list[int]: ...
 
 
@@ -75,6 +76,10 @@ class Vocabulary:
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
         """The text of pieces, one line; of a parser's target the brackets as they are, since it knows no words."""
         return self._of(side).decode(ids)
+
+    def named(self, ids: Iterable[int], side: Side = "target") -> list[str]:
+        """What each piece is called, `▁` where it begins a word; UNK is ⁇."""
+        return self._of(side).named(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
         """The characters of a text that have no piece, each once."""

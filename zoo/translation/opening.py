@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
-from compiler import TRANSLATE, find_device
+from compiler import TRANSLATE, Purpose, build, find_device
 from specs import Task
 from zoo.model.contents import read_model
 from zoo.report import Library, Report
@@ -14,6 +15,8 @@ from zoo.translation.building import built
 from zoo.translation.parser import Parser
 from zoo.translation.translator import Translator
 
+ATTENDS = "eager"
+"""What shows attention, whatever translates: one pass over one sentence is over before anything is compiled."""
 _KINDS: Mapping[str, type[Translator]] = {"translation": Translator, "parsing": Parser}
 
 
@@ -57,6 +60,15 @@ def open_model(
         report=report,
         device=device,
         tokens=tokens,
+    )
+    translator.attending = partial(
+        build,
+        model.spec,
+        [Purpose.ATTEND],
+        weights=model.weights.tensors,
+        device=device,
+        precision=precision,
+        backend=ATTENDS,
     )
     translator.opened = (_open, (folder.absolute(), device, precision, backend, tokens))
     return translator

@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, overload
 
 from specs import EOS, Parsing, ZooError
-from zoo.report import Report
 from zoo.search.brackets import Brackets
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.request import Choice
 from zoo.search.source import Source
 from zoo.text.lines import clean
-from zoo.text.sentences import pairs, shown
+from zoo.text.sentences import shown
 from zoo.text.vocabulary import Side
 from zoo.translation.intake import Intake
 from zoo.translation.lengths import Split
-from zoo.translation.translation import ForcedScore, Translation
+from zoo.translation.translation import Translation
 from zoo.translation.translator import Translator
 from zoo.trees.bracketed import plain
 from zoo.trees.symbols import Symbols
@@ -72,21 +71,13 @@ class Parser(Translator):
         of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
         return Sentences(self.symbols.spelled, *of)
 
-    def forced(
-        self,
-        sources: Iterable[str],
-        targets: Iterable[str],
-        *,
-        tokens: int | None = None,
-        report: Report | None = None,
-    ) -> list[ForcedScore]:
-        """The log-probability of each bracketed tree, piece by piece; of what a parser learns of it, as of a treebank.
+    def given(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Sentences and their bracketed trees, of these what a parser learns of them, as of a treebank's.
 
         Raises ZooError for what is no tree, or one of other words.
         """
-        left, right = pairs(sources, targets)
-        trees = [str(_tree_over(text, tree)) for text, tree in zip(left, right, strict=True)]
-        return super().forced(left, trees, tokens=tokens, report=report)
+        left, right = super().given(sources, targets)
+        return left, [str(_tree_over(text, tree)) for text, tree in zip(left, right, strict=True)]
 
     def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
         assert isinstance(intake, Sentences)

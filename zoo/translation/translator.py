@@ -8,8 +8,9 @@ from typing import Any, Self, Unpack, overload
 
 import torch
 
+from compiler import EmittedProgram, Program
 from compiler.program import Translating
-from specs import Spec, ZooError
+from specs import BOS, EOS, Spec, ZooError
 from zoo.planning.room import sentences_at_once
 from zoo.report import Report
 from zoo.search.constraint import Constraint
@@ -17,8 +18,11 @@ from zoo.search.dispatch import dispatched
 from zoo.search.groups import SHORTEST
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.request import Choice, Request, budget
+from zoo.search.source import Source
+from zoo.text.lines import clean
 from zoo.text.sentences import pairs, sentences, with_prefixes
 from zoo.text.vocabulary import Vocabulary
+from zoo.translation.attention import Attention, attention
 from zoo.translation.ensemble import Ensemble, check_together
 from zoo.translation.intake import Intake, Pair
 from zoo.translation.lengths import Split
@@ -62,6 +66,9 @@ class Translator:
         """The rows of a learned table; sinusoids know no bound."""
         self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
         """What opens the same one again, and from what; None where it was made by hand."""
+        self.attending: Callable[[], Program] | None = None
+        """What builds the program that is asked for attention weights; None where it was made by hand."""
+        self._attends: EmittedProgram | None = None
         self.constraint: Constraint | None = None
         """What bounds all that it produces."""
 
@@ -245,9 +252,60 @@ class Translator:
         report: Report | None = None,
     ) -> list[ForcedScore]:
         """`score` piece by piece; progress goes to `report`."""
-        left, right = pairs(sources, targets)
+        left, right = self.given(sources, targets)
         intake = self.intake()
         source, target = intake.rows(left, "source"), intake.rows(right, "target")
         tokens = self.tokens if tokens is None else budget(tokens)
         with (report or Report()).progress("score", len(left), "sentences") as progress:
             return forced(self.program, source, target, tokens=tokens, device=self.device, progress=progress)
+
+    def given(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Sources and given translations of them, as they are scored.
+
+        Raises ZooError where there are not as many of both, or where they are not one line.
+        """
+        return pairs(sources, targets)
+
+    def attention(self, source: str, target: str | None = None) -> Attention:
+        """What every head of every layer looks at while it reads the source and writes a translation of it.
+
+        That is the target, a tree of a parser, or by default the model's own. Raises ZooError for a text without a
+        word, for one that is too long to be translated whole, and where this translator is none of one opened model.
+        """
+        if self._attends is None:
+            self._attends = self._attending()
+        intake = self.intake()
+        (read,) = intake.sources(sentences([source]), [""], 0)
+        _require_whole(read, intake.most)
+        if target is None:
+            ((best, *_),) = self.hypotheses([source])
+            row, text = [BOS, *best.pieces, EOS], best.text
+        else:
+            _, (text,) = self.given([source], [target])
+            (row,) = intake.rows([text], "target")
+            with intake.lengths:
+                intake.lengths.count([read])
+        words = clean(source), text
+        return attention(self._attends, self.vocabulary, read.pieces, row, words, forced=target is not None)
+
+    def _attending(self) -> EmittedProgram:
+        """What gives out attention weights."""
+        if self.attending is None:
+            raise ZooError(
+                "attention is of one model that was opened: this translator is an ensemble, or made of a program",
+                hint="open one model: `zoo.load(NAME)`",
+            )
+        made = self.attending()
+        assert isinstance(made, EmittedProgram)
+        return made
+
+
+def _require_whole(read: Source | Split, most: int) -> None:
+    if read.pieces == (EOS,):
+        raise ZooError("there is no word to attend to: the text is empty", hint="give a sentence")
+    if isinstance(read, Split):
+        raise ZooError(
+            f"the text has {len(read.pieces) - 1:,} pieces, and the model takes {most:,} at once "
+            "(`decoding.max_source_length`): it is translated in parts",
+            hint="attend to one of its sentences",
+        )

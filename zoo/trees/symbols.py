@@ -128,6 +128,10 @@ class Symbols:
         """The sequence as it is written, without words: `(S (NP XX )NP )S`."""
         return " ".join(self._names.get(id, "⁇") for id in ids if id >= _FIRST or id == UNK)
 
+    def named(self, ids: Iterable[int]) -> list[str]:
+        """Each by itself, a word of its own: `▁(S`."""
+        return [f"▁{self._names.get(id, '⁇')}" for id in ids]
+
     def tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
         """The tree over these words. Raises NoTree where the ids are none."""
         done: list[list[Tree]] = [[]]

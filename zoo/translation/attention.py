@@ -1,0 +1,151 @@
+"""What a model looked at: the attention of every head of every layer, over one text and one translation of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from compiler import EmittedProgram
+from specs import ZooError
+from zoo.machine.ram import FAILURES, is_short
+from zoo.text.pieces import SPACE
+from zoo.text.vocabulary import Vocabulary
+
+BEGIN, END = "<s>", "</s>"
+"""How BOS and EOS are called among pieces; no text has a piece that is called so."""
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """Who looked at what, layer by layer from the first, head by head; float32, on the CPU (paper, section 3.2).
+
+    A row is a query: it sums to 1 over what it looks at. Pieces are as SentencePiece has them, `▁` where a word begins;
+    those of a parser's target are brackets. A stack without such an attention has no layers of it.
+    """
+
+    text: str
+    translation: str
+    """A tree in brackets, of a parser."""
+    forced: bool
+    """Whether the translation was given; else it is the model's own."""
+    log_probability: float
+    """Of the whole translation given the text: the natural logarithm, EOS counted."""
+    source: tuple[str, ...]
+    """Pieces of the text, `</s>` last."""
+    read: tuple[str, ...]
+    """What each position of the decoder reads: `<s>`, then the pieces of the translation."""
+    written: tuple[str, ...]
+    """What each position of the decoder writes: those pieces, then `</s>`."""
+    encoder: Float[Tensor, "layers h source source"]
+    """The encoder's self-attention: rows and columns are `source`."""
+    decoder: Float[Tensor, "layers h target target"]
+    """The decoder's self-attention: rows `written`, columns `read`, of which a row sees those before what it writes."""
+    memory: Float[Tensor, "layers h target source"]
+    """The decoder's attention to the encoder's output: rows `written`, columns `source`."""
+    backend: str
+    precision: str
+
+    def by_words(self) -> Attention:
+        """The same over words: what a word looks at is the mean of its pieces; it is looked at as all of them are.
+
+        Rows sum to 1 still. What has no spaces is one word.
+        """
+        source, read, written = (list(_words(pieces)) for pieces in (self.source, self.read, self.written))
+        rows, columns, keys = _mean(written), _sum(read), _sum(source)
+        return replace(
+            self,
+            source=tuple(_spelled(self.source[word]) for word in source),
+            read=tuple(_spelled(self.read[word]) for word in read),
+            written=tuple(_spelled(self.written[word]) for word in written),
+            encoder=_mean(source) @ self.encoder @ keys,
+            decoder=rows @ self.decoder @ columns,
+            memory=rows @ self.memory @ keys,
+        )
+
+
+@torch.no_grad()
+def attention(
+    program: EmittedProgram,
+    vocabulary: Vocabulary,
+    source: Sequence[int],
+    target: Sequence[int],
+    words: tuple[str, str],
+    *,
+    forced: bool,
+) -> Attention:
+    """Of a source (with EOS) and a target (from BOS to EOS), which are the pieces of these words.
+
+    Raises ZooError where the memory does not suffice.
+    """
+    given = (torch.tensor([list(row)], device=program.device) for row in (source, target))
+    try:
+        log_probabilities, found = program.attend(*given)
+    except FAILURES as error:
+        if not is_short(error):
+            raise
+        raise ZooError(
+            f"there is not enough memory for the attention of {len(source) - 1:,} pieces of source and "
+            f"{len(target) - 2:,} of target",
+            hint="attend to a shorter sentence",
+            exit_code=1,
+        ) from None
+    pieces = vocabulary.named(target[1:-1], "target")
+    lengths = {"encoder": (len(source),) * 2, "decoder": (len(target) - 1,) * 2}
+    return Attention(
+        *words,
+        forced,
+        float(log_probabilities.double().sum()),
+        source=(*vocabulary.named(source[:-1], "source"), END),
+        read=(BEGIN, *pieces),
+        written=(*pieces, END),
+        encoder=_stacked(found, "encoder", "self_attention", lengths["encoder"]),
+        decoder=_stacked(found, "decoder", "self_attention", lengths["decoder"]),
+        memory=_stacked(found, "decoder", "memory_attention", (len(target) - 1, len(source))),
+        backend=program.backend,
+        precision=program.precision,
+    )
+
+
+def _stacked(found: dict[str, Tensor], stack: str, kind: str, shape: tuple[int, int]) -> Tensor:
+    """The attentions of this kind, a layer after another: [layers, h, queries, keys]"""
+    names = [name for name in found if name.startswith(f"{stack}.") and name.endswith(f".{kind}")]
+    layers = [found[name][0].cpu() for name in sorted(names, key=lambda name: int(name.split(".")[1]))]
+    return torch.stack(layers) if layers else torch.empty(0, 1, *shape)
+
+
+def _words(pieces: Sequence[str]) -> Iterator[slice]:
+    """Where each word stands among the pieces."""
+    begin = 0
+    for place, piece in enumerate(pieces):
+        begins = piece.startswith(SPACE) or piece in (BEGIN, END) or pieces[place - 1] == BEGIN
+        if begins and place:
+            yield slice(begin, place)
+            begin = place
+    yield slice(begin, len(pieces))
+
+
+def _spelled(pieces: Sequence[str]) -> str:
+    """A word of these pieces, as it is read."""
+    spelled = b"".join(
+        bytes([int(found[1], 16)]) if (found := _BYTE.fullmatch(piece)) else piece.replace(SPACE, " ").encode()
+        for piece in pieces
+    )
+    return spelled.decode(errors="replace").strip() or SPACE
+
+
+def _sum(words: Sequence[slice]) -> Float[Tensor, "pieces words"]:
+    together = torch.zeros(words[-1].stop, len(words))
+    for number, word in enumerate(words):
+        together[word, number] = 1.0
+    return together
+
+
+def _mean(words: Sequence[slice]) -> Float[Tensor, "words pieces"]:
+    together = _sum(words).T
+    return together / together.sum(1, keepdim=True)
