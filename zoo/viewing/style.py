@@ -1,0 +1,101 @@
+"""The one style of pages and pictures: colours in light and in dark, letters, tables, paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from colorsys import hls_to_rgb
+
+FONT = "Helvetica, Arial, sans-serif"
+LIGHT: Mapping[str, str] = {
+    "page": "#ffffff",
+    "soft": "#f1f3f6",
+    "line": "#c4c8ce",
+    "quiet": "#5c6069",
+    "ink": "#111111",
+    "accent": "#1f5fa8",
+    "grey": "#7c8088",
+}
+"""What each colour is for: the ground, a ground set off from it, lines, words that step back, words, links and what is
+chosen, and the edge of what can be used. Quiet words have a contrast of 4.5 and more on both grounds, edges of 3."""
+DARK: Mapping[str, str] = {
+    "page": "#16181d",
+    "soft": "#21242b",
+    "line": "#444952",
+    "quiet": "#a2a7b0",
+    "ink": "#eeeeee",
+    "accent": "#8ab8f0",
+    "grey": "#7f858f",
+}
+_GOLDEN = 137.508
+"""Degrees between the hues of two neighbours: however many there are, none has its like beside it."""
+_FIRST = 212.0
+"""The hue of the first."""
+
+SHEET = f"""\
+*, *::before, *::after {{ box-sizing: border-box }}
+html {{ -webkit-text-size-adjust: 100% }}
+body {{ margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 {FONT} }}
+main {{ max-width: 75rem; margin: 0 auto; padding: 1rem }}
+h1, h2, h3 {{ line-height: 1.25; margin: 1.6em 0 .5em }}
+h1 {{ font-size: 1.6rem; margin-top: .4em }}
+h2 {{ font-size: 1.25rem }}
+h3 {{ font-size: 1rem }}
+p, ul, ol, dl {{ max-width: 45rem; margin: .5em 0 }}
+a {{ color: var(--accent) }}
+code {{ font: .9em ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere }}
+:focus-visible {{ outline: 3px solid var(--accent); outline-offset: 2px }}
+.quiet, figcaption, caption {{ color: var(--quiet) }}
+figure {{ margin: 1em 0; max-width: 100%; overflow-x: auto }}
+figure svg {{ max-width: 100%; height: auto }}
+.wide {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
+caption {{ text-align: start; padding-bottom: .4em }}
+th, td {{ padding: .25em .6em; text-align: start; vertical-align: baseline; border-bottom: 1px solid var(--line) }}
+thead th {{ border-bottom: 2px solid var(--grey) }}
+th.number, td.number {{ text-align: end; white-space: nowrap }}
+button, select, input {{ font: inherit; accent-color: var(--accent) }}
+button, select {{
+  color: var(--ink); background: var(--soft); border: 1px solid var(--grey); border-radius: .4em; padding: .2em .6em
+}}
+.hidden {{
+  position: absolute; width: 1px; height: 1px; margin: -1px; overflow: hidden; clip-path: inset(50%);
+  white-space: nowrap
+}}
+@media (prefers-reduced-motion: no-preference) {{ html {{ scroll-behavior: smooth }} }}
+@media print {{
+  body {{ font-size: 10pt }}
+  main {{ max-width: none; padding: 0 }}
+  .screen {{ display: none !important }}
+  figure, .wide {{ overflow: visible }}
+  h1, h2, h3, caption {{ break-after: avoid }}
+  figure, tr {{ break-inside: avoid }}
+}}
+"""
+"""The sheet of every page. Classes: `quiet` words, `number` cells, `wide` boxes that scroll, `hidden` from the eye
+alone, `screen` for what paper has no use for."""
+
+
+def series(number: int, *, dark: bool = False) -> str:
+    """The colour of the nth thing of many (a head, a curve), from 0: a hex code for light or for dark ground."""
+    hue = (_FIRST + number * _GOLDEN) % 360
+    glow = 0.72 if 35 < hue < 200 else 1.0  # yellow and green look lighter than blue and red
+    light = 0.66 if dark else 0.46 * glow
+    red, green, blue = hls_to_rgb(hue / 360, light, 0.68)
+    return "#" + "".join(f"{round(255 * each):02x}" for each in (red, green, blue))
+
+
+def colours(many: int = 0) -> str:
+    """The sheet's colours, light or dark as the reader prefers, light on paper; with `--series-0` and so on, `many`."""
+    light, dark = (
+        _root({**named, **{f"series-{number}": series(number, dark=named is DARK) for number in range(many)}})
+        for named in (LIGHT, DARK)
+    )
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        "@media print { :root { color-scheme: light; print-color-adjust: exact; -webkit-print-color-adjust: exact } }\n"
+    )
+
+
+def _root(named: Mapping[str, str]) -> str:
+    return "; ".join(f"--{name}: {value}" for name, value in named.items())
