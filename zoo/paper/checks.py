@@ -129,6 +129,8 @@ def _why_not(claim: Claim, evidence: Evidence, found: Sequence[Found], split: st
         return "a model of others: no spec of it is in this zoo"
     if found:
         folders = ", ".join(run.folder for run in found[:3])
-        return f"not scored on its {split} set: {folders}; `zoo evaluate {found[0].folder} --set {split}` does it"
+        return (
+            f"not scored on its {split} set: {folders}; `zoo evaluate --model {found[0].folder} --set {split}` does it"
+        )
     lacking = absent(specs.load(claim.spec))
     return f"no run of {claim.spec} in `{evidence.root}`" + (f"; {lacking}" if lacking else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,14 +23,19 @@ _HIDDEN = "\n".join(
 )
 _STYLE = f"""\
 .claims td {{ min-width: 4rem; overflow-wrap: break-word }}
-.claims td:nth-child(2) {{ min-width: 14rem }}
-.claims td:last-child {{ min-width: 18rem }}
-.claims .status {{ white-space: nowrap }}
+td.words {{ min-width: 14rem }}
 .choice {{ display: flex; flex-wrap: wrap; gap: .3em 1.2em; border: 0; padding: 0; margin: .8em 0 }}
 .plots {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 32rem), 1fr)); gap: 0 2rem }}
 nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; padding: 0 }}
 @media screen {{
 {_HIDDEN}
+}}
+@media print {{
+  .plots {{ grid-template-columns: 1fr 1fr }}
+  .wide table {{ font-size: 7.5pt }}
+  td, th {{ padding: .15em .35em }}
+  td.words.words, .claims td {{ min-width: 0 }}
+  td.number, th.number, .claims td {{ white-space: normal }}
 }}
 """
 """Which claims are shown is a choice that style alone answers: the page has no script."""
@@ -50,11 +56,11 @@ def paper_page(entries: Sequence[Entry], evidence: Evidence) -> str:
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
         f"Every number of the paper, and what becomes of it here: derived and checked by the compiler or from the "
-        f"paper's own numbers, measured by the runs in {evidence.root}, or not reproduced, and why. Every status is "
+        f"paper's own numbers, measured by the runs in `{evidence.root}`, or not reproduced, and why. Every status is "
         "computed."
     )
     body = [
-        f"<h1>Attention Is All You Need, checked</h1>\n<p>{text(intro)}</p>",
+        f"<h1>Attention Is All You Need, checked</h1>\n<p>{_told(intro)}</p>",
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
         _table(summed(entries, evidence)),
         '<h2 id="plots">Plots</h2>\n<div class="plots">',
@@ -72,8 +78,8 @@ _MORE = {"plots": "Plots", "claims": "Every claim"}
 
 def _table(table: Table) -> str:
     rows = "\n".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
-    notes = "".join(f'<p class="quiet">{text(note)}</p>' for note in table.notes)
-    caption = f"<caption>{text(table.title)}</caption>"
+    notes = "".join(f'<p class="quiet">{_told(note)}</p>' for note in table.notes)
+    caption = f"<caption>{_told(table.title)}</caption>"
     return f'<div class="wide"><table>{caption}{_head(table.columns)}\n{rows}</table></div>{notes}'
 
 
@@ -83,11 +89,16 @@ def _head(columns: Sequence[str]) -> str:
 
 
 def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
-    return "".join(f"<td{_kind(name)}>{text(cell)}</td>" for name, cell in zip(columns, row, strict=True))
+    return "".join(f"<td{_kind(name)}>{_told(cell)}</td>" for name, cell in zip(columns, row, strict=True))
+
+
+def _told(words: str) -> str:
+    """Words as HTML; what a person would type or look for stands out, as it does in errors."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
 
 
 def _kind(column: str) -> str:
-    return ' class="number"' if column.endswith(">") else ""
+    return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
 def _figure(plot: Plot) -> str:

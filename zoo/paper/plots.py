@@ -48,18 +48,17 @@ def cost(languages: str) -> Plot:
     series = []
     for kind, systems in kinds.items():
         chosen = [s for s in systems if s.pairs[languages].flops and s.ensemble is (kind == "ensembles")]
-        points = tuple(
-            (float(s.pairs[languages].flops or 0), printed.value) for s in chosen for printed in s.pairs[languages].bleu
-        )
-        labels = tuple(s.name.removeprefix("Transformer ") for s in chosen for _ in s.pairs[languages].bleu)
+        told = [(s, printed) for s in chosen for printed in s.pairs[languages].bleu]
+        points = tuple((float(s.pairs[languages].flops or 0), printed.value) for s, printed in told)
+        labels = tuple(s.name.removeprefix("Transformer ").strip("()") for s, _ in told)
         series.append(Series(kind, points, labels))
-    told = [
+    words = [
         f"{name} {y:g} at {x:.2g} FLOPs"
         for each in series
         for (x, y), name in zip(each.points, each.labels, strict=True)
     ]
     across = Axis("FLOPs of the training, as printed", log=True)
-    return Plot(f"Table 2, {languages}: BLEU over cost", "; ".join(told), across, Axis("BLEU"), tuple(series))
+    return Plot(f"Table 2, {languages}: BLEU over cost", "; ".join(words), across, Axis("BLEU"), tuple(series))
 
 
 def sizes(metric: str, evidence: Evidence | None) -> Plot | None:
@@ -86,6 +85,7 @@ _PARTS = {
     "D": "(D) regularisation",
     "E": "(E) positions",
 }
+_LONGEST = 20  # letters beside a point
 Points = tuple[tuple[float, float], ...]
 
 
@@ -108,7 +108,8 @@ def _measured(metric: str, evidence: Evidence) -> Iterator[tuple[str, Points, tu
 
 
 def _short(row: table3.Row) -> str:
-    return row.key.partition("-")[2] or row.key
+    words = row.says.partition(":")[0].partition(",")[0]
+    return words if len(words) < _LONGEST else row.key.partition("-")[2]
 
 
 def all_plots(evidence: Evidence) -> Sequence[Plot]:

@@ -121,9 +121,9 @@ def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         finding = entries[f"table3.{row.key}.bleu"].finding
         counted = (cells[0][0], ours, pieces)
         rows.append((row.part, row.says, *counted, *cells[1], *cells[2], finding.because if finding.runs else "-"))
-    pieces = specs.load("table3/base").vocabulary.size
+    own = specs.load("table3/base").vocabulary.size
     notes = (
-        f"Our count is the compiler's with {pieces:,} pieces; beside it is with which vocabularies it is as printed.",
+        f"Our count is the compiler's with {own:,} pieces; beside it is with which vocabularies it is as printed.",
         f"All ten small counts at once: {entries['table3.counts'].finding.because}.",
     )
     yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)
@@ -140,8 +140,8 @@ def _table4(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     own = [run for run in evidence.runs if run.spec.task.kind == metric.task]
     if own:
         scores = [[metric.written(run.score(split, metric)) for split in ("dev", "test")] for run in own]
-        rows = [(run.folder, *cells, run.scale) for run, cells in zip(own, scores, strict=True)]
-        yield Table(f"Our own parsers in `{evidence.root}`", ("run", "dev F1>", "test F1>", "scale…"), tuple(rows))
+        cells = tuple((run.folder, *each, run.scale) for run, each in zip(own, scores, strict=True))
+        yield Table(f"Our own parsers in `{evidence.root}`", ("run", "dev F1>", "test F1>", "scale…"), cells)
 
 
 def _pair(entries: Entries, key: str) -> tuple[str, str]:

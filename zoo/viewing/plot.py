@@ -12,13 +12,13 @@ from zlib import crc32
 from zoo.trees.drawing import width
 from zoo.viewing.page import text
 
-WIDTH, HEIGHT = 620, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 72, 18, 16, 58, 22
+WIDTH, HEIGHT = 500, 350
+_LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22
 _TICKS = 6
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _DASHES = ("none", "9 5", "2 5", "12 4 2 4")
 STYLE = """\
-.plot { display: block; width: 100%; min-width: 27rem; max-width: 44rem }
+.plot { display: block; width: 100%; min-width: 20rem; max-width: 40rem }
 .plot text { font-size: 14px; fill: var(--ink) }
 .plot .tick, .plot .label { fill: var(--quiet); font-size: 13px }
 .plot .grid { stroke: var(--line); stroke-width: 1 }
@@ -81,6 +81,12 @@ class _Scale:
         return tuple(_powers(low, high) if self.axis.log else _even(low, high))
 
     @property
+    def told(self) -> Iterator[tuple[float, str]]:
+        """Each tick with its number: all of them as powers of ten where one is large or small."""
+        powers = any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self.ticks)
+        yield from ((tick, _power(tick) if powers else _plain(tick)) for tick in self.ticks)
+
+    @property
     def bounds(self) -> tuple[float, float]:
         low, high = min(*self.values, self.ticks[0]), max(*self.values, self.ticks[-1])
         return (low, high) if low < high else (low - abs(low) / 2 - 0.5 * (not low), high + abs(high) / 2 + 0.5)
@@ -126,12 +132,12 @@ class _Drawing:
 
     def _axes(self) -> Iterator[str]:
         right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
-        for tick in self.x.ticks:
+        for tick, words in self.x.told:
             yield _line("grid", self.x(tick), _TOP, self.x(tick), self.floor)
-            yield _text("tick", self.x(tick), self.floor + 20, _number(tick), "middle")
-        for tick in self.y.ticks:
+            yield _text("tick", self.x(tick), self.floor + 20, words, "middle")
+        for tick, words in self.y.told:
             yield _line("grid", _LEFT, self.y(tick), right, self.y(tick))
-            yield _text("tick", _LEFT - 8, self.y(tick) + 5, _number(tick), "end")
+            yield _text("tick", _LEFT - 8, self.y(tick) + 5, words, "end")
         yield _line("axis", _LEFT, self.floor, right, self.floor)
         yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
         yield _text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.across.label, "middle")
@@ -168,7 +174,7 @@ class _Drawing:
             places += [(left + 7, at + 18), (left + 7, at - 9), (left - 7 - wide, at + 18), (left - 7 - wide, at - 9)]
             for start, base in places:
                 box = start, base - 12, start + wide, base + 3
-                inside = box[0] >= _LEFT and box[2] <= WIDTH and box[1] >= 0 and box[3] <= self.floor
+                inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and box[1] >= 0 and box[3] <= self.floor
                 if inside and not any(_meet(box, other) for other in self._taken):
                     self._taken.append(box)
                     yield _text("label", start, base, label)
@@ -211,11 +217,15 @@ def _even(low: float, high: float) -> Iterator[float]:
     yield from (round(number * step, 12) for number in range(first, last + 1))
 
 
-def _number(value: float) -> str:
-    if value and not 1e-3 <= abs(value) < 1e6:
-        power = math.floor(math.log10(abs(value)) + 1e-9)
-        factor = round(value / 10.0**power, 3)
-        return f"{'' if factor == 1 else f'{factor:g}·'}10{str(power).translate(_SUPERSCRIPT)}"
+def _power(value: float) -> str:
+    if not value:
+        return "0"
+    power = math.floor(math.log10(abs(value)) + 1e-9)
+    factor = round(value / 10.0**power, 3)
+    return f"{'' if factor == 1 else f'{factor:g}·'}10{str(power).translate(_SUPERSCRIPT)}"
+
+
+def _plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
