@@ -56,7 +56,7 @@ class Embed(Operation):
         lister.add(node, Code.EMBED, scale=self.scale, table=table, rows=rows)
 
 
-def _encoding(position: int, width: int) -> list[float]:
+def encoding(position: int, width: int) -> list[float]:
     return [(cos if i % 2 else sin)(position / 10000 ** (i // 2 * 2 / width)) for i in range(width)]
 
 
@@ -78,7 +78,7 @@ class Position(Operation):
         if parameters:
             return x + parameters[0][given[0] if given else slice(x.shape[1])]
         positions = given[0].tolist() if given else [range(x.shape[1])]
-        return x + x.new_tensor([[_encoding(position, x.shape[2]) for position in row] for row in positions])
+        return x + x.new_tensor([[encoding(position, x.shape[2]) for position in row] for row in positions])
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         x, *position = inputs

@@ -105,6 +105,13 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     return prepared
 
 
+def known_counts(spec: Spec) -> Counts | None:
+    """What cleaning left of a corpus whose files are here; None where it has not been prepared."""
+    with closing(ParallelText(spec, Report())) as text:
+        folder = places.prepared() / fingerprint(spec, text)
+    return Counts(**read_json(folder / _COUNTS)) if (folder / _COUNTS).is_file() else None
+
+
 def fingerprint(spec: Spec, text: ParallelText, vocabulary: Vocabulary | None = None) -> str:
     """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
     corpus, pieces = spec.corpus, spec.vocabulary.model_dump(mode="json")

@@ -115,9 +115,9 @@ def runs_of(spec: Spec) -> list[ModelFolder]:
     return [run for run in map(ModelFolder, all_runs()) if _is_of(run, spec)]
 
 
-def all_runs() -> list[Path]:
-    """Folders of runs under `runs/`, in order of their names; what is half removed is none."""
-    found = (file.parent for file in RUNS.rglob(SPEC)) if RUNS.is_dir() else ()
+def all_runs(root: Path = RUNS) -> list[Path]:
+    """Folders of runs under `runs/`, or another folder, in order of their names; what is half removed is none."""
+    found = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
     return sorted(folder for folder in found if not any(map(begun, folder.parts)))
 
 

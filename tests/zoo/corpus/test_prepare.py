@@ -14,7 +14,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.corpus import prepare as prepare_module
-from zoo.corpus.prepare import Prepared, prepare
+from zoo.corpus.prepare import Prepared, known_counts, prepare
 from zoo.report import Report
 from zoo.storage import places
 from zoo.text.vocabulary import Vocabulary
@@ -93,6 +93,15 @@ def test_everything_is_in_one_folder(folder):
     names = {path.name for path in prepared.folder.iterdir()}
     assert names == {*("train", "dev", "test"), "vocabulary.model", "counts.json", "manifest.json", "sections.yaml"}
     assert {path.parent for path in places.home().rglob("manifest.json")} == {prepared.folder}
+
+
+def test_counts_are_known_of_what_was_prepared_alone(folder):
+    spec = spec_of(folder)
+    assert known_counts(spec) is None
+    assert known_counts(spec) is None  # to ask prepares nothing
+    prepared = prepare(spec, Report())
+    assert known_counts(spec) == prepared.counts
+    assert prepared.counts.read == len(TRAIN)
 
 
 def test_the_text_of_train_is_not_kept(folder):

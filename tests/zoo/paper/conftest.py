@@ -1,0 +1,44 @@
+"""Runs as their folders tell of them, without a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import specs
+
+SMALL = {"architecture": {"N": 1, "d_model": 32, "d_ff": 64, "h": 2, "d_k": 16, "d_v": 16}}
+LINE = {"source_tokens_per_second": 100.0, "target_tokens_per_second": 80.0, "utilisation": 0.5}
+Made = Callable[..., Path]
+
+
+@pytest.fixture
+def made() -> Made:
+    """A run of a spec under runs/: with overrides, scores by set, lines of its log, how many shared its batches."""
+
+    def make(
+        spec: str,
+        folder: str,
+        overrides: Mapping[str, Any] = SMALL,
+        scores: Mapping[str, Any] | None = None,
+        log: tuple[Mapping[str, Any], ...] = (
+            {"step": 10, "seconds": 4.0, **LINE},
+            {"step": 30, "seconds": 12.0, **LINE},
+        ),
+        processes: int = 2,
+    ) -> Path:
+        run = Path("runs") / folder
+        run.mkdir(parents=True)
+        corpus = {"train": [{"grammar": 40}], "dev": [{"grammar": 5}], "test": [{"grammar": 5}]}
+        (run / "spec.yaml").write_text(specs.load(spec, {"corpus": corpus, **overrides}).yaml(), encoding="utf-8")
+        (run / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in log), encoding="utf-8")
+        (run / "data.json").write_text(json.dumps({"processes": processes}), encoding="utf-8")
+        if scores is not None:
+            (run / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+        return run
+
+    return make

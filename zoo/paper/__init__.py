@@ -1,0 +1,1 @@
+"""The paper's numbers, and what becomes of each of them here."""

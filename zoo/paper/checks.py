@@ -1,0 +1,136 @@
+"""How claims are checked: each check looks, and what it finds decides the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import specs
+from zoo.corpus.prepare import known_counts
+from zoo.corpus.presence import absent
+from zoo.evaluation.metric import Metric, named
+from zoo.paper.claim import Check, Claim, Finding, Status
+from zoo.paper.evidence import Evidence, Found
+from zoo.paper.numbers import written
+
+
+def equals(derive: Callable[[], tuple[float, str]], told: Callable[[float], str] = written) -> Check:
+    """That a number which is derived, with the words how, rounds to what is printed, wherever it is printed."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        value, how = derive()
+        wrong = [each for each in claim.printed if not each.agrees(value)]
+        if not wrong:
+            return Finding(Status.DERIVED, how, value, told(value))
+        right = "".join(f"{each} and " for each in claim.printed if each not in wrong)
+        because = f"{right}not {' and not '.join(map(str, wrong))}: {how}"
+        return Finding(Status.OPEN, because, value, told(value))
+
+    return check
+
+
+def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
+    """That a sentence is true of numbers that are derived, which the words name."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        true, how = decide()
+        return Finding(Status.DERIVED, how, ours="yes") if true else Finding(Status.OPEN, how, ours="no")
+
+    return check
+
+
+def scored(split: str, *metrics: str) -> Check:
+    """What the runs of its spec score on "dev" or "test", by the first of these metrics that they all have."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        found = evidence.of(claim.spec) if claim.spec is not None else ()
+        alike = _alike(found, split, [named(name) for name in metrics])
+        if alike is None:
+            return Finding(Status.OPEN, _why_not(claim, evidence, found, split))
+        metric, runs, scale = alike
+        values = [run.score(split, metric) or 0.0 for run in runs]
+        spread = f" ({metric.written(min(values))} to {metric.written(max(values))})" if len(values) > 1 else ""
+        several = f"{runs[0].folder}" if len(runs) == 1 else f"{len(runs)} runs, the first {runs[0].folder}"
+        words = f"{metric.called} of {several}: {scale}"
+        mean = fmean(values)
+        return Finding(
+            Status.MEASURED, words, mean, f"{metric.written(mean)}{spread}", tuple(run.folder for run in runs)
+        )
+
+    return check
+
+
+def corpus() -> Check:
+    """How many pairs the corpus of its spec has, where it has been prepared here."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        assert claim.spec is not None
+        spec = specs.load(claim.spec)
+        if lacking := absent(spec):
+            return Finding(Status.OPEN, lacking)
+        counts = known_counts(spec)
+        if counts is None:
+            return Finding(Status.OPEN, f"its corpus is here, and `zoo prepare {claim.spec}` has not been done")
+        words = f"pairs in the corpus of {claim.spec}, prepared here"
+        if all(each.agrees(counts.read) for each in claim.printed):
+            return Finding(Status.MEASURED, words, counts.read, f"{counts.read:,}")
+        return Finding(Status.OPEN, f"{counts.read:,} {words}", counts.read, f"{counts.read:,}")
+
+    return check
+
+
+def hardware(name: str) -> Check:
+    """What a device does, where one of this name is in this machine."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        found = [file.read_text(errors="replace") for file in _DRIVER.glob("*/information")]
+        if any(name in told for told in found):
+            return Finding(Status.OPEN, f"a {name} is here: `zoo plan base --device cuda` measures its products")
+        return Finding(Status.OPEN, f"no {name} is in this machine")
+
+    return check
+
+
+def drawn(figure: int) -> Check:
+    """A picture, which no number decides on: how it is drawn, where there is a model to draw it of."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        assert claim.spec is not None
+        trained = [run for run in evidence.of(claim.spec) if run.weights]
+        if not trained:
+            return Finding(Status.OPEN, _why_not(claim, evidence, (), "test"))
+        how = f"`zoo attend --model {trained[0].folder} --figure {figure}` draws it: what it shows is for eyes to judge"
+        return Finding(Status.OPEN, how, runs=tuple(run.folder for run in trained))
+
+    return check
+
+
+_DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def _alike(
+    found: Sequence[Found], split: str, metrics: Sequence[Metric]
+) -> tuple[Metric, tuple[Found, ...], str] | None:
+    """Of the runs that were scored, those of one scale: the nearest to the paper's, and of these the most."""
+    for metric in metrics:
+        groups: dict[str, list[Found]] = {}
+        for run in found:
+            if run.score(split, metric) is not None:
+                groups.setdefault(run.scale, []).append(run)
+        if groups:
+            scale, runs = min(groups.items(), key=lambda item: (item[1][0].distance, -len(item[1]), item[0]))
+            return metric, tuple(runs), scale
+    return None
+
+
+def _why_not(claim: Claim, evidence: Evidence, found: Sequence[Found], split: str) -> str:
+    if claim.spec is None:
+        return "a model of others: no spec of it is in this zoo"
+    if found:
+        folders = ", ".join(run.folder for run in found[:3])
+        return (
+            f"not scored on its {split} set: {folders}; `zoo evaluate --model {found[0].folder} --set {split}` does it"
+        )
+    lacking = absent(specs.load(claim.spec))
+    return f"no run of {claim.spec} in `{evidence.root}`" + (f"; {lacking}" if lacking else "")

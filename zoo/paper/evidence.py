@@ -1,0 +1,96 @@
+"""What has been measured: the runs in a folder, each as its spec, its log and its scores tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import specs
+from specs import Spec, ZooError, difference
+from zoo.corpus.presence import called
+from zoo.evaluation.metric import Metric
+from zoo.model.find import all_runs
+from zoo.model.folder import RUNS, ModelFolder
+from zoo.paper.record import Record, record_of
+from zoo.report import Report
+
+_UNTOLD = (
+    *("name", "description", "corpus", "decoding.workers", "compilation", "training.seed", "training.log_steps"),
+    *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
+    *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation"),
+)
+"""Fields that make no run another's rival, or that its scale tells otherwise: by its steps, by its corpus."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run that was begun. `row` is the shipped spec whose name it has, against which its scale is told, if any."""
+
+    folder: str
+    spec: Spec
+    row: Spec | None
+    scores: dict[str, Any]
+    weights: bool
+    """Whether it has any yet."""
+    record: Record | None
+
+    def score(self, split: str, metric: Metric) -> float | None:
+        return metric.known(self.scores.get(split))
+
+    @cached_property
+    def _differing(self) -> dict[str, tuple[Any, Any]]:
+        found = difference(self.spec, self.row) if self.row else {}
+        return {key: pair for key, pair in found.items() if key not in _UNTOLD and key.partition(".")[0] not in _UNTOLD}
+
+    @property
+    def distance(self) -> int:
+        """How many things are otherwise than in the shipped spec."""
+        steps = self.record is None or self.row is None or self.record.steps != self.row.training.steps
+        corpus = self.row is None or self.spec.corpus.train != self.row.corpus.train
+        return len(self._differing) + steps + corpus
+
+    @property
+    def scale(self) -> str:
+        """What is otherwise than in the shipped spec, the corpus and the steps: in words."""
+        changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
+        steps = [f"{self.record.steps:,} steps"] if self.record else []
+        return ", ".join([*changed, f"on {called(self.spec.corpus)}", *steps])
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The runs in the folder `root`, in order."""
+
+    root: Path
+    runs: tuple[Found, ...]
+
+    def of(self, spec: str) -> tuple[Found, ...]:
+        """The runs of a shipped spec, whatever else was set in them."""
+        name = specs.load(spec).name
+        return tuple(run for run in self.runs if run.spec.name == name)
+
+
+def evidence(root: Path | None, report: Report) -> Evidence:
+    """Reads the runs in a folder, in `runs/` where none is named; one that is damaged is left out, with a warning.
+
+    Raises ZooError where a folder is named, and is not there.
+    """
+    if root is not None and not root.is_dir():
+        raise ZooError(f"there is no folder `{root}`", hint="`--runs DIR` names a folder of runs, or of a sweep")
+    shipped = {spec.name: spec for spec in map(specs.load, specs.names())}
+    return Evidence(root or RUNS, tuple(_read(root or RUNS, shipped, report)))
+
+
+def _read(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator[Found]:
+    for folder in all_runs(root):
+        run = ModelFolder(folder)
+        try:
+            spec = run.spec
+            yield Found(
+                folder.as_posix(), spec, shipped.get(spec.name), run.known_scores, run.trained, record_of(run, spec)
+            )
+        except ZooError as error:
+            report.warn(error.summary)

@@ -1,0 +1,122 @@
+"""The ledger as one page: tables, plots and every claim, in a file that needs no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from specs import ZooError
+from zoo.paper.claim import Entry, Status
+from zoo.paper.evidence import Evidence
+from zoo.paper.plots import MOST_SERIES, all_plots
+from zoo.paper.tables import Table, claim_row, summed, tables
+from zoo.storage.output import output
+from zoo.viewing.page import page, text
+from zoo.viewing.plot import STYLE as PLOT_STYLE
+from zoo.viewing.plot import Plot, plotted
+
+_KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open"}
+_SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗"}
+_HIDDEN = "\n".join(
+    f"body:has(#only-{kind}:checked) tr.claim:not(.{kind}) {{ display: none }}" for kind in _KINDS.values()
+)
+_STYLE = f"""\
+.claims td {{ min-width: 4rem; overflow-wrap: break-word }}
+td.words {{ min-width: 14rem }}
+.choice {{ display: flex; flex-wrap: wrap; gap: .3em 1.2em; border: 0; padding: 0; margin: .8em 0 }}
+.plots {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 32rem), 1fr)); gap: 0 2rem }}
+nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; padding: 0 }}
+@media screen {{
+{_HIDDEN}
+}}
+@media print {{
+  .plots {{ grid-template-columns: 1fr 1fr }}
+  .wide table {{ font-size: 7.5pt }}
+  td, th {{ padding: .15em .35em }}
+  td.words.words, .claims td {{ min-width: 0 }}
+  td.number, th.number, .claims td {{ white-space: normal }}
+}}
+"""
+"""Which claims are shown is a choice that style alone answers: the page has no script."""
+_TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
+
+
+def write_page(entries: Sequence[Entry], evidence: Evidence, file: Path) -> Path:
+    """Writes the page. Raises ZooError unless the file's name ends in .html and it can be written."""
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise ZooError(f"`{file}` does not end in .html", hint=f"the page is HTML: call it `{file.stem}.html`")
+    with output(file) as stream:
+        stream.write(paper_page(entries, evidence))
+    return file
+
+
+def paper_page(entries: Sequence[Entry], evidence: Evidence) -> str:
+    """The page, as HTML that refers to nothing outside of it."""
+    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
+    intro = (
+        f"Every number of the paper, and what becomes of it here: derived and checked by the compiler or from the "
+        f"paper's own numbers, measured by the runs in `{evidence.root}`, or not reproduced, and why. Every status is "
+        "computed."
+    )
+    body = [
+        f"<h1>Attention Is All You Need, checked</h1>\n<p>{_told(intro)}</p>",
+        f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
+        _table(summed(entries, evidence)),
+        '<h2 id="plots">Plots</h2>\n<div class="plots">',
+        *(_figure(plot) for plot in all_plots(evidence)),
+        "</div>",
+    ]
+    for key, title in _TITLES.items():
+        body += [f'<h2 id="{key}">{title}</h2>', *(_table(each) for each in tables(key, entries, evidence))]
+    body += ['<h2 id="claims">Every claim</h2>', *_claims(entries, evidence)]
+    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, many=MOST_SERIES)
+
+
+_MORE = {"plots": "Plots", "claims": "Every claim"}
+
+
+def _table(table: Table) -> str:
+    rows = "\n".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
+    notes = "".join(f'<p class="quiet">{_told(note)}</p>' for note in table.notes)
+    caption = f"<caption>{_told(table.title)}</caption>"
+    return f'<div class="wide"><table>{caption}{_head(table.columns)}\n{rows}</table></div>{notes}'
+
+
+def _head(columns: Sequence[str]) -> str:
+    cells = [f'<th scope="col"{_kind(name)}>{text(name.rstrip(">…"))}</th>' for name in columns]
+    return f"<thead><tr>{''.join(cells)}</tr></thead>"
+
+
+def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
+    return "".join(f"<td{_kind(name)}>{_told(cell)}</td>" for name, cell in zip(columns, row, strict=True))
+
+
+def _told(words: str) -> str:
+    """Words as HTML; what a person would type or look for stands out, as it does in errors."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+
+
+def _kind(column: str) -> str:
+    return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
+
+
+def _figure(plot: Plot) -> str:
+    return f"<figure>{plotted(plot)}<figcaption>{text(plot.title)}</figcaption></figure>"
+
+
+def _claims(entries: Sequence[Entry], evidence: Evidence) -> Iterator[str]:
+    choices = {"all": "all", **{kind: status.value for status, kind in _KINDS.items()}}
+    yield '<fieldset class="choice screen"><legend>Shown are claims that are</legend>'
+    for kind, called in choices.items():
+        checked = " checked" if kind == "all" else ""
+        yield f'<label><input type="radio" name="only" id="only-{kind}"{checked}> {text(called)}</label>'
+    yield "</fieldset>"
+    (table,) = tables("claims", entries, evidence)
+    yield f'<div class="wide"><table class="claims"><caption>{len(entries):,} claims</caption>{_head(table.columns)}'
+    for entry in entries:
+        status = entry.finding.status
+        row = [*claim_row(entry)]
+        row[-2] = f"{_SIGNS[status]} {row[-2]}"
+        yield f'<tr class="claim {_KINDS[status]}">{_cells(table.columns, row)}</tr>'
+    yield "</table></div>"
