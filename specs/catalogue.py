@@ -56,6 +56,15 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: (name.count("/"), name)))
 
 
+def within(reference: str) -> tuple[str, ...]:
+    """References to the specs in a folder: one at that path, else one of the catalogue; none where it is no folder."""
+    if os.path.isdir(reference):
+        files = sorted(file for file in os.listdir(reference) if file.endswith(_SUFFIXES))
+        return tuple(os.path.normpath(os.path.join(reference, file)) for file in files)
+    folder = reference.removeprefix("./").removeprefix("specs/").rstrip("/")
+    return tuple(name for name in names() if folder and name.rpartition("/")[0] == folder)
+
+
 def find(reference: str, *, beside: str = "", where: str | None = None) -> Source:
     """The file that `reference` names: a file at that path, else a spec of the catalogue.
 

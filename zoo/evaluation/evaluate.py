@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Unpack
 
+from specs import Task
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.metric import metrics_of
-from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import Scores
 from zoo.report import Report
 from zoo.search.request import Choice
@@ -20,23 +20,23 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[str],
     report: Report,
-    *,
-    show: bool = False,
     **choice: Unpack[Choice],
 ) -> Scores:
     """The scores of the task that the translator is for; progress goes to `report`.
 
-    With `show` it hears of some of the outputs, too.
     Raises ZooError where there are not as many references as sources, or none.
     """
-    answers = Answers(translator, sources, references, report, **choice)
-    if show:
-        report.say(samples(sources, references, answers.outputs))
+    return scored(Answers(translator, sources, references, report, **choice), translator.spec.task)
+
+
+def scored(answers: Answers, task: Task) -> Scores:
+    """The scores of a task."""
     scores: Scores = {}
-    for metric in metrics_of(translator.spec.task):
+    for metric in metrics_of(task):
         scores |= metric.compute(answers)
-    scores |= {"sentences": len(sources), "seconds": answers.seconds}
-    scores["sentences_per_second"] = len(sources) / answers.seconds
+    sentences = len(answers.sources)
+    scores |= {"sentences": sentences, "seconds": answers.seconds}
+    scores["sentences_per_second"] = sentences / answers.seconds
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
     }

@@ -10,7 +10,10 @@ from specs import Grammar, HeldOut, Parsing, Spec, ZooError
 from zoo.corpus.kept_set import kept_set
 from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.prepare import prepare
-from zoo.evaluation.evaluate import evaluate
+from zoo.evaluation.answers import Answers
+from zoo.evaluation.evaluate import scored
+from zoo.evaluation.kept_answers import keep
+from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import Scores
 from zoo.model.folder import ModelFolder
 from zoo.report import Report
@@ -33,15 +36,20 @@ def evaluate_model(
 ) -> Scores:
     """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
 
-    Those of a run in float32 are kept in its `scores.json`; with `show`, `report` hears of some translations, too.
+    Those of a run in float32 are kept in its `scores.json`, and beside it what it said to each sentence; with `show`,
+    `report` hears of some translations, too.
     Raises ZooError where the folder has no such model, or its corpus no such set or none that can be had.
     """
     known, report = split_named(split), report or Report()
     translator = open_model(folder, tokens=tokens, report=report, **how)
     sources, references = texts(translator.spec, known, report, translator.vocabulary)
-    scores = evaluate(translator, sources, references, report, show=show)
+    answers = Answers(translator, sources, references, report)
+    if show:
+        report.say(samples(sources, references, answers.outputs))
+    scores = scored(answers, translator.spec.task)
     of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
     if precision == "float32" and not of.published:
+        keep(of.answers(split), answers)
         write_json(of.scores, {**of.known_scores, split: scores})
     return scores
 

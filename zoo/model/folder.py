@@ -72,6 +72,10 @@ class ModelFolder:
     def scores(self) -> Path:
         return self.folder / SCORES
 
+    def answers(self, split: str) -> Path:
+        """What it said to each sentence of dev or test; of a run alone, and gone with its scores."""
+        return self.folder / f"answers.{split}.jsonl"
+
     @property
     def known_scores(self) -> dict[str, Any]:
         """What `scores` holds; nothing where nobody has scored the model."""

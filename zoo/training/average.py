@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from safetensors import safe_open
 from specs import ZooError
 from zoo.model.weights import Weights, read
 from zoo.storage.files import read_json
-from zoo.training.checkpoint import averageable
+from zoo.training.checkpoint import Checkpoint, averageable
 from zoo.training.run import Run
 
 
@@ -22,26 +23,43 @@ def average(run: Run, last: int | None = None) -> Path:
     removed; where the mean is there already, all stays as it is. Raises ZooError where there is no checkpoint, where
     more are asked for than were kept, or where one is damaged.
     """
-    found = averageable(run)
-    if not found:
-        raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them as it goes")
+    found = to_average(run)
     if last is not None and not 1 <= last <= len(found):
         raise ZooError(f"`--last {last}` is not between 1 and the {len(found)} checkpoints that `{run.folder}` has")
     chosen = found[-(last or run.spec.training.average) :]
-    steps = ",".join(str(checkpoint.step) for checkpoint in chosen)
+    steps = steps_in(chosen)
     if _is_mean_of(run.weights, steps):
         return run.weights
+    require_whole(run, chosen)
+    mean = mean_of([checkpoint.weights for checkpoint in chosen])
+    longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
+    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
+    for file in (run.scores, run.answers("dev"), run.answers("test")):  # they were those of other weights
+        file.unlink(missing_ok=True)
+    return run.weights
+
+
+def to_average(run: Run) -> list[Checkpoint]:
+    """Those of a run that a mean may be of. Raises ZooError where there is none."""
+    found = averageable(run)
+    if not found:
+        raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them as it goes")
+    return found
+
+
+def require_whole(run: Run, chosen: Sequence[Checkpoint]) -> None:
+    """Raises ZooError where one of them is damaged."""
     for checkpoint in chosen:
         try:
             checkpoint.verify()
         except ZooError as error:
             hint = f"average later ones with `zoo average {run.folder} --last N`, or start over with `--fresh`"
             raise ZooError(error.summary, hint=hint, exit_code=1) from None
-    mean = mean_of([checkpoint.weights for checkpoint in chosen])
-    longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
-    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
-    run.scores.unlink(missing_ok=True)  # they were those of other weights
-    return run.weights
+
+
+def steps_in(chosen: Sequence[Checkpoint]) -> str:
+    """How the weights file names the checkpoints that it is the mean of."""
+    return ",".join(str(checkpoint.step) for checkpoint in chosen)
 
 
 def _is_mean_of(file: Path, steps: str) -> bool:

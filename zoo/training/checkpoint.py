@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 
 from compiler import EmittedProgram
-from specs import Spec, ZooError
+from specs import Spec, Training, ZooError
 from zoo.planning.footprint import KEPT_OPTIMISERS
 from zoo.report import Report
 from zoo.storage import manifest
@@ -52,6 +52,15 @@ class Progress:
     worse: int = 0
     """Checkpoints that were scored since the best one."""
 
+    def ended(self, training: Training) -> bool:
+        """Whether there is nothing left to do."""
+        return (
+            self.step >= training.steps
+            or (training.max_tokens is not None and self.tokens >= training.max_tokens)
+            or (training.max_minutes is not None and self.seconds >= 60 * training.max_minutes)
+            or (training.patience is not None and self.worse >= training.patience)
+        )
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -80,6 +89,14 @@ class Checkpoint:
     @property
     def _state(self) -> dict[str, Any]:
         return read_json(self.folder / STATE)
+
+    @property
+    def progress(self) -> Progress:
+        """Raises ZooError where it is of another version."""
+        try:
+            return Progress(**self._state)
+        except TypeError:
+            raise ZooError(f"`{self.folder / STATE}` is of another version of zoo", exit_code=1) from None
 
     def verify(self) -> None:
         """Raises ZooError, naming the file, where a file is not as it was written."""
@@ -126,10 +143,7 @@ def restore(checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.op
         moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
     except SafetensorError as error:
         raise ZooError(f"`{checkpoint.folder}` cannot be read: {error}", exit_code=1) from error
-    try:
-        progress = Progress(**read_json(checkpoint.folder / STATE))
-    except TypeError:
-        raise ZooError(f"`{checkpoint.folder / STATE}` is of another version of zoo", exit_code=1) from None
+    progress = checkpoint.progress
     put(Tensors(weights, moments), progress.step - progress.skipped, program, optimiser)
     return progress
 

@@ -214,6 +214,7 @@ _LOCK = ".lock"
 _OWN = {
     _LOCK,
     *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
+    *("answers.dev.jsonl", "answers.test.jsonl"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
 _CORPUS = (

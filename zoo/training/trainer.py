@@ -153,13 +153,7 @@ class Trainer:
     @property
     def ended(self) -> bool:
         """Whether there is nothing left to do."""
-        training, progress = self.spec.training, self.progress
-        return (
-            progress.step >= training.steps
-            or (training.max_tokens is not None and progress.tokens >= training.max_tokens)
-            or (training.max_minutes is not None and progress.seconds >= 60 * training.max_minutes)
-            or (training.patience is not None and progress.worse >= training.patience)
-        )
+        return self.progress.ended(self.spec.training)
 
     def step(self, work: Work) -> StepResult:
         """The next update."""

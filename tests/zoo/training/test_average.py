@@ -43,8 +43,10 @@ def test_the_mean_of_the_last(run: Run) -> None:
 
 def test_scores_of_other_weights_go(run: Run) -> None:
     assert run.scores.exists()
+    run.answers("dev").write_text("")
     average(run)
     assert not run.scores.exists()
+    assert not run.answers("dev").exists()
 
 
 @pytest.mark.parametrize("last", [0, 4])
