@@ -31,6 +31,7 @@ from cli import (
     score,
     show,
     streams,
+    sweep,
     train,
     verify,
 )
@@ -46,6 +47,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "prepare": (prepare, "Training"),
     "train": (train, "Training"),
     "average": (average, "Training"),
+    "sweep": (sweep, "Training"),
     "decode": (decode, "Translating and parsing"),
     "parse": (parse, "Translating and parsing"),
     "score": (score, "Translating and parsing"),

@@ -26,6 +26,7 @@ FROZEN = {
     "prepare": ["SPEC", "KEY=VALUE"],
     "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device", "--verify-resume"],
     "average": ["RUN", "--last"],
+    "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "decode": [
         *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
         *("--temperature", "--top-k", "--top-p", "--seed", "--json", *_HOW),

@@ -16,13 +16,34 @@ SNAPSHOTS = {
     ("foo",): """\
 error: `foo` is not a command of zoo
 
-hint: the commands are list, show, plan, schema, prepare, train, average, decode, parse, score, evaluate, compare, \
-publish, verify, doctor, clean, compile, benchmark decode, benchmark train
+hint: the commands are list, show, plan, schema, prepare, train, average, sweep, decode, parse, score, evaluate, \
+compare, publish, verify, paper, doctor, clean, compile, benchmark decode, benchmark train
 """,
     ("benchmark", "decoed", "tiny"): """\
 error: `benchmark decoed` is not a command of zoo
 
 hint: did you mean `zoo benchmark decode`?
+""",
+    ("sweep", "training.steps=3"): """\
+error: no spec is named to sweep over (command line)
+
+hint: name a folder of specs, such as `table3`, or specs one after another
+""",
+    ("sweep", "table3", "architecture.N=4"): """\
+error: `table3/c-n2` has 1/3 of the `architecture.N` that it extends, and of 4 that is no whole number (command line: \
+`architecture.N`)
+
+hint: take a multiple of 3 for `architecture.N`, or leave it as it is
+""",
+    ("sweep", "tiny", "--table"): """\
+error: no run of this sweep is done yet
+
+hint: without `--table` it trains them
+""",
+    ("sweep", "tiny", "--list", "--json"): """\
+error: `--list` prints command lines alone
+
+hint: leave `--table` and `--json` out
 """,
     ("compile",): """\
 error: nothing says what is to be compiled

@@ -111,6 +111,8 @@ def _line(draw: Random) -> tuple[list[str], bool]:
         words += _option(draw, each)
     if name in ("decode", "parse", "score", "evaluate") and draw.random() < 0.8:
         words += ["--model", draw.choice((GOOD, GOOD, GOOD, *_NAMES))]
+    if name == "sweep":  # it trains: what it would do is all that is asked
+        words.append(draw.choice(("--list", "--table")))
     if name in ("train", "prepare"):  # of what is small: a person who asks for more has to wait
         words = [name, "own.yaml", *(word for word in words[1:] if word not in _NAMES)]
     return words, False

@@ -21,7 +21,7 @@ def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> N
     evaluate_model(run.folder, "test", device="cpu")
     answers = kept(run.answers("test"))
     translator = open_model(run.folder, device="cpu")
-    sources = [line for line in Path("pairs.en").read_text().splitlines()]
+    sources = Path("pairs.en").read_text().splitlines()
     wanted = translator.hypotheses(sources, report=Report())
     assert [each.output for each in answers] == [best.text for best, *_ in wanted]
     pieces = sum(each.pieces for each in answers)

@@ -1,0 +1,88 @@
+"""`zoo sweep`: rows of specs, several seeds each, and what their scores say of one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+
+if TYPE_CHECKING:
+    from zoo.paper.sweep.table import Table
+
+EXAMPLES = (
+    "zoo sweep specs/table3 training.steps=2000 --seeds 2"
+    "\n\nzoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2"
+    "\n\nzoo sweep specs/table3 --list | xargs -P 2 -I {} sh -c {}"
+)
+
+
+def command(
+    specs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SPEC|KEY=VALUE",
+            show_default=False,
+            help="Folders of specs (`specs/table3`) or specs; and fields to set in all of them.",
+        ),
+    ],
+    seeds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100, help="Each row is trained by the seeds 1 to N.")
+    ] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="How many runs are trained at a time.")] = 1,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="The folder of the sweep's runs."),
+    ] = None,
+    list: Annotated[
+        bool, typer.Option("--list", help="Only print the command line of each run, for another that starts them.")
+    ] = False,
+    table: Annotated[bool, typer.Option("--table", help="Only print the table, of the runs that are done.")] = False,
+    json: options.Json = False,
+    device: options.Device = "auto",
+) -> int | None:
+    """Train rows of specs by several seeds, and compare them.
+
+    Each run is one `zoo train`, in a folder ROW.seedN: what is killed goes on by the same command, and what is done is
+    left. What is set, is set in the row that others extend; those keep their proportion to it: with
+    `architecture.N=3`, a row of Table 3 with 2 layers in place of 6 has 1. All are scored on the dev set, by the beam
+    and the penalty of their specs. Behind a score stands half its interval of 95 %, by drawing sentences anew; a
+    difference counts where it is larger than what sentences and seeds make by chance in 95 of 100 cases.
+    """
+    from cli.console import report, show_json
+    from cli.errors import INTERRUPTED
+    from specs import ZooError
+    from zoo.paper.sweep.rows import require_words, rows_of
+    from zoo.paper.sweep.table import table as table_of
+    from zoo.paper.sweep.trial import default_folder, trials_of
+    from zoo.paper.sweep.words import as_json
+    from zoo.paper.sweep.work import train_all
+
+    if list and (table or json):
+        raise ZooError("`--list` prints command lines alone", hint="leave `--table` and `--json` out")
+    rows = rows_of(*require_words(specs))
+    trials = trials_of(rows, seeds, folder or default_folder(rows))
+    if list:
+        return print(*(join(trial.command(device)) for trial in trials), sep="\n")
+    words = report()
+    if not table and not train_all(trials, jobs=jobs, device=device, report=words):
+        return INTERRUPTED
+    found = table_of(rows, trials, words)
+    if not found.standings:
+        raise ZooError("no run of this sweep is done yet", hint="without `--table` it trains them")
+    return show_json(as_json(found)) if json else _show(found)
+
+
+def _show(found: Table) -> None:
+    from cli.console import report, show_table
+    from zoo.paper.sweep.words import notes, pair_lines, standing_lines
+
+    show_table(*standing_lines(found))
+    if found.pairs:
+        print()
+        show_table(*pair_lines(found))
+    for note in notes(found):
+        report().say(note)

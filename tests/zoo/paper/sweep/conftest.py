@@ -1,0 +1,36 @@
+"""A folder of two specs that train in a second: a row, and one that extends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_BASE = """
+extends: tiny
+name: micro
+architecture: {N: 2, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4}
+vocabulary: {size: 200}
+corpus:
+  train: [{grammar: 300}]
+  dev: [{grammar: 30}]
+training:
+  steps: 30
+  source_tokens: 400
+  target_tokens: 400
+  warmup_steps: 10
+  checkpoint_steps: 5
+  log_steps: 5
+  average: 1
+decoding: {beam: 2, extra_length: 5}
+compilation: {backend: eager}
+"""
+
+
+@pytest.fixture
+def mine(home: Path) -> Path:
+    folder = Path("mine")
+    folder.mkdir()
+    (folder / "plain.yaml").write_text(_BASE)
+    (folder / "flat.yaml").write_text("extends: plain.yaml\nname: flat\narchitecture: {N: 1}\n")
+    return folder

@@ -1,0 +1,132 @@
+"""A sweep is a folder of runs: killed in the middle it goes on, what is done is left, what is changed is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.paper.sweep.rows import rows_of
+from zoo.paper.sweep.table import table
+from zoo.paper.sweep.trial import Trial, default_folder, trials_of
+from zoo.paper.sweep.work import train_all
+from zoo.report import Report
+from zoo.training.train import train
+
+ROOT = Path(__file__).parents[4]
+FOLDER = Path("runs/sweep")
+
+
+@pytest.fixture
+def trials(mine: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Trial, ...]]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that train
+    return lambda *overrides, seeds=2: trials_of(rows_of(["mine"], overrides), seeds, FOLDER)
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "zoo", "sweep", "mine", "--folder", str(FOLDER), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_sweep_goes_on_where_it_was(trials: Callable[..., tuple[Trial, ...]], report: Report) -> None:
+    """Killed while the second of four runs trains; what it did is left, the second resumes, all are compared."""
+    words = ["training.steps=60", "--seeds", "2"]
+    process = started(*words)
+    several = trials("training.steps=60")
+    assert [trial.name for trial in several] == ["plain.seed1", "flat.seed1", "plain.seed2", "flat.seed2"]
+    second = several[1].run.checkpoints
+    while process.poll() is None and not (second.is_dir() and any(second.iterdir())):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert [trial.finished for trial in several] == [True, False, False, False]
+    before = several[0].run.weights.stat().st_mtime_ns
+
+    assert train_all(several, jobs=2, device="cpu", report=report)
+    told = "\n".join(report.said)  # type: ignore[attr-defined]
+    assert "4 runs, 1 of them done" in told
+    assert "plain.seed1:" not in told
+    assert re.search(r"flat\.seed1: resuming at step \d+|flat\.seed1: there is nothing left to train", told)
+    assert several[0].run.weights.stat().st_mtime_ns == before
+    assert all(trial.finished for trial in several)
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(trial.name for trial in several)
+
+    rows = rows_of(["mine"], ["training.steps=60"])
+    found = table(rows, trials_of(rows, 2, FOLDER), report)
+    assert [(each.row.name, len(each.trials)) for each in found.standings] == [("plain", 2), ("flat", 2)]
+    (pair,) = found.pairs
+    for name, sample in found.standings[0].samples.items():
+        assert sample.drawn.mean() == pytest.approx(sample.mean, abs=max(sample.half, 1e-9)), name
+        assert found.spreads[name].degrees == 2
+        assert pair.differences[name].value == pytest.approx(found.standings[1].samples[name].mean - sample.mean)
+
+
+def test_a_run_whose_spec_has_changed_is_refused_before_any_is_trained(
+    trials: Callable[..., tuple[Trial, ...]],
+) -> None:
+    first, *_ = trials()
+    train(first.spec, run=first.run.folder)
+    with pytest.raises(ZooError, match="begun with another spec") as caught:
+        trials("training.warmup_steps=11")
+    assert "--folder DIR" in str(caught.value.hint)
+    assert first.finished
+    assert not trials("training.steps=31")[0].finished, "it has a step to go"
+
+
+def test_each_command_line_trains_its_run(
+    trials: Callable[..., tuple[Trial, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `--list` prints, given to xargs."""
+    several = trials("training.steps=2", "compilation.without=[]", seeds=1)
+    lines = "".join(f"{shlex.join(trial.command())}\n" for trial in several)
+    Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
+    Path("zoo").chmod(0o755)
+    path = f"{Path.cwd()}:{os.environ['PATH']}"
+    xargs = ["xargs", "-P", "2", "-d", "\n", "-n", "1", "sh", "-c", 'eval "$0"']
+    done = subprocess.run(
+        xargs, input=lines, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(trial.finished for trial in several)
+
+
+def test_one_that_fails_is_named_and_the_others_are_trained(
+    trials: Callable[..., tuple[Trial, ...]], report: Report
+) -> None:
+    broken, whole = trials("training.steps=2", seeds=1)
+    broken.run.folder.mkdir(parents=True)
+    (broken.run.folder / "spec.yaml").mkdir()
+    with pytest.raises(ZooError, match=r"1 of 2 runs failed:\n  plain\.seed1: ") as caught:
+        train_all((broken, whole), jobs=1, device="cpu", report=report)
+    assert caught.value.exit_code == 1
+    assert whole.finished
+
+
+def test_a_stop_lets_each_run_write_its_checkpoint(trials: Callable[..., tuple[Trial, ...]]) -> None:
+    process = started("training.steps=100000")
+    first, *_ = trials("training.steps=100000", seeds=1)
+    while process.poll() is None and not (first.run.checkpoints.is_dir() and any(first.run.checkpoints.iterdir())):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "plain.seed1: stopped at step" in said
+    assert "flat.seed1" not in said
+    assert first.busy is None
+
+
+def test_the_folder_is_called_by_that_of_the_specs(mine: Path) -> None:
+    assert default_folder(rows_of(["table3"], [])) == Path("runs/sweep-table3")
+    assert default_folder(rows_of(["mine"], [])) == Path("runs/sweep")
+    assert default_folder(rows_of(["base", "table3/a-h1"], [])) == Path("runs/sweep")
