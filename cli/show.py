@@ -20,18 +20,26 @@ def command(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """The resolved spec, or only what it changes against its parent."""
+    """The resolved spec, or only what it changes against its parent.
+
+    Beside a difference stands why, where the spec's file has a comment on it, and below them what no field says.
+    """
     import specs
     from cli.console import report, show_json
 
     chosen = specs.load(spec, overrides or ())
     if not difference:
         return show_json(chosen.model_dump(mode="json")) if json else print(chosen.yaml(), end="")
-    changed = specs.difference(chosen, specs.parent(spec) or specs.load(spec))
+    changed, why = specs.difference(chosen, specs.parent(spec) or specs.load(spec)), specs.comments(spec)
     if json:
-        return show_json({key: {"parent": old, "spec": new} for key, (old, new) in changed.items()})
+        reasons = {key: {"why": why[key]} for key in changed if key in why}
+        return show_json(
+            {key: {"parent": old, "spec": new} | reasons.get(key, {}) for key, (old, new) in changed.items()}
+        )
     for key, (old, new) in changed.items():
-        print(f"{key}: {_word(old)} -> {_word(new)}")
+        print(f"{key}: {_word(old)} -> {_word(new)}{f'  # {why[key]}' if key in why else ''}")
+    if "" in why:
+        print(f"# {why['']}")
     return None if changed else report().say(f"`{spec}` changes nothing")
 
 

@@ -31,12 +31,14 @@ def _initial(tensor: Stored, spec: Spec, seed: int) -> Tensor:
             return value.zero_()
         case Initial.EMBEDDING:
             return value.normal_(0.0, spec.architecture.d_model**-0.5, generator=generator)
-        case Initial.MATRIX | Initial.KERNEL:
+        case Initial.MATRIX | Initial.PROJECTION | Initial.KERNEL:
             *places, inner, outer = tensor.shape
             if tensor.initial is Initial.KERNEL:
                 places, inner, outer = [inner], 1, 1
-            variance = 2.0 / (prod(places) * (inner + outer))
-            if spec.architecture.initial_weights == "glorot_uniform":
-                bound = (3.0 * variance) ** 0.5
-                return value.uniform_(-bound, bound, generator=generator)
-            return value.normal_(0.0, variance**0.5, generator=generator)
+            variance, way = 2.0 / (prod(places) * (inner + outer)), spec.architecture.initial_weights
+            if way == "glorot_normal":
+                return value.normal_(0.0, variance**0.5, generator=generator)
+            if way == "glorot_uniform_half_qkv" and tensor.initial is Initial.PROJECTION:
+                variance /= 2
+            bound = (3.0 * variance) ** 0.5
+            return value.uniform_(-bound, bound, generator=generator)

@@ -75,6 +75,8 @@ class Instruction:
     """Whether negative numbers of the result become 0."""
     keys: bool = False
     """Whether a slot holds keys, which lie transposed."""
+    halves: bool = False
+    """Whether all sines of a position stand before its cosines."""
     scale: float = 1.0
     epsilon: float = 0.0
     rows: int = 0

@@ -68,27 +68,35 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | 
 
 
 def sinusoids(
-    x: Float[Tensor, "batch length d_model"], position: Int[Tensor, "batch length"] | None = None
+    x: Float[Tensor, "batch length d_model"],
+    position: Int[Tensor, "batch length"] | None = None,
+    *,
+    halves: bool = False,
 ) -> Float[Tensor, "... d_model"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5), of 0.. or of `position`."""
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5), of 0.. or of `position`.
+
+    With `halves` as in the authors' code: PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))), then the cosines.
+    """
     if position is None and torch.compiler.is_exporting():
         position = torch.arange(x.shape[1], device=x.device)
     if position is not None:
-        return _encoded(position, x.shape[2]).to(x.dtype)
+        return _encoded(position, x.shape[2], halves).to(x.dtype)
     room = max(256, 2 ** math.ceil(math.log2(x.shape[1])))
-    return _sinusoids(room, x.shape[2], x.device, x.dtype)[: x.shape[1]]
+    return _sinusoids(room, x.shape[2], halves, x.device, x.dtype)[: x.shape[1]]
 
 
 @lru_cache(maxsize=8)
-def _sinusoids(length: int, d_model: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _sinusoids(length: int, d_model: int, halves: bool, device: torch.device, dtype: torch.dtype) -> Tensor:
     with torch.inference_mode(False):
-        return _encoded(torch.arange(length), d_model).to(device, dtype)
+        return _encoded(torch.arange(length), d_model, halves).to(device, dtype)
 
 
-def _encoded(position: Int[Tensor, ...], d_model: int) -> Float[Tensor, "... d_model"]:
+def _encoded(position: Int[Tensor, ...], d_model: int, halves: bool) -> Float[Tensor, "... d_model"]:
     # In float64: at position 1000 a float32 angle is already wrong in the fifth digit.
-    divisors = 10000 ** (torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device) / d_model)
-    angles = position[..., None] / divisors
+    rising = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device)
+    angles = position[..., None] / 10000 ** (rising / (max(2, d_model - 2) if halves else d_model))
+    if halves:
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 

@@ -24,6 +24,7 @@ class Initial(StrEnum):
     """The value a tensor has before training."""
 
     MATRIX = "matrix"  # Glorot, as the spec says
+    PROJECTION = "projection"  # W_Q, W_K or W_V: as MATRIX, or narrower
     EMBEDDING = "embedding"  # normal, variance 1 / d_model
     KERNEL = "kernel"  # Glorot of each feature's own places, [k, features]
     ONE = "one"

@@ -2,6 +2,7 @@
 
 from specs.architecture import Architecture, Depths
 from specs.catalogue import names
+from specs.comments import comments
 from specs.compilation import Compilation
 from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
 from specs.decoding import Decoding
@@ -61,6 +62,7 @@ __all__ = [
     "Treebank",
     "Vocabulary",
     "ZooError",
+    "comments",
     "difference",
     "load",
     "names",

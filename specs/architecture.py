@@ -68,8 +68,9 @@ class Architecture(Section):
         "the paper, or without that factor, or v tanh(query + key) of Bahdanau et al. 2015, in which a head's W_Q and "
         "W_K are the hidden layer, d_k wide, and v is its own; a choice."
     )
-    positional_encoding: Literal["sinusoidal", "learned"] = Field(
-        description="PE (3.5; Table 3 row E): interleaved sinusoids, or a learned table of positions; a choice."
+    positional_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = Field(
+        description="PE (3.5; Table 3 row E): interleaved sinusoids, all sines before all cosines as in the authors' "
+        "code, whose slowest wave is 10000 x 2 pi, or a learned table of positions; a choice."
     )
     max_positions: Size = Field(
         le=1_048_576, description="Rows of the table of learned positions (3.5); pieces. Sinusoids know no bound."
@@ -87,8 +88,9 @@ class Architecture(Section):
     projection_bias: bool = Field(
         description="Biases on W_Q, W_K, W_V and W_O (3.2.2: the paper has none); true or false."
     )
-    initial_weights: Literal["glorot_uniform", "glorot_normal"] = Field(
-        description="Distribution of the matrices at step 0 (the paper is silent); a choice."
+    initial_weights: Literal["glorot_uniform", "glorot_normal", "glorot_uniform_half_qkv"] = Field(
+        description="Distribution of the matrices at step 0 (the paper is silent), the last with half the variance for "
+        "W_Q, W_K and W_V, as in fairseq; a choice."
     )
 
     @field_validator("N")
@@ -167,7 +169,7 @@ class Architecture(Section):
 
     @model_validator(mode="after")
     def _sinusoids_come_in_pairs(self) -> Self:
-        if self.positional_encoding == "sinusoidal" and self.d_model % 2:
+        if self.positional_encoding != "learned" and self.d_model % 2:
             broken_rule(
                 "d_model",
                 "positional_encoding",

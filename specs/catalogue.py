@@ -1,6 +1,7 @@
 """The shipped specs by name, and where a reference leads: a name of the catalogue or a file."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +81,8 @@ def find(reference: str, *, beside: str = "", where: str | None = None) -> Sourc
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     known = names()
-    if name in known:
+    if (called := _called(name, known)) is not None:
+        name = called
         return Source(FOLDER / f"{name}.yaml", f"specs/{name}.yaml", name)
     near = nearest(name, known)
     guess = "" if near is None else f"did you mean `{near}`? "
@@ -96,6 +98,14 @@ def find(reference: str, *, beside: str = "", where: str | None = None) -> Sourc
         raise ZooError(f"{shown(reference)} is a folder", where=where, hint=f"its spec is {shown(inside)}")
     hint = f"{guess}`zoo list` shows the shipped specs; a file of your own is named by its path, ending in .yaml"
     raise ZooError(f"there is no spec {shown(reference)}", where=where, hint=hint)
+
+
+def _called(name: str, known: Sequence[str]) -> str | None:
+    """The spec of this name, else the only one in any folder that is called so."""
+    if name in known:
+        return name
+    inside = [each for each in known if each.rpartition("/")[2] == name]
+    return inside[0] if len(inside) == 1 else None
 
 
 def _file(file: str, where: str | None) -> Source:

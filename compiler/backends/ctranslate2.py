@@ -254,7 +254,8 @@ class _Writer:
     def positions(self, part: str) -> Tensor:
         if self.a.positional_encoding == "learned":
             return self.tensor(f"{part}.positions")
-        return sinusoids(torch.empty(1, POSITIONS, self.a.d_model)).clone()
+        halves = self.a.positional_encoding == "sinusoidal_halves"
+        return sinusoids(torch.empty(1, POSITIONS, self.a.d_model), halves=halves).clone()
 
     def tensor(self, name: str) -> Tensor:
         """A copy: it rounds to 8 bits in place."""

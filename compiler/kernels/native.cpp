@@ -15,13 +15,13 @@ namespace {
 // The sinusoids of 3.5, computed when a position is first asked for. Tables that were outgrown may still be read.
 class Sinusoids {
   public:
-    std::shared_ptr<const Block<float>> of(int64_t positions, int64_t width) {
+    std::shared_ptr<const Block<float>> of(int64_t positions, int64_t width, bool halves) {
         const std::lock_guard<std::mutex> lock(mutex);
-        std::shared_ptr<Block<float>>& table = tables[width];
+        std::shared_ptr<Block<float>>& table = tables[{width, halves}];
         if (!table || table->size < positions * width) {
             const int64_t room = std::max<int64_t>(256, 2 * positions);
             auto larger = std::make_shared<Block<float>>(room * width);
-            for (int64_t i = 0; i < room; i++) sinusoids(i, width, larger->data + i * width);
+            for (int64_t i = 0; i < room; i++) sinusoids(i, width, halves, larger->data + i * width);
             table = larger;
         }
         return table;
@@ -29,7 +29,7 @@ class Sinusoids {
 
   private:
     std::mutex mutex;
-    std::map<int64_t, std::shared_ptr<Block<float>>> tables;
+    std::map<std::pair<int64_t, bool>, std::shared_ptr<Block<float>>> tables;
 };
 
 // An instruction that there is none of.
@@ -135,7 +135,7 @@ class Run {
         if (table) {
             if (most >= i.rows) throw std::out_of_range("position");
         } else {
-            ours = program.sinusoids.of(most + 1, i.width), table = ours->data;
+            ours = program.sinusoids.of(most + 1, i.width, i.halves != 0), table = ours->data;
         }
         each_row([&](int64_t row) {
             add(at(i.a, i.a_at, row), table + positions[size_t(row)] * i.width, at(i.out, i.out_at, row), i.width);

@@ -37,9 +37,15 @@ inline void norm(const float* x, const float* y, const float* gain, const float*
          [&](int64_t i) { out[i] = (x[i] - mean) * factor * gain[i] + bias[i]; });
 }
 
-// PE(position, 2i) = sin(position / 10000^(2i/width)), PE(position, 2i+1) = cos of the same (3.5).
-inline void sinusoids(int64_t position, int64_t width, float* out) {
-    for (int64_t i = 0; i < width; i++) {
+// PE(position, 2i) = sin(position / 10000^(2i/width)), PE(position, 2i+1) = cos of the same (3.5). In halves the sines
+// stand before the cosines, and the last of each is of position / 10000.
+inline void sinusoids(int64_t position, int64_t width, bool halves, float* out) {
+    const int64_t half = width / 2;
+    for (int64_t i = 0; halves && i < half; i++) {
+        const double angle = double(position) / std::pow(10000.0, double(i) / double(std::max<int64_t>(1, half - 1)));
+        out[i] = float(std::sin(angle)), out[half + i] = float(std::cos(angle));
+    }
+    for (int64_t i = 0; !halves && i < width; i++) {
         const double angle = double(position) / std::pow(10000.0, double(i / 2 * 2) / double(width));
         out[i] = float(i % 2 ? std::cos(angle) : std::sin(angle));
     }

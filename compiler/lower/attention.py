@@ -104,6 +104,7 @@ class Heads:
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
         """Without a bias, as the paper has none (3.2.2), or with one."""
-        matrix = self.b.parameter(name, x.width, width)
+        initial = Initial.MATRIX if name == "output" else Initial.PROJECTION
+        matrix = self.b.parameter(name, x.width, width, initial=initial)
         bias = [self.b.parameter(f"{name}_bias", width, initial=Initial.ZERO)] if self.a.projection_bias else []
         return self.b.node(name, Linear(), (x,), matrix, *bias)

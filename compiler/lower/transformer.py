@@ -157,7 +157,8 @@ class _Transformer:
             if self.a.positional_encoding == "learned"
             else []
         )
-        return self.dropout(self.b.node("placed", Position(), inputs, *learned))
+        placing = Position(halves=self.a.positional_encoding == "sinusoidal_halves")
+        return self.dropout(self.b.node("placed", placing, inputs, *learned))
 
     def table(self, side: str) -> str:
         """The embedding of a side, or `output` for the pre-softmax projection; which are one says `tied_embeddings`."""

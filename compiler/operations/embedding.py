@@ -56,13 +56,21 @@ class Embed(Operation):
         lister.add(node, Code.EMBED, scale=self.scale, table=table, rows=rows)
 
 
-def encoding(position: int, width: int) -> list[float]:
+def encoding(position: int, width: int, halves: bool = False) -> list[float]:
+    if halves:
+        angles = [position / 10000 ** (i / max(1, width // 2 - 1)) for i in range(width // 2)]
+        return [*map(sin, angles), *map(cos, angles)]
     return [(cos if i % 2 else sin)(position / 10000 ** (i // 2 * 2 / width)) for i in range(width)]
 
 
 @dataclass(frozen=True)
 class Position(Operation):
-    """Adds the encoding of each position (3.5): of 0.. on, or of those given. x [, position [b, n]] [, table] -> x"""
+    """Adds the encoding of each position (3.5): of 0.. on, or of those given. x [, position [b, n]] [, table] -> x
+
+    Sines and cosines take turns, or, with `halves`, stand apart.
+    """
+
+    halves: bool = False
 
     calls = ("compiler.runtime.sinusoids",)
     caption = ("position", "Positional encoding")
@@ -78,14 +86,16 @@ class Position(Operation):
         if parameters:
             return x + parameters[0][given[0] if given else slice(x.shape[1])]
         positions = given[0].tolist() if given else [range(x.shape[1])]
-        return x + x.new_tensor([[encoding(position, x.shape[2]) for position in row] for row in positions])
+        return x + x.new_tensor(
+            [[encoding(position, x.shape[2], self.halves) for position in row] for row in positions]
+        )
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         x, *position = inputs
         if parameters:
             rows = position[0] if position else f": {x}.shape[1]"
             return f"{x} + {parameters[0]}[{rows}]"
-        return f"{x} + sinusoids({', '.join(inputs)})"
+        return f"{x} + sinusoids({', '.join([*inputs, *(['halves=True'] if self.halves else [])])})"
 
     def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
         """As many rows of the table, if there is one, as there are positions."""
@@ -95,4 +105,4 @@ class Position(Operation):
     def native(self, lister: Lister, node: Node) -> None:
         table = next(iter(node.parameters), None)
         rows = lister.shape(table)[0] if table else 0
-        lister.add(node, Code.POSITION, node.inputs[0], table=table, rows=rows)
+        lister.add(node, Code.POSITION, node.inputs[0], halves=self.halves, table=table, rows=rows)

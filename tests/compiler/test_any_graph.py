@@ -103,7 +103,9 @@ class Maker:
 
     def row(self) -> None:
         x = self.any(_wide)
-        kind = self.draw.choice([Norm(1e-5), Activation(), Dropout(0.3), LogSoftmax(), Position()])
+        kind = self.draw.choice(
+            [Norm(1e-5), Activation(), Dropout(0.3), LogSoftmax(), Position(halves=self.draw.random() < 0.3)]
+        )
         self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, Norm) else []))
 
     def sum(self) -> None:

@@ -52,7 +52,7 @@ SHAPES: dict[str, dict[str, object]] = {
         "d_v": 8,
     },
     "additive": {"attention_score": "additive"},
-    "unscaled": {"attention_score": "dot_product"},
+    "unscaled": {"attention_score": "dot_product", "positional_encoding": "sinusoidal_halves"},
 }
 STEPPING = [name for name in BACKENDS if name != "ctranslate2"]
 """Backends with a decode_step; CTranslate2 has only a whole search (see test_ctranslate2.py)."""

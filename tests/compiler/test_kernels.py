@@ -75,14 +75,14 @@ def test_rows_are_scaled_each_by_itself(by_hand: Any, rows: int, inner: int, out
     close(machine.once(rows), integers.quantised_linear(x, w, scales, bias))
 
 
-@pytest.mark.parametrize(("rows", "width"), [(1, 5), (131, 37), (3, 64)])
-def test_rows_by_themselves(by_hand: Any, rows: int, width: int) -> None:
+@pytest.mark.parametrize(("rows", "width", "halves"), [(1, 5, False), (131, 37, False), (3, 64, True), (3, 2, True)])
+def test_rows_by_themselves(by_hand: Any, rows: int, width: int, halves: bool) -> None:
     x, y, gain, bias = torch.randn(rows, width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
     table = torch.randn(9, width)
     machine = by_hand()
     a, b, out = machine.embed(x, scale=3.0), machine.embed(y), machine.buffer(width)
     machine.add(Code.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
-    machine.add(Code.POSITION, a=out, out=out, width=width)
+    machine.add(Code.POSITION, a=out, out=out, width=width, halves=halves)
     machine.add(Code.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
     machine.add(Code.ADD, a=out, b=b, out=out, width=width)
     machine.add(Code.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
@@ -90,7 +90,7 @@ def test_rows_by_themselves(by_hand: Any, rows: int, width: int) -> None:
     tokens = torch.arange(rows)
     state = machine.start(tokens, [1] * rows)
     for t in range(5):
-        encoding = runtime.sinusoids(torch.zeros(1, 1, width), torch.tensor([[t]]))[0, :, :width].float()
+        encoding = runtime.sinusoids(torch.zeros(1, 1, width), torch.tensor([[t]]), halves=halves)[0, :, :width].float()
         expected = layer_norm(3 * x + table[t] + encoding + y, (width,), gain, bias) + y
         close(machine.shown(state, tokens), layer_norm(expected, (width,), gain, bias, 1e-2))
 

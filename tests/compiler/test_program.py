@@ -108,6 +108,18 @@ def test_initial_weights_are_those_of_the_spec(small: Callable[..., Spec]) -> No
     assert normal["encoder.0.feed_forward.w1"].std() == pytest.approx((2 / (16 + 256)) ** 0.5, rel=0.1)
 
 
+def test_half_the_variance_is_that_of_queries_keys_and_values(small: Callable[..., Spec]) -> None:
+    """Xavier's gain of 1 / sqrt(2), as fairseq has it, and the same random numbers."""
+    sizes = {"d_model": 64, "d_k": 16, "d_v": 16, "h": 4}
+    plain, narrow = (
+        build(small(initial_weights=way, **sizes), [Purpose.TRAIN]).weights()
+        for way in ("glorot_uniform", "glorot_uniform_half_qkv")
+    )
+    for name, tensor in plain.items():
+        gain = 0.5**0.5 if name.rpartition(".")[2] in ("query", "key", "value") else 1.0
+        assert torch.allclose(narrow[name], gain * tensor, rtol=1e-6), name
+
+
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callable[..., Spec]) -> None:
     spec = small()
     bare = spec.model_copy(

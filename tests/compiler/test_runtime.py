@@ -20,6 +20,19 @@ def test_sinusoids_are_interleaved_and_exact_far_out() -> None:
         assert float(encoding[row, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
 
 
+def test_sinusoids_in_halves_are_the_authors_codes() -> None:
+    """Sines, then cosines, of waves from 2 pi to 10000 times that."""
+    given = torch.arange(3000, 3040)[None]
+    encoding = runtime.sinusoids(torch.zeros(1, 40, 10), given, halves=True)[0]
+    for row, i in [(0, 0), (7, 2), (39, 4)]:
+        angle = (3000 + row) / 10000 ** (i / 4)
+        assert float(encoding[row, i]) == pytest.approx(math.sin(angle), abs=1e-6)
+        assert float(encoding[row, 5 + i]) == pytest.approx(math.cos(angle), abs=1e-6)
+    counted = runtime.sinusoids(torch.zeros(1, 40, 10), halves=True)
+    assert torch.equal(counted, runtime.sinusoids(torch.zeros(1, 40, 10), torch.arange(40)[None], halves=True)[0])
+    assert not torch.equal(counted, runtime.sinusoids(torch.zeros(1, 40, 10)))
+
+
 @pytest.mark.parametrize("inner", [integers.MOST_PRODUCTS, integers.MOST_PRODUCTS + 1, 3 * integers.MOST_PRODUCTS - 5])
 def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> None:
     matrix = torch.full((inner, 16), 127, dtype=torch.int8)

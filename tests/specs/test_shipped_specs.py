@@ -208,3 +208,41 @@ def test_specs_needs_neither_torch_nor_numpy() -> None:
     root = Path(specs.__file__).parent.parent
     ran = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+DIALECTS = {
+    "t2t-v1": {"architecture.positional_encoding", "training.source_tokens", "training.target_tokens"},
+    "t2t-v3": {
+        *("architecture.positional_encoding", "training.source_tokens", "training.target_tokens", "architecture.norm"),
+        *("architecture.attention_dropout", "architecture.activation_dropout"),
+        *("training.learning_rate", "training.warmup_steps", "training.beta2"),
+    },
+    "fairseq": {
+        *("architecture.positional_encoding", "architecture.norm_epsilon", "architecture.projection_bias"),
+        *("architecture.initial_weights", "training.learning_rate", "training.epsilon"),
+    },
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_dialect_is_found_by_its_name_and_says_where_each_difference_comes_from(dialect: str) -> None:
+    assert load(dialect) == load(f"dialects/{dialect}")
+    assert load(dialect).short == f"dialects/{dialect}"
+    found = changes(dialect, "base")
+    assert set(found) == DIALECTS[dialect]
+    why = specs.comments(dialect)
+    assert set(why) == {"", *found}
+    assert "o field says" in why[""], "what a spec cannot say is named"
+
+
+def test_the_rate_of_fairseqs_recipe() -> None:
+    spec = load("fairseq")
+    peak = spec.training.learning_rate / (spec.architecture.d_model * spec.training.warmup_steps) ** 0.5
+    assert peak == pytest.approx(0.0007, rel=1e-5)
+
+
+def test_a_name_that_several_folders_have_names_none() -> None:
+    assert load("a-h16").short == "table3/a-h16"
+    assert load("base").short == "base"
+    names = [name.rpartition("/")[2] for name in NAMES if "/" in name]
+    assert all(load(name).short.endswith(name) for name in names)
