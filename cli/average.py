@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
 
-EXAMPLES = "zoo average tiny\n\nzoo average runs/big --last 5"
+if TYPE_CHECKING:
+    from zoo.training.search import Curve
+
+EXAMPLES = "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search"
 
 
 def command(
@@ -19,10 +24,57 @@ def command(
             metavar="N", min=1, max=1_000, show_default="training.average of its spec", help="How many checkpoints."
         ),
     ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Write nothing: score means of 1, 2, 5, 10, 20 on the dev set.")
+    ] = False,
+    json: options.Json = False,
+    device: options.Device = "auto",
 ) -> None:
-    """Write the mean of a run's last checkpoints as its weights."""
+    """Write the mean of a run's last checkpoints as its weights.
+
+    With --search, nothing is written: means of the checkpoints that the run has kept (of every one, every second, every
+    fourth, ...) are scored on its dev set by its `training.dev_score`. Behind what a mean has more than the best stands
+    half its interval of 95 %, by drawing sentences anew (paired bootstrap).
+    """
+    from cli.console import report, show_json
+    from specs import ZooError
     from zoo.model import find
     from zoo.training.average import average
     from zoo.training.run import Run
 
-    print(average(Run(find.run(run)), last))
+    if not search:
+        for option, given in (("--json", json), ("--device", device != "auto")):
+            if given:
+                raise ZooError(f"`{option}` is for `--search` only", hint=f"leave `{option}` out")
+        return print(average(Run(find.run(run)), last))
+    if last is not None:
+        raise ZooError("`--last` chooses, and `--search` asks what to choose", hint="leave one of them out")
+    from zoo.training.search import search as searched
+
+    found = searched(Run(find.run(run)), device=device, report=report())
+    if json:
+        return show_json([{**asdict(each), "metric": found.metric.name, "worse": each.worse} for each in found.means])
+    return _show(found, run)
+
+
+def _show(found: Curve, run: str) -> None:
+    from cli.console import report, show_table
+
+    metric, best = found.metric, found.best
+    rows = []
+    for each in found.means:
+        half = "" if each.half is None else f" ± {metric.written(each.half)}"
+        more = "the best" if each is best else f"{each.more:+.{metric.decimals}f}{half}"
+        steps = f"{each.steps[0]:,} to {each.steps[-1]:,}" if len(each.steps) > 1 else f"{each.steps[0]:,}"
+        rows.append((f"{each.last}", f"{each.every}", steps, metric.written(each.score), more))
+    show_table(("last>", "of every>", "steps>", f"dev {metric.called}>", "more than the best>"), rows)
+    if best.half is None:
+        return report().say(f"how much of it is chance is not known of {metric.called}")
+    alike = [f"{each.last} of every {each.every}" for each in found.means if not each.worse and each is not best]
+    told = f"within noise of the best: {', '.join(alike)}" if alike else "the best is beyond noise"
+    how = (
+        f"`zoo average {quote(run)} --last {best.last}` writes it"
+        if best.every == 1
+        else f"a training with {best.every} times its `training.checkpoint_steps` would keep those"
+    )
+    return report().say(f"{told}; {how}")

@@ -30,7 +30,10 @@ def command(
     chosen = specs.load(spec, overrides or ())
     if not difference:
         return show_json(chosen.model_dump(mode="json")) if json else print(chosen.yaml(), end="")
-    changed, why = specs.difference(chosen, specs.parent(spec) or specs.load(spec)), specs.comments(spec)
+    parent, plain = specs.parent(spec), specs.load(spec)
+    changed = specs.difference(chosen, parent or plain)
+    own = specs.difference(plain, parent) if parent else {}
+    why = {key: told for key, told in specs.comments(spec).items() if parent and changed.get(key) == own.get(key)}
     if json:
         reasons = {key: {"why": why[key]} for key in changed if key in why}
         return show_json(

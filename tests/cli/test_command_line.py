@@ -25,7 +25,7 @@ FROZEN = {
     "schema": [],
     "prepare": ["SPEC", "KEY=VALUE"],
     "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device", "--verify-resume"],
-    "average": ["RUN", "--last"],
+    "average": ["RUN", "--last", "--search", "--json", "--device"],
     "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "decode": [
         *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),

@@ -61,6 +61,15 @@ def test_show_difference_is_as_short_as_the_row(zoo: Zoo) -> None:
     assert told["architecture.h"] == {"parent": 8, "spec": 4}
 
 
+def test_show_difference_of_a_dialect_says_why_and_what_no_field_says(zoo: Zoo) -> None:
+    lines = zoo("show", "t2t-v3", "--difference").out.splitlines()
+    assert "training.beta2: 0.98 -> 0.997  # 5.3 has 0.98; transformer_base_v3: optimizer_adam_beta2" in lines
+    assert lines[-1].startswith("# What tensor2tensor does by default")
+    told = json.loads(zoo("show", "t2t-v3", "training.warmup_steps=5", "--difference", "--json").out)
+    assert told["training.learning_rate"]["why"].startswith("5.3 has 1;")
+    assert told["training.warmup_steps"] == {"parent": 4000, "spec": 5}
+
+
 def test_show_difference_of_a_spec_without_parent_is_that_of_the_overrides(zoo: Zoo) -> None:
     assert zoo("show", "base", "--difference").err == "`base` changes nothing\n"
     assert zoo("show", "base", "architecture.h=4", "--difference").out == "architecture.h: 8 -> 4\n"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from zoo.evaluation.answers import Answers
 from zoo.evaluation.bleu import chosen
 from zoo.evaluation.compare import SAMPLES
 from zoo.evaluation.overlap import made, require_alike
@@ -20,6 +21,29 @@ from zoo.evaluation.paper_bleu import tokens_of
 Drawn = npt.NDArray[np.float64]
 """How often each sentence is in each set, [SAMPLES, sentences]; or a score for each set, [SAMPLES]."""
 _SEED = 12_345
+
+
+def resampled(metric: str, answers: Answers) -> Drawn | None:
+    """A metric's score for each set, of perplexity its logarithm; None of one that is not drawn anew here."""
+    drawn = draws(len(answers.sources))
+    match metric:
+        case "bleu":
+            return bleu_by(drawn, answers.outputs, answers.references)
+        case "paper_bleu":
+            return paper_bleu_by(drawn, answers.outputs, answers.references, answers.language)
+        case "perplexity":
+            forced = answers.forced
+            return log_perplexity_by(drawn, [each.log_probability for each in forced], [each.tokens for each in forced])
+        case _:
+            return None
+
+
+def half_width(metric: str, score: float, first: Drawn | None, second: Drawn | None) -> float | None:
+    """Half the interval of 95 % of what the second system, whose score this is, has more than the first."""
+    if first is None or second is None:
+        return None
+    half = 1.96 * float(np.std(second - first, ddof=1))
+    return score * half if metric == "perplexity" else half
 
 
 def draws(sentences: int) -> Drawn:

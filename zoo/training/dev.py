@@ -10,7 +10,7 @@ import torch
 from compiler import TRANSLATE, Purpose
 from specs import Spec, ZooError
 from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import named
+from zoo.evaluation.metric import metrics_of, named
 from zoo.evaluation.own_sets import texts
 from zoo.evaluation.samples import samples
 from zoo.machine.ram import FAILURES, is_short
@@ -35,14 +35,23 @@ class DevSet:
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
         self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
-        assert spec.training.dev_score is not None
-        self.metric = named(spec.training.dev_score)
+        first, *_ = metrics_of(spec.task)
+        self.metric = named(spec.training.dev_score) if spec.training.dev_score else first
         self.samples = ""
         """Some outputs of the weights that were scored last, where the score is made from outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
         """Of the tensors of a weights file."""
-        self.samples, forced = "", self.metric.forced
+        self.samples = ""
+        answers = self.answers(weights)
+        score = self.metric.score(answers)
+        if not self.metric.forced:
+            self.samples = samples(self.sources, self.references, answers.outputs)
+        return score
+
+    def answers(self, weights: Mapping[str, torch.Tensor]) -> Answers:
+        """Theirs, to what the metric asks."""
+        forced = self.metric.forced
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = built(
             self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
@@ -50,11 +59,7 @@ class DevSet:
         self.report = Report()  # said once
         translator = kind(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
         tokens = max(1, min(TOKENS, _LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
-        answers = Answers(translator, self.sources, self.references, tokens=tokens)
-        score = self.metric.score(answers)
-        if not forced:
-            self.samples = samples(self.sources, self.references, answers.outputs)
-        return score
+        return Answers(translator, self.sources, self.references, tokens=tokens)
 
 
 @contextmanager
