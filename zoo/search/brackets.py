@@ -24,15 +24,24 @@ class Brackets:
 
     A bracket opens while words are left, and only if everything can still be closed within the limit. Another closes
     the constituent that was opened last, unless that is empty, and the root only after the last word. Then comes EOS,
-    and nothing else. A word is written as its sentence spells it. How many constituents of one child stand in one
-    another is bounded by the limit alone.
+    and nothing else. A word is written as its sentence spells it.
     """
 
-    def __init__(self, opening: Sequence[int], closing: Sequence[int], words: Sequence[int], size: int) -> None:
-        """Pieces of a target vocabulary of `size`: opening brackets, the closing one of each, and words."""
+    def __init__(
+        self,
+        opening: Sequence[int],
+        closing: Sequence[int],
+        words: Sequence[int],
+        size: int,
+        in_a_row: int | None = None,
+    ) -> None:
+        """Pieces of a target vocabulary of `size`: opening brackets, the closing one of each, and words.
+
+        At most `in_a_row` brackets open one behind another; as many as the limit allows where it is None.
+        """
         if len(opening) != len(closing):
             raise ValueError(f"{len(opening)} opening brackets and {len(closing)} closing ones")
-        self._made = _tables(list(opening), list(closing), list(words), size)
+        self._made = _tables(list(opening), list(closing), list(words), size, in_a_row)
         self._on = {torch.device("cpu"): self._made}
 
     def begun(self, sources: Sequence[Source], device: torch.device) -> Stacks:
@@ -134,14 +143,14 @@ class Stacks:
         return self
 
 
-def _tables(opening: list[int], closing: list[int], words: list[int], size: int) -> _Tables:
-    labels, most = len(opening), torch.tensor([2, 2, 1, 1])
+def _tables(opening: list[int], closing: list[int], words: list[int], size: int, in_a_row: int | None) -> _Tables:
+    labels, most = len(opening), torch.tensor([2, 2, 1, in_a_row or 1])
     values = torch.cartesian_prod(*(torch.arange(int(each) + 1) for each in most.flip(0))).unbind(1)
     last, free, left, depth = values
     weights = torch.tensor([1, 3, 9, 18]) * (labels + 1)  # a label may be none, which is after all others
 
     masks = torch.zeros(len(depth), labels + 1, size, dtype=torch.bool)
-    opens = (left > 0) & (free > 0)
+    opens = (left > 0) & (free > 0) & (in_a_row is None or last < in_a_row)
     word = (left > 0) & ((depth > 0) | (left == 1))
     closes = (last == 0) & ((depth > 1) | ((depth == 1) & (left == 0)))
     masks[:, :, opening] = opens.view(-1, 1, 1)

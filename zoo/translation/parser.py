@@ -41,7 +41,9 @@ class Parser(Translator):
         assert isinstance(task, Parsing)
         self.symbols = target
         self.constraint = (
-            Brackets(target.opening, target.closing, target.words, target.size) if task.constrained else None
+            Brackets(target.opening, target.closing, target.words, target.size, target.in_a_row)
+            if task.constrained
+            else None
         )
 
     @overload

@@ -17,7 +17,10 @@ XX = "XX"
 """What stands for a word whose part of speech is not written."""
 _FIRST = EOS + 1
 _BRACKET = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
+_BEGINNING = re.compile(r"(?:\(\s*[^()\s]*\s*)+")
 _NAME = re.compile(r"[^()\s\ud800-\udfff]+")
+IN_A_ROW = 64
+"""Constituents that begin at one word, as far as they are counted: treebanks have ten."""
 
 
 _ROUND = re.compile("[()]")
@@ -37,10 +40,18 @@ class Symbols:
     """
 
     def __init__(
-        self, labels: Sequence[str], tags: Sequence[str], linearisation: Linearisation, size: int | None = None
+        self,
+        labels: Sequence[str],
+        tags: Sequence[str],
+        linearisation: Linearisation,
+        size: int | None = None,
+        in_a_row: int | None = None,
     ) -> None:
-        """In this order; `size` is the number of ids, as many as are needed if not given. Raises ZooError for fewer."""
-        self.labels, self.tags, self.linearisation = tuple(labels), tuple(tags), linearisation
+        """In this order; `size` is the number of ids, as many as are needed if not given. Raises ZooError for fewer.
+
+        `in_a_row` is how many constituents begin at one word, at most, where that is known.
+        """
+        self.labels, self.tags, self.linearisation, self.in_a_row = tuple(labels), tuple(tags), linearisation, in_a_row
         first = [_FIRST, _FIRST + len(labels), _FIRST + 2 * len(labels), _FIRST + 2 * len(labels) + len(tags)]
         self.opening, self.closing, self.words = (range(*ends) for ends in pairwise(first))
         self.size = first[-1] if size is None else size
@@ -62,8 +73,9 @@ class Symbols:
     @classmethod
     def learned(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
         """Those that are written of bracketed trees, a tree a line with ROOT over it, in alphabetical order."""
-        labels, tags = Counter[str](), Counter[str]()
+        labels, tags, in_a_row = Counter[str](), Counter[str](), 1
         for line in lines:
+            in_a_row = max([in_a_row, *(run.count("(") - 1 for run in _BEGINNING.findall(line))])
             for label, after in _BRACKET.findall(line):
                 if after == "(":
                     labels[label] += 1
@@ -72,7 +84,7 @@ class Symbols:
             labels[ROOT] -= _begins_hidden(line)
         if not labels:
             raise ZooError("there is no tree to learn brackets from")
-        return cls(sorted(+labels), sorted(tags), linearisation, size)
+        return cls(sorted(+labels), sorted(tags), linearisation, size, in_a_row if in_a_row <= IN_A_ROW else None)
 
     @classmethod
     def of(cls, content: bytes) -> Self:
@@ -87,13 +99,17 @@ class Symbols:
             raise ValueError("its size is less than what it holds")
         if given["linearisation"] not in get_args(Linearisation):
             raise ValueError("its linearisation is none")
-        return cls(labels, tags, given["linearisation"], size)
+        in_a_row = given.get("in_a_row")
+        if in_a_row is not None and not (type(in_a_row) is int and 1 <= in_a_row <= IN_A_ROW):
+            raise ValueError("its constituents cannot begin so")
+        return cls(labels, tags, given["linearisation"], size, in_a_row)
 
     @property
     def content(self) -> bytes:
         """What `of` reads: JSON."""
-        names = ("linearisation", "size", "labels", "tags")
-        return (json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False, indent=1) + "\n").encode()
+        names = ("linearisation", "size", "in_a_row", "labels", "tags")
+        told = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a bracketed tree; UNK for a label, a part of speech or an initial that is none of these.

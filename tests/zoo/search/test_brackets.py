@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from functools import cache
+from itertools import groupby
 
 import pytest
 import torch
@@ -87,16 +88,26 @@ def test_what_may_follow_is_what_goes_on_to_a_tree_and_nothing_else(words, limit
         bounds = bounds.after(rows, pieces)
 
 
+def longest_beginning(tree):
+    """The most brackets that open one behind another."""
+    return max(len(list(run)) if opens else 0 for opens, run in groupby(tree, OPENING.__contains__))
+
+
+@pytest.mark.parametrize("in_a_row", [None, 1, 2, 4])
 @pytest.mark.parametrize("spelling", [(6,), (10, 6), (UNK, 10), (6, UNK, 10)])
-def test_words_are_written_as_they_are_spelled_and_nothing_else_changes(spelling):
-    limit = len(spelling) + 4
-    trees = [tree for tree in constituents(len(spelling), limit) if spelled(tree, spelling)]
+def test_words_are_as_they_are_spelled_and_as_many_brackets_open_as_may(spelling, in_a_row):
+    limit = len(spelling) + (6 if len(spelling) < 3 else 4)
+    trees = [
+        tree
+        for tree in constituents(len(spelling), limit)
+        if spelled(tree, spelling) and longest_beginning(tree) <= (in_a_row or limit)
+    ]
     follow = {}
     for tree in trees:
         for i, piece in enumerate((*tree, EOS)):
             follow.setdefault(tree[:i], set()).add(piece)
     source = Source(0, (4, EOS), limit, words=len(spelling), spelled=spelling)
-    bounds, beginnings = TREES.begun([source], CPU), [()]
+    bounds, beginnings = Brackets(OPENING, CLOSING, WORDS, SIZE, in_a_row).begun([source], CPU), [()]
     while beginnings:
         assert bounds.allowed().tolist() == [[piece in follow[each] for piece in range(SIZE)] for each in beginnings]
         on = [(row, piece) for row, each in enumerate(beginnings) for piece in sorted(follow[each]) if piece != EOS]

@@ -107,6 +107,18 @@ def test_they_are_read_as_they_were_written_and_damage_is_found():
             Symbols.of(damaged)
 
 
+def test_how_many_constituents_begin_at_a_word_is_learned_and_kept():
+    known = symbols(SENTENCE, "(TOP (S (NP (NP (NN a)) (NN b))))")
+    assert known.in_a_row == 4  # TOP is one that may begin, too
+    assert Symbols.of(known.content).in_a_row == 4
+    assert symbols("(TOP " + "(S " * 90 + "(NN a)" + ")" * 91).in_a_row is None
+    older = known.content.replace(b' "in_a_row": 4,\n', b"")
+    assert Symbols.of(older).in_a_row is None
+    for wrong in (b"0", b"65", b"true", b'"4"'):
+        with pytest.raises(ValueError, match="begin"):
+            Symbols.of(known.content.replace(b'row": 4', b'row": ' + wrong))
+
+
 def test_too_few_ids_are_told_with_how_many_there_must_be():
     with pytest.raises(ZooError, match="need 11") as error:
         symbols(SENTENCE, size=10)
