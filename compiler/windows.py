@@ -82,7 +82,8 @@ def convolved_apart(
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int) -> Tensor:
     before, after = reach
-    if dilation > 1 and before + after:  # positions that are further apart than there are any read zeros alone
+    # Positions that are further apart than there are any read zeros alone. What is exported knows no number of them.
+    if dilation > 1 and before + after and not torch.compiler.is_exporting():
         dilation = min(dilation, x.shape[1])
     x = functional.pad(x, (0, 0, before * dilation, after * dilation))
     return functional.conv1d(x.mT, weight, bias, dilation=dilation, groups=groups).mT
