@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from compiler.operations.restricted import BLOCK
 from compiler.runtime import additive_scores, dropout
 
 
@@ -28,8 +29,10 @@ def restricted_attention(
 
     Each block of queries meets one window of keys: its own positions and those within reach.
     """
-    before, after = reach
-    length, window = query.shape[2], before + block + after
+    length = query.shape[2]
+    before, after = (min(each, length - 1) for each in reach)  # nothing is further away
+    block = min(block, max(length, BLOCK))
+    window = before + block + after
     blocks = -(-length // block)
     more = blocks * block - length
     keys, values = (
