@@ -38,7 +38,8 @@ def restricted_attention(
     keys, values = (
         functional.pad(each, (0, 0, before, more + after)).unfold(2, window, block) for each in (key, value)
     )
-    queries = functional.pad(query * scale, (0, 0, 0, more)).reshape(*query.shape[:2], blocks, block, -1)
+    scaled = query if scale == 1.0 else query * scale
+    queries = functional.pad(scaled, (0, 0, 0, more)).reshape(*query.shape[:2], blocks, block, -1)
     weights = queries @ keys if vector is None else additive_scores(queries, keys.mT, vector)
     # Of a query at i in its block, the key at j in the window is j - before - i positions away.
     away = torch.arange(window, device=query.device) - before - torch.arange(block, device=query.device)[:, None]
