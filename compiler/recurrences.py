@@ -19,7 +19,9 @@ def ssru(
     if tokens is not None:
         order = _backwards(tokens)
         return _ordered(ssru(_ordered(gate, order), _ordered(value, order)), order)
-    return cast("Callable[..., Tensor]", _Averages.apply)(gate.sigmoid(), value)
+    # In float32 at least: what is left over from step to step would be lost in fewer digits.
+    kept, wide = (each.to(torch.promote_types(each.dtype, torch.float32)) for each in (gate, value))
+    return cast("Callable[..., Tensor]", _Averages.apply)(kept.sigmoid(), wide).to(value.dtype)
 
 
 def ssru_step(

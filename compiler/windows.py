@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from compiler.operations.restricted import BLOCK
 from compiler.runtime import additive_scores, dropout
 from specs import PAD
 
@@ -29,14 +30,17 @@ def restricted_attention(
 
     Each block of queries meets one window of keys: its own positions and those within reach.
     """
-    before, after = reach
-    length, window = query.shape[2], before + block + after
+    length = query.shape[2]
+    before, after = (min(each, length - 1) for each in reach)  # nothing is further away
+    block = min(block, max(length, BLOCK))
+    window = before + block + after
     blocks = -(-length // block)
     more = blocks * block - length
     keys, values = (
         functional.pad(each, (0, 0, before, more + after)).unfold(2, window, block) for each in (key, value)
     )
-    queries = functional.pad(query * scale, (0, 0, 0, more)).reshape(*query.shape[:2], blocks, block, -1)
+    scaled = query if scale == 1.0 else query * scale
+    queries = functional.pad(scaled, (0, 0, 0, more)).reshape(*query.shape[:2], blocks, block, -1)
     weights = queries @ keys if vector is None else additive_scores(queries, keys.mT, vector)
     # Of a query at i in its block, the key at j in the window is j - before - i positions away.
     away = torch.arange(window, device=query.device) - before - torch.arange(block, device=query.device)[:, None]
@@ -91,7 +95,8 @@ def convolved_apart(
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int) -> Tensor:
     before, after = reach
-    if dilation > 1 and before + after:  # positions that are further apart than there are any read zeros alone
+    # Positions that are further apart than there are any read zeros alone. What is exported knows no number of them.
+    if dilation > 1 and before + after and not torch.compiler.is_exporting():
         dilation = min(dilation, x.shape[1])
     x = functional.pad(x, (0, 0, before * dilation, after * dilation))
     return functional.conv1d(x.mT, weight, bias, dilation=dilation, groups=groups).mT

@@ -10,7 +10,7 @@ from specs.sublayers import DecoderSubLayer, EncoderSubLayer
 
 Layers = Annotated[int, Field(ge=1, le=128)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
-FURTHEST = 65_536
+FURTHEST = 16_384
 """Positions that a dilated convolution reaches, at most: its step carries as many inputs."""
 Kinds = 16  # of sub-layers in a layer, at most
 

@@ -34,7 +34,7 @@ class RestrictedAttention(Section):
         description="Multi-head attention to a neighbourhood of each position (4; Table 1); a kind."
     )
     radius: Size = Field(
-        le=65_536,
+        le=4_096,
         description="r (4, Table 1): positions that one attends to on each side, in the decoder before it; positions.",
     )
 

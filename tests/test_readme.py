@@ -60,7 +60,15 @@ def test_every_spec_it_names_is_shipped_or_shown() -> None:
     """With its overrides, but for one that the README shows the error of."""
     takes = [words for words in _commands() if words[0] in ("train", "show", "plan", "prepare") and len(words) > 1]
     named = [words[1:] for words in takes if words[1] not in ("SPEC", "own.yaml", "runs/SPEC/spec.yaml")]
-    assert {spec for spec, *_ in named} == {"tiny", "base", "big", "multi30k-ende", "specs/big.yaml", "parsing/tiny"}
+    assert {spec for spec, *_ in named} == {
+        "tiny",
+        "base",
+        "big",
+        "multi30k-ende",
+        "specs/big.yaml",
+        "parsing/tiny",
+        "variants/dilated",
+    }
     for spec, *more in named:
         assert _error(spec, [word for word in more if "=" in word and not word.startswith("-")]) in README
 

@@ -32,10 +32,10 @@ class Surroundings:
     """In a decoder's step: where its tokens are, which are the new ones; what went before is carried."""
     source: Value | None = None
     """In the decoder: the pieces that the memory is made of."""
-    number: int = 0
-    """Of the layer, counted from the first of its stack."""
     memory: Value | None = None
     """In the decoder: what the encoder made of them, [batch, source, d_model]."""
+    number: int = 0
+    """Of the layer, counted from the first of its stack."""
 
     def last(self, name: str, new: Value, count: int) -> Recent:
         """In a step: the new positions, behind so many that were before them, of which the last are carried on."""

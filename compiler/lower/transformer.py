@@ -51,9 +51,6 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
 PREFIXES = {
     "memory_attention": "memory_",
     "restricted_attention": "near_",
-    "ssru": "ssru_",
-    "lstm": "lstm_",
-    "convolution": "convolution_",
     "separable_convolution": "separable_",
 }
 """Of the names of values, where two kinds of a layer would call theirs alike."""
@@ -129,7 +126,7 @@ class _Transformer:
 
     def decoder(self, target: Value, source: Value, memory: Value, position: Value | None = None) -> Value:
         y = self.embedding("target", target, position)
-        around = Surroundings(self.b, self.a, target, True, position, source, memory=memory)
+        around = Surroundings(self.b, self.a, target, True, position, source, memory)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
                 y = self.layer(y, self.a.decoder, replace(around, number=i))

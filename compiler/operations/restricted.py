@@ -24,7 +24,8 @@ class RestrictedAttention(Operation):
     """Attention to `radius` positions on each side, or before alone. Q, K, V [batch, h, n, d] [, mask] [, v [h, d]]
 
     A block of queries is multiplied with the window of keys that any of them may see. The mask hides keys, [batch, 1,
-    1, n]; a query always sees itself, as one in padding might see nothing else. v is that of an additive score.
+    1, n]; a query always sees itself, as one in padding might see nothing else. v is that of an additive score. Costs
+    are those of more positions than the radius: of fewer it is full attention, and costs no more.
     """
 
     radius: int

@@ -27,8 +27,8 @@ KINDS = {
     "dilated, k = 3": Convolution(kind="convolution", kernel=3, dilated=True),
     "separable, k = 7": SeparableConvolution(kind="separable_convolution", kernel=7),
 }
-LENGTHS = (1024, 2048, 4096, 8192)
-SHORTER = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, *LENGTHS)
+LENGTHS = (2048, 4096, 8192)
+SHORTER = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, *LENGTHS)
 LONGEST = 16_384
 
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--d", type=int, default=64)
+    parser.add_argument("--d", type=int, default=128)
     parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true")

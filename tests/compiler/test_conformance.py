@@ -40,6 +40,14 @@ from compiler.size import Size
 from compiler.terms import Terms
 from specs import Spec, ZooError
 
+KINDS: dict[str, dict[str, object]] = {
+    "restricted": {"kind": "restricted_attention", "radius": 3},
+    "ssru": {"kind": "ssru"},
+    "lstm": {"kind": "lstm"},
+    "dilated": {"kind": "convolution", "kernel": 3, "dilated": True},
+    "separable": {"kind": "separable_convolution", "kernel": 5},
+}
+"""What may stand where the paper has self-attention."""
 SHAPES: dict[str, dict[str, object]] = {
     "post": {"N": {"encoder": 3, "decoder": 2}},
     "pre": {
@@ -53,6 +61,13 @@ SHAPES: dict[str, dict[str, object]] = {
     },
     "additive": {"attention_score": "additive"},
     "unscaled": {"attention_score": "dot_product", "positional_encoding": "sinusoidal_halves"},
+    **{
+        kind: {
+            "encoder": [of, {"kind": "feed_forward"}],
+            "decoder": [of, {"kind": "memory_attention"}, {"kind": "feed_forward"}],
+        }
+        for kind, of in KINDS.items()
+    },
 }
 STEPPING = [name for name in BACKENDS if name != "ctranslate2"]
 """Backends with a decode_step; CTranslate2 has only a whole search (see test_ctranslate2.py)."""
@@ -208,6 +223,19 @@ def test_a_state_that_does_not_grow_is_carried_as_caches_are(small: Callable[...
     assert not torch.allclose(walks[0][0], next(_walk(build(spec, weights=weights))), atol=1e-2)
     order = Order(spec, optimise(lowered, spec, Terms()), weights)
     assert "no instruction for RunningSum" in (BACKENDS["native"].refuses(order) or "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_of_every_kind_of_sub_layer_is_carried(small: Callable[..., Spec], kind: str) -> None:
+    """The same whichever passes run, for rows that are chosen, dropped or joined, at different positions."""
+    spec = small(**SHAPES[kind], N=3)
+    walks = []
+    for without in ([], ["beams_as_queries"], [each.name for each in PASSES]):
+        compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+        walks.append(list(_walk(build(spec.model_copy(update={"compilation": compilation}), backend="eager"))))
+    for walk in walks:
+        for mine, theirs in zip(walk, walks[-1], strict=True):
+            torch.testing.assert_close(mine, theirs, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("planned", [False, True])

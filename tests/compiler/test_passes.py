@@ -20,9 +20,28 @@ from compiler.operations.projection import Linear, Logits
 from compiler.operations.residual import Dropout
 from specs import Spec, ZooError
 
+MIXING: tuple[dict[str, object], ...] = (
+    {"kind": "self_attention"},
+    {"kind": "restricted_attention", "radius": 2},
+    {"kind": "ssru"},
+    {"kind": "lstm"},
+    {"kind": "convolution", "kernel": 3, "dilated": True},
+    {"kind": "separable_convolution", "kernel": 5},
+    {"kind": "feed_forward"},
+)
+
+
+def sublayers(*required: dict[str, object]) -> st.SearchStrategy[list[dict[str, object]]]:
+    """Some kinds, each once, and what is required, in any order."""
+    some = st.lists(st.sampled_from(MIXING), min_size=1, max_size=3, unique_by=lambda each: each["kind"])
+    return some.flatmap(lambda found: st.permutations([*found, *required]))
+
+
 architectures = st.fixed_dictionaries(
     {
         "N": st.integers(1, 3),
+        "encoder": sublayers(),
+        "decoder": sublayers({"kind": "memory_attention"}),
         "d_model": st.sampled_from([8, 12]),
         "d_ff": st.sampled_from([8, 20]),
         "h": st.sampled_from([1, 3]),

@@ -45,7 +45,9 @@ def layers(small: Callable[..., Spec]) -> Callable[..., Spec]:
 class TestFormulas:
     """What emitted code calls, against torch's own or a loop."""
 
-    @pytest.mark.parametrize(("length", "radius", "block"), [(1, 3, 4), (7, 2, 4), (32, 4, 16), (33, 20, 20)])
+    @pytest.mark.parametrize(
+        ("length", "radius", "block"), [(1, 3, 4), (7, 2, 4), (5, 4096, 4096), (32, 4, 16), (33, 20, 20)]
+    )
     @pytest.mark.parametrize("after", [False, True])
     def test_restricted_attention_is_attention_under_a_band(
         self, length: int, radius: int, block: int, after: bool

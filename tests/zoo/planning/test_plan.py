@@ -125,3 +125,13 @@ def test_it_is_drawn_into_a_file(small: Callable[..., Spec]) -> None:
         plans.draw_to(small(), Path("figure.png"))
     assert caught.value.hint == "the drawing is SVG: call it `figure.svg`"
     assert not Path("figure.png").exists()
+
+
+def test_steps_and_paths_are_those_of_what_is_in_the_layers(small: Callable[..., Spec]) -> None:
+    """Table 1, of the whole stacks of a spec; layers that do not reach far enough connect what they reach."""
+    network, memory = {"kind": "feed_forward"}, {"kind": "memory_attention"}
+    near = {"kind": "restricted_attention", "radius": 3}
+    plan = plans.plan(small(encoder=[near, network], decoder=[{"kind": "ssru"}, memory, network]), 10)
+    assert plan.positions == (plans.Positions("encoder", 1, None, 6), plans.Positions("decoder", 11, 10, 9))
+    plan = plans.plan(small(encoder=[near, network]), 7)
+    assert plan.positions == (plans.Positions("encoder", 1, 2, 6), plans.Positions("decoder", 2, 1, 6))
