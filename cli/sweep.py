@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
     "\n\nzoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2"
-    "\n\nzoo sweep specs/table3 --list | xargs -P 2 -I {} sh -c {}"
+    "\n\nzoo sweep specs/table3 --list | xargs -P 2 -d '\\n' -n 1 sh -c 'eval \"$0\"'"
 )
 
 
@@ -66,14 +66,19 @@ def command(
     rows = rows_of(*require_words(specs))
     trials = trials_of(rows, seeds, folder or default_folder(rows))
     if list:
-        return print(*(join(trial.command(device)) for trial in trials), sep="\n")
+        print(*(join(trial.command(device)) for trial in trials), sep="\n")
+        return None
     words = report()
     if not table and not train_all(trials, jobs=jobs, device=device, report=words):
         return INTERRUPTED
     found = table_of(rows, trials, words)
     if not found.standings:
         raise ZooError("no run of this sweep is done yet", hint="without `--table` it trains them")
-    return show_json(as_json(found)) if json else _show(found)
+    if json:
+        show_json(as_json(found))
+    else:
+        _show(found)
+    return None
 
 
 def _show(found: Table) -> None:
