@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from zoo.paper.evidence import Timing
     from zoo.paper.tables import Table
 
 EXAMPLES = (
@@ -35,6 +37,7 @@ def command(
         Path | None,
         typer.Option(metavar="FILE.html", show_default=False, help="Write all of it as one page, with plots."),
     ] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Time the layers of Table 1 here, too: minutes.")] = False,
     json: options.Json = False,
 ) -> None:
     """Which of the paper's numbers hold here, and how that is known.
@@ -55,6 +58,8 @@ def command(
     if html is not None and (what is not None or json):
         raise ZooError("`--html` is a page of all there is", hint="leave TABLE and `--json` out, or `--html`")
     found = evidence(runs, report())
+    if measure:
+        found = replace(found, timings=tuple(_timed()))
     entries = ledger.ledger(found)
     if html is not None:
         from zoo.paper.page import write_page
@@ -66,6 +71,17 @@ def command(
     if what is None:
         return _show([summed(entries, found), *tables("claims", entries, found)])
     return _show(tables(what, entries, found))
+
+
+def _timed() -> Iterator[Timing]:
+    from cli.console import report
+    from zoo.paper.table1 import ALL
+    from zoo.paper.timings import timings
+
+    with report().progress("timing", len(ALL), "layers") as progress:
+        for timing in timings():
+            progress.advance()
+            yield timing
 
 
 def _show(tables: Iterable[Table]) -> None:

@@ -42,7 +42,7 @@ FROZEN = {
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
     "publish": ["RUN", "--name", "--replace"],
     "verify": ["NAME|DIR"],
-    "paper": ["TABLE", "--runs", "--html", "--json"],
+    "paper": ["TABLE", "--runs", "--html", "--measure", "--json"],
     "doctor": ["--json"],
     "clean": ["compiled|prepared|archives|runs|RUN", "--yes"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],

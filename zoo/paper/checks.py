@@ -92,6 +92,21 @@ def hardware(name: str) -> Check:
     return check
 
 
+def timing(key: str, near: float) -> Check:
+    """That the time of a layer grows as its formula does, where it has been measured."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        found = next((each for each in evidence.timings if each.key == key), None)
+        if found is None:
+            return Finding(Status.OPEN, "not timed: `zoo paper table1 --measure` does it")
+        words = f"n^{found.exponent:.2f} of {found.seconds[0][0]:,} to {found.seconds[-1][0]:,} positions"
+        close = abs(found.exponent - found.formula) <= near
+        words += "" if close else f", and n^{found.formula:.2f} by the formula"
+        return Finding(Status.MEASURED if close else Status.OPEN, words, found.exponent, f"n^{found.exponent:.2f}")
+
+    return check
+
+
 def drawn(figure: int) -> Check:
     """A picture, which no number decides on: how it is drawn, where there is a model to draw it of."""
 

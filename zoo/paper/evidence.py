@@ -61,11 +61,22 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Of one of Table 1's layers: seconds at lengths, the exponent that they grow with, and its formula's."""
+
+    key: str
+    seconds: tuple[tuple[int, float], ...]
+    exponent: float
+    formula: float
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """The runs in the folder `root`, in order."""
+    """The runs in the folder `root`, in order, and the layers that were timed."""
 
     root: Path
     runs: tuple[Found, ...]
+    timings: tuple[Timing, ...] = ()
 
     def of(self, spec: str) -> tuple[Found, ...]:
         """The runs of a shipped spec, whatever else was set in them."""

@@ -12,7 +12,7 @@ from zoo.paper.evidence import Evidence
 from zoo.training.schedule import learning_rate
 from zoo.viewing.plot import Axis, Plot, Series
 
-MOST_SERIES = 6
+MOST_SERIES = 7
 """Of one plot: as many colours a page has to have."""
 
 
@@ -40,6 +40,15 @@ def complexity() -> Plot:
     up = Axis("operations of a layer", log=True)
     title = "Table 1's formulas at d = 512, k = 3, r = 16"
     return Plot(title, tells, Axis("sequence length n", log=True), up, tuple(curves))
+
+
+def times(evidence: Evidence) -> Plot | None:
+    """What Table 1's layers took here."""
+    names = {kind.key: kind.name for kind in table1.ALL}
+    curves = [Series(names[each.key], tuple((n, s) for n, s in each.seconds), line=True) for each in evidence.timings]
+    tells = "; ".join(f"{names[each.key]}: n^{each.exponent:.2f}" for each in evidence.timings)
+    axes = Axis("sequence length n", log=True), Axis("seconds of a layer", log=True)
+    return Plot("Table 1, measured here", tells, *axes, tuple(curves)) if curves else None
 
 
 def cost(languages: str) -> Plot:
@@ -118,4 +127,4 @@ def all_plots(evidence: Evidence) -> Sequence[Plot]:
     printed = [sizes(metric, None) for metric in metrics]
     ours = [sizes(metric, evidence) for metric in metrics]
     costs = [cost("EN-DE"), cost("EN-FR")]
-    return [plot for plot in (complexity(), schedule(), *costs, *printed, *ours) if plot is not None]
+    return [plot for plot in (complexity(), times(evidence), schedule(), *costs, *printed, *ours) if plot is not None]

@@ -11,7 +11,7 @@ import pytest
 import specs
 from zoo.paper import network, recipe, table1, table2, table3, table4
 from zoo.paper.claim import Entry, Finding, Status
-from zoo.paper.evidence import evidence
+from zoo.paper.evidence import Timing, evidence
 from zoo.paper.ledger import ledger, summary
 from zoo.paper.tables import of_table, tables
 from zoo.report import Report
@@ -121,9 +121,27 @@ def test_what_a_spec_sets_is_read_from_it(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-def test_table_1s_formulas_say_what_section_4_does() -> None:
-    for decide in (table1._faster, table1._convolution, table1._separable):
-        assert decide()[0]
+def test_table_1_is_what_the_graphs_say(entries: tuple[Entry, ...]) -> None:
+    told = {entry.claim.key: entry.finding for entry in entries if entry.claim.key.startswith("table1.")}
+    assert len(told) == 4 * len(table1.ALL) + 3
+    derived = {key for key in told if not key.endswith(".time")}
+    assert {key for key in derived if told[key].status is not Status.DERIVED} == set()
+    assert all(told[f"table1.{kind.key}.time"].because.startswith("not timed") for kind in table1.ALL)
+
+
+def test_a_kind_that_grows_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = replace(table1.SELF_ATTENTION, sublayer=table1.RESTRICTED.sublayer)
+    assert not table1._grows(wrong)()[0]
+    assert not table1._reaches(wrong)()[0]
+    assert not table1._waits(replace(wrong, sublayer=table1.LSTM.sublayer))()[0]
+
+
+@pytest.mark.parametrize(("power", "status"), [(1.9, Status.MEASURED), (1.7, Status.OPEN)])
+def test_times_are_held_against_the_formula(power: float, status: Status) -> None:
+    timing = Timing("self-attention", ((1024, 0.1), (2048, 0.4)), power, 2.0)
+    claim = next(claim for claim in table1.claims() if claim.key == "table1.self-attention.time")
+    found = claim.check(claim, replace(evidence(None, Report()), timings=(timing,)))
+    assert (found.status, found.ours) == (status, f"n^{power:.2f}")
 
 
 def test_table_3_stands_beside_what_was_measured(made: Made) -> None:

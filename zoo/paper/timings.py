@@ -1,0 +1,21 @@
+"""How long the layers of Table 1 take on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from zoo.benchmarks.sublayers import exponent, timed
+from zoo.paper.evidence import Timing
+from zoo.paper.table1 import ALL, AT, Kind
+
+LENGTHS, WIDTH = (1024, 2048, 4096, 8192), 64
+"""So long and so narrow that what Table 1 counts outweighs the rest."""
+
+
+def timings(kinds: Iterable[Kind] = ALL, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
+    """Times each layer forwards, as a decoder has it: some minutes."""
+    for kind in kinds:
+        found = timed(kind.sublayer(AT["k"], AT["r"]), lengths, WIDTH, causal=True)
+        seconds = tuple((each.n, each.seconds) for each in found)
+        formula = tuple((n, kind.operations(n, WIDTH, AT["k"], AT["r"])) for n in lengths)
+        yield Timing(kind.key, seconds, exponent(seconds), exponent(formula))
