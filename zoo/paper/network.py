@@ -147,7 +147,7 @@ def _wavelengths() -> list[float]:
 
 
 def _dropped() -> tuple[bool, str]:
-    drops = [n.operation.probability for n in graph("base").nodes if isinstance(n.operation, Dropout)]
+    drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.probability]
     norms = sum(isinstance(n.operation, Norm) for n in graph("base").nodes)
     embeds = sum(isinstance(n.operation, Embed) for n in graph("base").nodes)
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
