@@ -24,6 +24,7 @@ from zoo.training.train import train
 
 ROOT = Path(__file__).parents[4]
 FOLDER = Path("runs/sweep")
+pytestmark = pytest.mark.timeout(1200)  # a dozen processes, each of which loads torch
 
 
 @pytest.fixture
@@ -37,7 +38,6 @@ def started(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-@pytest.mark.timeout(600)
 def test_a_killed_sweep_goes_on_where_it_was(trials: Callable[..., tuple[Trial, ...]], report: Report) -> None:
     """Killed while the second of four runs trains; what it did is left, the second resumes, all are compared."""
     words = ["training.steps=60", "--seeds", "2"]
