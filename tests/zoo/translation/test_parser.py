@@ -84,7 +84,7 @@ def test_a_treebanks_tree_is_scored_as_what_is_learned_of_it(parser: Made) -> No
 
 
 def test_its_attention_is_over_words_and_brackets(parser: Made) -> None:
-    one = parser()
+    one = parser(**{"task.linearisation": "vinyals"})
     one.attending = partial(build, one.spec, [Purpose.ATTEND], weights=one.program.weights(), backend="eager")  # type: ignore[union-attr]
     tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
     own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
