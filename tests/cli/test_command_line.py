@@ -40,6 +40,10 @@ FROZEN = {
         *(*_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
         *("--brackets", "--parameters", "--json", *_HOW),
     ],
+    "attend": [
+        *("SENTENCE", *_MODEL, "--target", "--figure", "--output", "--svg"),
+        *("--attention", "--layer", "--head", "--word", *_HOW[:-1]),
+    ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
     "publish": ["RUN", "--name", "--replace"],
     "verify": ["NAME|DIR"],

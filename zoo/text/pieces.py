@@ -64,6 +64,10 @@ class Pieces:
         """The text of pieces, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
         return without_control(str(self.model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
 
+    def spelled(self, text: str) -> list[str]:
+        """The line's pieces, in the order of `encode`, as `named` has them; what is unknown stands as it is."""
+        return list(self.model.encode(clean(text), out_type=str))
+
     def named(self, ids: Iterable[int]) -> list[str]:
         """Each piece by itself, as SentencePiece writes it: `▁` where a word begins, a byte as <0xE4>; UNK is ⁇."""
         return ["⁇" if id == UNK else str(self.model.id_to_piece(int(id))) for id in ids]

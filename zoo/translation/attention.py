@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,7 +15,6 @@ from compiler import EmittedProgram
 from specs import ZooError
 from zoo.machine.ram import FAILURES, is_short
 from zoo.text.pieces import SPACE
-from zoo.text.vocabulary import Vocabulary
 
 BEGIN, END = "<s>", "</s>"
 """How BOS and EOS are called among pieces; no text has a piece that is called so."""
@@ -69,44 +69,46 @@ class Attention:
         )
 
 
+class Row(NamedTuple):
+    """A text as the model takes it."""
+
+    text: str
+    ids: Sequence[int]
+    """Its pieces and EOS; of a target, BOS before them."""
+    pieces: Sequence[str]
+    """What they are called, BOS and EOS not."""
+
+
 @torch.no_grad()
-def attention(
-    program: EmittedProgram,
-    vocabulary: Vocabulary,
-    source: Sequence[int],
-    target: Sequence[int],
-    words: tuple[str, str],
-    *,
-    forced: bool,
-) -> Attention:
-    """Of a source (with EOS) and a target (from BOS to EOS), which are the pieces of these words.
+def attention(program: EmittedProgram, source: Row, target: Row, *, forced: bool) -> Attention:
+    """What a program that was built to attend gives out of these two.
 
     Raises ZooError where the memory does not suffice.
     """
-    given = (torch.tensor([list(row)], device=program.device) for row in (source, target))
+    lengths = len(source.ids), len(target.ids) - 1
+    given = (torch.tensor([list(row.ids)], device=program.device) for row in (source, target))
     try:
         log_probabilities, found = program.attend(*given)
     except FAILURES as error:
         if not is_short(error):
             raise
         raise ZooError(
-            f"there is not enough memory for the attention of {len(source) - 1:,} pieces of source and "
-            f"{len(target) - 2:,} of target",
+            f"there is not enough memory for the attention of {lengths[0] - 1:,} pieces of source and "
+            f"{lengths[1] - 1:,} of target",
             hint="attend to a shorter sentence",
             exit_code=1,
         ) from None
-    pieces = vocabulary.named(target[1:-1], "target")
-    lengths = {"encoder": (len(source),) * 2, "decoder": (len(target) - 1,) * 2}
     return Attention(
-        *words,
-        forced,
-        float(log_probabilities.double().sum()),
-        source=(*vocabulary.named(source[:-1], "source"), END),
-        read=(BEGIN, *pieces),
-        written=(*pieces, END),
-        encoder=_stacked(found, "encoder", "self_attention", lengths["encoder"]),
-        decoder=_stacked(found, "decoder", "self_attention", lengths["decoder"]),
-        memory=_stacked(found, "decoder", "memory_attention", (len(target) - 1, len(source))),
+        text=source.text,
+        translation=target.text,
+        forced=forced,
+        log_probability=float(log_probabilities.double().sum()),
+        source=(*source.pieces, END),
+        read=(BEGIN, *target.pieces),
+        written=(*target.pieces, END),
+        encoder=_stacked(found, "encoder", "self_attention", (lengths[0], lengths[0])),
+        decoder=_stacked(found, "decoder", "self_attention", (lengths[1], lengths[1])),
+        memory=_stacked(found, "decoder", "memory_attention", (lengths[1], lengths[0])),
         backend=program.backend,
         precision=program.precision,
     )

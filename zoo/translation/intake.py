@@ -127,6 +127,10 @@ class Intake:
             self._require_positions(len(row) - (side == "target"), text, side)  # EOS of a target is not read
         return rows
 
+    def spelled(self, text: str) -> list[str]:
+        """The pieces of a source, without EOS, as they are written."""
+        return self.vocabulary.source.spelled(text)
+
     def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         before = [BOS] if side == "target" else []
         pieces = [self.vocabulary.encode(text, side) if text.strip() or before else () for text in texts]

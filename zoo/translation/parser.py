@@ -124,13 +124,20 @@ class Sentences(Intake):
             found.append(Source(index, tuple(row), limit, (), text, len(words), spelled))
         return found
 
+    def spelled(self, text: str) -> list[str]:
+        return super().spelled(_plain(text))
+
     def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
-        return super()._encoded([" ".join(words_of(text)) for text in texts] if side == "source" else texts, side)
+        return super()._encoded(list(map(_plain, texts)) if side == "source" else texts, side)
 
 
 def words_of(text: str) -> tuple[str, ...]:
     """The words and marks of a sentence, without the brackets of treebanks in them."""
     return tuple(map(unescaped, clean(text).split()))
+
+
+def _plain(text: str) -> str:
+    return " ".join(words_of(text))
 
 
 def _tree_over(text: str, written: str) -> Tree:

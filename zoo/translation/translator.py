@@ -22,7 +22,7 @@ from zoo.search.source import Source
 from zoo.text.lines import clean
 from zoo.text.sentences import pairs, sentences, with_prefixes
 from zoo.text.vocabulary import Vocabulary
-from zoo.translation.attention import Attention, attention
+from zoo.translation.attention import Attention, Row, attention
 from zoo.translation.ensemble import Ensemble, check_together
 from zoo.translation.intake import Intake, Pair
 from zoo.translation.lengths import Split
@@ -285,8 +285,9 @@ class Translator:
             (row,) = intake.rows([text], "target")
             with intake.lengths:
                 intake.lengths.count([read])
-        words = clean(source), text
-        return attention(self._attends, self.vocabulary, read.pieces, row, words, forced=target is not None)
+        reads = Row(clean(source), read.pieces, intake.spelled(source))
+        writes = Row(text, row, self.vocabulary.named(row[1:-1]))
+        return attention(self._attends, reads, writes, forced=target is not None)
 
     def _attending(self) -> EmittedProgram:
         """What gives out attention weights."""

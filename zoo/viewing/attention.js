@@ -121,14 +121,17 @@ function drawTable() {
   const best = others.filter((each) => each.mean >= 0.005).sort((a, b) => b.mean - a.mean).slice(0, MOST);
   const number = (value) => element("td", { class: "number" }, percent(value));
   const names = ["mean", ...shown.map((head) => `head ${head + 1}`)];
-  const title = state.side === "rows" ? ["What ", " looks at"] : ["What looks at ", ""];
+  const title = state.side === "rows" ? ["What “", "” looks at, most first"] : ["What looks at “", "”, most first"];
+  const columns = names.map((name) => element("th", { scope: "col", class: "number" }, name));
+  const line = (each) =>
+    element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, each.other)), number(each.mean), ...each.own.map(number));
   box.replaceChildren(
     element(
       "table",
       {},
-      element("caption", {}, title[0], element("bdi", {}, element("b", {}, word)), `${title[1]}, the ${best.length} first`),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "word"), ...names.map((name) => element("th", { scope: "col", class: "number" }, name)))),
-      element("tbody", {}, ...best.map((each) => element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, each.other)), number(each.mean), ...each.own.map(number)))),
+      element("caption", {}, title[0], element("bdi", {}, word), title[1]),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "word"), ...columns)),
+      element("tbody", {}, ...best.map(line)),
     ),
   );
 }
@@ -136,7 +139,8 @@ function drawTable() {
 function matrix(head) {
   const { rows, columns } = grid();
   const svg = document.createElementNS(SVG, "svg");
-  const margin = Math.min(12, 0.62 * Math.max(...[...rows, ...columns].map((word) => [...word].length)));
+  const longest = Math.max(...[...rows, ...columns].map((word) => [...word].length));
+  const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // of labels
   svg.setAttribute("viewBox", `${-margin} ${-margin} ${columns.length + margin} ${rows.length + margin}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");
@@ -149,8 +153,8 @@ function matrix(head) {
     const made = document.createElementNS(SVG, "text");
     made.setAttribute("transform", transform);
     made.setAttribute("text-anchor", anchor);
-    const letters = [...word];
-    made.textContent = letters.length > 20 ? `${letters.slice(0, 19).join("")}…` : word;
+    const [letters, most] = [[...word], Math.floor((margin - 0.3) / 0.5)];
+    made.textContent = letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : word;
     svg.append(made);
   };
   rows.forEach((word, row) => label(word, `translate(-.3 ${row + 0.72})`, "end"));
@@ -176,6 +180,7 @@ function draw() {
   drawLists();
   drawLines();
   drawTable();
+  byId("matrices").style.setProperty("--least", `${Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
   byId("matrices").replaceChildren(...heads().map(matrix));
   byId("told").textContent = told();
   for (const box of document.querySelectorAll("[name=head]")) box.checked = state.heads.has(Number(box.value));

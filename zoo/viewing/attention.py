@@ -40,7 +40,7 @@ def attention_page(found: Attention, view: View, model: str, *, said: str = "") 
         *_head(found, model, said),
         *_body({name: kind.title for name, kind in present.items()}, most),
         data("data", {"kinds": known, "first": first}),
-        f'<script type="text/plain" id="weights">{b64encode(zlib.compress(packed, 9)).decode()}</script>',
+        f'<script type="text/plain" id="weights">{b64encode(zlib.compress(packed)).decode()}</script>',
         style=_STYLE,
         script=_SCRIPT,
         many=most,
@@ -55,9 +55,8 @@ def _head(found: Attention, model: str, said: str) -> Iterator[str]:
         yield f"<p>{text(said)}</p>"
     yield f"<blockquote><p><bdi>{text(found.text)}</bdi></p><p><bdi>{text(found.translation)}</bdi></p></blockquote>"
     yield (
-        f'<p class="quiet">Attended: the sentence and {whose}, of which the model gives the probability '
-        f"e<sup>{found.log_probability:.2f}</sup>. Weights by the backend {text(found.backend)} in "
-        f"{text(found.precision)}, here in steps of 1/{STEPS}.</p>"
+        f'<p class="quiet">Attended: the sentence and {whose}, whose log-probability is {found.log_probability:.2f}. '
+        f"Weights by the backend {text(found.backend)} in {text(found.precision)}, here in steps of 1/{STEPS}.</p>"
     )
 
 
@@ -66,7 +65,7 @@ def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
     yield "<noscript><p>The attention is drawn by the script of this page, which is switched off.</p></noscript>"
     yield '<div id="view" hidden>\n<form class="screen" aria-label="What is drawn">'
     yield _group("Attention", (_choice("radio", "kind", name, text(title)) for name, title in kinds.items()))
-    yield '<label>Layer <select id="layer"></select></label>'
+    yield '<label><span class="legend">Layer</span> <select id="layer"></select></label>'
     coloured = (
         f'<label class="head"><input type="checkbox" name="head" value="{head}" aria-label="head {head + 1}">'
         f'<i style="background: var(--series-{head})"></i>{head + 1}</label>'

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 
 import pytest
 import torch
 
 import specs
-from compiler import TRANSLATE, build
+from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
 from zoo.corpus import builtin
 from zoo.corpus.parallel import sentence
@@ -85,6 +86,19 @@ def test_a_treebanks_tree_is_scored_as_what_is_learned_of_it(parser: Made) -> No
     tree = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps) (PP (IN 1/2)))))"
     treebanks = "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ sleeps) (NP (-NONE- *-1)) (PP-TMP (IN 1\\/2)))))"
     assert one.score("the dog sleeps 1/2", treebanks) == one.score("the dog sleeps 1/2", tree)
+
+
+def test_its_attention_is_over_words_and_brackets(parser: Made) -> None:
+    one = parser(**{"task.linearisation": "vinyals"})
+    one.attending = partial(build, one.spec, [Purpose.ATTEND], weights=one.program.weights(), backend="eager")  # type: ignore[union-attr]
+    tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
+    own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
+    assert words(read(own.translation)) == ["-LRB-", "dog", "sleeps"]
+    assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
+    assert given.source == ("(", "dog", "sleeps", "</s>")
+    assert given.written == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
+    with pytest.raises(ZooError, match="other words than its sentence"):
+        one.attention("the dog", tree)
 
 
 def test_samples_are_trees_too(parser: Made) -> None:
