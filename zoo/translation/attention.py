@@ -18,6 +18,8 @@ from zoo.text.pieces import SPACE
 
 BEGIN, END = "<s>", "</s>"
 """How BOS and EOS are called among pieces; no text has a piece that is called so."""
+_OWN = ("self_attention", "restricted_attention")
+"""Those to a side's own positions."""
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
@@ -106,17 +108,17 @@ def attention(program: EmittedProgram, source: Row, target: Row, *, forced: bool
         source=(*source.pieces, END),
         read=(BEGIN, *target.pieces),
         written=(*target.pieces, END),
-        encoder=_stacked(found, "encoder", "self_attention", (lengths[0], lengths[0])),
-        decoder=_stacked(found, "decoder", "self_attention", (lengths[1], lengths[1])),
-        memory=_stacked(found, "decoder", "memory_attention", (lengths[1], lengths[0])),
+        encoder=_stacked(found, "encoder", _OWN, (lengths[0], lengths[0])),
+        decoder=_stacked(found, "decoder", _OWN, (lengths[1], lengths[1])),
+        memory=_stacked(found, "decoder", ("memory_attention",), (lengths[1], lengths[0])),
         backend=program.backend,
         precision=program.precision,
     )
 
 
-def _stacked(found: dict[str, Tensor], stack: str, kind: str, shape: tuple[int, int]) -> Tensor:
-    """The attentions of this kind, a layer after another: [layers, h, queries, keys]"""
-    names = [name for name in found if name.startswith(f"{stack}.") and name.endswith(f".{kind}")]
+def _stacked(found: dict[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
+    """The attentions of these kinds, a layer after another: [layers, h, queries, keys]"""
+    names = [name for name in found if name.startswith(f"{stack}.") and name.rpartition(".")[2] in kinds]
     layers = [found[name][0].cpu() for name in sorted(names, key=lambda name: int(name.split(".")[1]))]
     return torch.stack(layers) if layers else torch.empty(0, 1, *shape)
 

@@ -71,7 +71,7 @@ class Parser(Translator):
 
     def intake(self) -> Intake:
         of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
-        return Sentences(self.symbols.spelled, *of)
+        return Sentences(self.symbols.written, *of)
 
     def given(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
         """Sentences and their bracketed trees, of these what a parser learns of them, as of a treebank's.
@@ -95,10 +95,10 @@ class Sentences(Intake):
 
     unknown = None  # they are in the tree as they were given
 
-    def __init__(self, spelled: Callable[[Iterable[str]], tuple[int, ...]], *of: Any) -> None:
-        """As an intake; `spelled` says what words are written as."""
+    def __init__(self, written: Callable[[Iterable[str]], tuple[int, ...]], *of: Any) -> None:
+        """As an intake; `written` says what words are written as."""
         super().__init__(*of)
-        self.spelled = spelled
+        self.written = written
         self.words: dict[int, tuple[str, ...]] = {}
         """Of the sentences that have no tree yet."""
 
@@ -120,7 +120,7 @@ class Sentences(Intake):
             if row != [EOS]:
                 self.words[index] = words
             limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
-            spelled = self.spelled(map(escaped, words))
+            spelled = self.written(map(escaped, words))
             found.append(Source(index, tuple(row), limit, (), text, len(words), spelled))
         return found
 

@@ -134,7 +134,7 @@ class Symbols:
             elif each is not hidden:
                 yield (self._close if closes else self._open).get(each.label, UNK)
 
-    def spelled(self, words: Iterable[str]) -> tuple[int, ...]:
+    def written(self, words: Iterable[str]) -> tuple[int, ...]:
         """What each word is written as, UNK for an initial that is none of these; nothing where a word does not say."""
         if self.linearisation != "initials":
             return ()

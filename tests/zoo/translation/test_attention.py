@@ -125,6 +125,15 @@ def test_a_model_without_some_attention_has_none_of_it(trained: Callable[..., Ru
     assert found.by_words().encoder.shape[0] == 0
 
 
+def test_attention_that_is_restricted_is_a_sides_own(trained: Callable[..., Run]) -> None:
+    near = [{"kind": "restricted_attention", "radius": 1}, {"kind": "feed_forward"}]
+    found = zoo.load(trained(**{"architecture.encoder": near}).folder, device="cpu").attention(TEXT)
+    assert found.encoder.shape[0] == found.decoder.shape[0] == found.memory.shape[0]
+    apart = torch.arange(len(found.source))[:, None] - torch.arange(len(found.source))
+    assert not found.encoder[..., apart.abs() > 1].any()
+    assert torch.allclose(found.encoder.sum(-1), torch.ones(()))
+
+
 @pytest.mark.parametrize("text", ["", " \t"])
 def test_nothing_is_attended_in_nothing(translator: Translator, text: str) -> None:
     with pytest.raises(ZooError, match="there is no word to attend to"):

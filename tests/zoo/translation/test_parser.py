@@ -55,7 +55,7 @@ def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str,
             if constrained:
                 assert str(one.symbols.tree(each.pieces, words(tree))) == each.text
                 written = [piece for piece in each.pieces if piece in one.symbols.words]
-                known = one.symbols.spelled(words(tree)) or written
+                known = one.symbols.written(words(tree)) or written
                 assert all(due in (UNK, piece) for due, piece in zip(known, written, strict=True))
 
 

@@ -34,10 +34,10 @@ def test_words_are_spelled_as_trees_write_them():
     words = ["the", "1990s", "²", "-LRB-", "-RRB-x", "-", "Ωmega", "The"]
     tree = str(node("TOP", *(leaf("X", word) for word in words)))
     known = symbols(tree, linearisation="initials")
-    assert known.spelled(words) == tuple(known.encode(tree)[1:-1])
+    assert known.written(words) == tuple(known.encode(tree)[1:-1])
     assert sorted(known.tags) == ["-", "-LRB-", "-RRB-", "0", "T", "t", "Ω"]
-    assert known.spelled(["a", "then"]) == (UNK, known.spelled(["the"])[0])
-    assert symbols(tree).spelled(words) == symbols(tree, linearisation="tensor2tensor").spelled(words) == ()
+    assert known.written(["a", "then"]) == (UNK, known.written(["the"])[0])
+    assert symbols(tree).written(words) == symbols(tree, linearisation="tensor2tensor").written(words) == ()
 
 
 @pytest.mark.parametrize("linearisation", ALL)
