@@ -65,7 +65,9 @@ class Attention(Operation):
         if self.kernel is Kernel.FUSED:
             return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r})"
         weights = line.also("weights")
-        line.before.append(f"{weights} = {_emitted_scores(query, key, self.scale, parameters)}")
+        dot = f"{scaled(query, self.scale)} @ {key}.mT"
+        found = f"additive_scores({query}, {key}, {parameters[0]})" if parameters else dot
+        line.before.append(f"{weights} = {found}")
         if hidden:
             line.before.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
         line.before.append(f"{weights} = torch.softmax({weights}, dim=-1)")
@@ -126,7 +128,8 @@ class AttentionWeights(Operation):
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         query, key, *masks = inputs
-        found = _emitted_scores(query, key, self.scale, parameters)
+        dot = f"{scaled(query, self.scale)} @ {key}.mT"
+        found = f"additive_scores({query}, {key}, {parameters[0]})" if parameters else dot
         found = f"({found}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else found
         return f"torch.softmax({found}, dim=-1, dtype=torch.float32)"
 
@@ -158,11 +161,6 @@ class WeightedSum(Operation):
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         weights, value = inputs
         return 2 * product(weights.shape) * value.shape[3]
-
-
-def _emitted_scores(query: str, key: str, scale: float, parameters: Names) -> str:
-    """`scores` as code."""
-    return f"additive_scores({query}, {key}, {parameters[0]})" if parameters else f"{scaled(query, scale)} @ {key}.mT"
 
 
 def _require_weights(

@@ -85,6 +85,10 @@ def test_its_format_has_a_place_for_every_shipped_spec(name: str) -> None:
     changed = {field: size for field, size in sizes.items() if size != getattr(a, field)}
     spec = specs.load(name, {"architecture": changed, "vocabulary": {"size": 101}})
     order = _order(spec, _shaken(spec))
+    kinds = {each.kind for each in (*spec.architecture.encoder, *spec.architecture.decoder)}
+    if strange := kinds - {"self_attention", "memory_attention", "feed_forward"}:
+        assert f"not of {strange.pop()}" in str(ctranslate2.refuses(order))
+        return
     assert ctranslate2.refuses(order) is None
     found = ctranslate2.build(order).score(SOURCE, TARGET)
     torch.testing.assert_close(found, _expected(spec, dict(order.weights)), atol=1e-5, rtol=1e-5)

@@ -77,7 +77,7 @@ def _sized(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> t
     for way in draw.sample(ways, min(len(ways), draw.choice((1, 1, 1, 2, 4)))):
         figure = draw.choice((1, 2, 3, 64, 9)) * 10 ** draw.choice((0, 0, 1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 30))
         old = values.at(tree, way)
-        new = draw.choice((figure, figure, 1 / figure, 2 * old, 2 * old, old / 2))
+        new = draw.choice((figure, 1 / figure, 2 * old, 2 * old, old / 2, old / 2))
         values.at(tree, way[:-1])[way[-1]] = type(old)(new) if draw.random() < 0.9 else new
         tell(f"{way} from {old} to {values.at(tree, way)}")
     return _dumped(draw, tree), [], _figures(tree) <= usual | _SMALL
