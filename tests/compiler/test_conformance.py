@@ -71,10 +71,10 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 STEPPING = [name for name in BACKENDS if name != "ctranslate2"]
 """Backends with a decode_step; CTranslate2 has only a whole search (see test_ctranslate2.py)."""
-COMPILED = {"inductor", "aot"}
-"""What takes a minute to compile is compiled for one shape here, and for the others in the slow proofs."""
+QUICK = {"inductor": {"post"}, "aot": {"post"}, "onnx": SHAPES.keys() - {"additive", "unscaled", "separable"}}
+"""The shapes for which what takes long to compile or to export is held here; the others are slow proofs."""
 CASES = [
-    pytest.param((name, shape), id=f"{name}-{shape}", marks=[pytest.mark.slow] * (name in COMPILED and shape != "post"))
+    pytest.param((name, shape), id=f"{name}-{shape}", marks=[pytest.mark.slow] * (shape not in QUICK.get(name, SHAPES)))
     for name in STEPPING
     for shape in SHAPES
 ]
@@ -275,7 +275,7 @@ def _interpreted(graph: Graph, weights: Any, program: object, inputs: Any) -> di
     return interpret(graph, weights, inputs)
 
 
-@pytest.mark.parametrize("name", [name for name in STEPPING if name not in COMPILED] + ["ctranslate2"])
+@pytest.mark.parametrize("name", [name for name in STEPPING if name not in ("inductor", "aot")] + ["ctranslate2"])
 def test_the_order_of_sub_layers_is_that_of_the_spec(
     small: Callable[..., Spec], built: Callable[..., Any], name: str
 ) -> None:
