@@ -14,7 +14,7 @@ from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Code, Inexpressible, Instruction, Place
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.operation import Kind, Type
 from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
@@ -117,7 +117,7 @@ class Lister:
     def shape(self, parameter: str) -> tuple[int, ...]:
         return self.graph.parameters[parameter].origin.shape
 
-    def sole_reader(self, node: Node, kind: type[Operation]) -> Node | None:
+    def sole_reader(self, node: Node, kind: type) -> Node | None:
         """The node of this kind that alone reads its result."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         alone = self.uses[node.name] == 1 and len(readers) == 1
