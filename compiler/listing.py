@@ -91,7 +91,9 @@ class Lister:
     def add(self, node: Node, code: Code, *inputs: str, **fields: Any) -> None:
         """An instruction from the places of at most three values to a new one, of the node's result."""
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
-            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of heads")
+            raise Inexpressible(
+                f"it has no instruction for {type(node.operation).__name__} of heads: take the backend `eager`"
+            )
         fields = {**dict(zip("abc", map(self.place, inputs), strict=False)), "width": self.width(node.name), **fields}
         self.made.append(Instruction(code, self._new(node), **fields))
 
@@ -135,7 +137,8 @@ class Lister:
         """The slot of the cache of a state that becomes the node's result, which has one position."""
         to = self.nodes.get(self.graph.carried[state].value)
         if to is None or to.operation != Slice(1, start=-1) or to.inputs != (node.name,) or to.type != node.type:
-            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of a state that is not its")
+            name = type(node.operation).__name__
+            raise Inexpressible(f"it has no instruction for {name} of another state: take the backend `eager`")
         return Place(list(self.graph.carried).index(state))
 
     def beside(self, node: Node) -> None:
@@ -153,12 +156,14 @@ class Lister:
         others = [each for each in hidden if not isinstance(each, PaddingMask | UnwrittenMask)]
         if others or len(hidden) != 1:
             names = ", ".join(type(each).__name__ for each in others) or f"{len(hidden)} masks"
-            raise Inexpressible(f"it has no instruction for attention with {names}")
+            raise Inexpressible(f"it has no instruction for attention with {names}: take the backend `eager`")
         of_memory = keys in self.graph.inputs
         if of_memory:
             slots = {name: Place(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
-                raise Inexpressible("it has no instruction for attention whose keys are its values")
+                raise Inexpressible(
+                    "it has no instruction for attention whose keys are its values: take the backend `eager`"
+                )
             code, b, c = Code.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             cached = isinstance(hidden[0], UnwrittenMask)

@@ -167,7 +167,7 @@ def test_rows_too_wide_for_its_int8_are_refused_by_name_and_left_to_eager(
         assert (taken.name, refusal) == ("native", None)
         return
     assert taken.name == "eager"
-    assert refusal == "its int8 products take at most 65,536 numbers a row, not 65,537"
+    assert refusal == "its int8 products take at most 65,536 numbers a row, not 65,537: take the backend `eager`"
     with pytest.raises(ZooError, match="the backend `native` cannot run this"):
         ordered(spec, precision="int8", backend="native")
 
