@@ -1,20 +1,21 @@
 """A graph as a short list of instructions for a machine with buffers of rows: what the native backend executes.
 
 A row is a token of a source, or a hypothesis. What only names part of a row (a slice, its heads) is no instruction but
-a place in a buffer, and a projection with its ReLU or a residual with its norm is one instruction instead of two.
+a place in a buffer, and a projection with its activation or a residual with its norm is one instruction instead of two.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Code, Inexpressible, Instruction, Place
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.operation import Kind, Type
+from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
 
@@ -65,7 +66,7 @@ class Lister:
         self.nodes = {node.name: node for node in graph.nodes}
         self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
         self.waiting: set[str] = set()
-        """Residuals that their norm adds."""
+        """Residuals that their norm adds, and products that their activation makes."""
         self.free: dict[int, list[int]] = {}
 
     def list(self) -> None:
@@ -90,20 +91,16 @@ class Lister:
     def add(self, node: Node, code: Code, *inputs: str, **fields: Any) -> None:
         """An instruction from the places of at most three values to a new one, of the node's result."""
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
-            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of heads")
+            raise Inexpressible(
+                f"it has no instruction for {type(node.operation).__name__} of heads: take the backend `eager`"
+            )
         fields = {**dict(zip("abc", map(self.place, inputs), strict=False)), "width": self.width(node.name), **fields}
         self.made.append(Instruction(code, self._new(node), **fields))
 
-    def same(self, node: Node, made_by: str | None = None) -> None:
-        """The result lies where the first input does; with `made_by` the instruction that fills it did that, too."""
-        source = node.inputs[0]
-        if node.type.kind is not Kind.FLOAT:  # pieces and positions lie in no buffer
-            return
-        if made_by:
-            last = self.made[-1]
-            if self.uses[source] > 1 or not getattr(last, made_by) or last.out != self.places.get(source):
-                raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} by itself")
-        self.places[node.name] = self.place(source)
+    def same(self, node: Node) -> None:
+        """The result lies where the first input does."""
+        if node.type.kind is Kind.FLOAT:  # pieces and positions lie in no buffer
+            self.places[node.name] = self.place(node.inputs[0])
 
     def place(self, value: str) -> Place:
         """Where a value lies. Raises Inexpressible for what a step would have to compute of the memory."""
@@ -112,7 +109,7 @@ class Lister:
         raise Inexpressible(_NEEDED.format("hoist_memory"))
 
     def read(self, node: Node) -> tuple[str, ...]:
-        """The values that a node reads; of a residual that waits for it, both."""
+        """The values that a node reads; of a residual or a product that waits for it, what that reads."""
         return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.waiting else (name,)))
 
     def width(self, value: str) -> int:
@@ -122,11 +119,11 @@ class Lister:
     def shape(self, parameter: str) -> tuple[int, ...]:
         return self.graph.parameters[parameter].origin.shape
 
-    def sole_reader(self, node: Node, kind: type[Operation]) -> Node | None:
+    def sole_reader(self, node: Node, kind: type) -> Node | None:
         """The node of this kind that alone reads its result."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         alone = self.uses[node.name] == 1 and len(readers) == 1
-        return readers[0] if alone and type(readers[0].operation) is kind else None
+        return readers[0] if alone and isinstance(readers[0].operation, kind) else None
 
     def cached(self, node: Node) -> None:
         """The result is the slot of the cache that it extends."""
@@ -136,6 +133,22 @@ class Lister:
         self.made.append(Instruction(Code.APPEND, slot, new, width=self.width(node.name), heads=heads))
         self.places[node.name] = slot
 
+    def carried(self, node: Node, state: str) -> Place:
+        """The slot of the cache of a state that becomes the node's result, which has one position."""
+        to = self.nodes.get(self.graph.carried[state].value)
+        if to is None or to.operation != Slice(1, start=-1) or to.inputs != (node.name,) or to.type != node.type:
+            name = type(node.operation).__name__
+            raise Inexpressible(f"it has no instruction for {name} of another state: take the backend `eager`")
+        return Place(list(self.graph.carried).index(state))
+
+    def beside(self, node: Node) -> None:
+        """One after the other into a place for both."""
+        given = [(self.place(name), self.width(name)) for name in node.inputs]
+        out, column = self._new(node), 0
+        for a, width in given:
+            self.made.append(Instruction(Code.COPY, replace(out, column=column), a, width=width))
+            column += width
+
     def attention(self, node: Node, scale: float) -> None:
         """Over the source itself, over a cache or over the memory: its mask says which."""
         query, keys, values, *masks = node.inputs
@@ -143,12 +156,14 @@ class Lister:
         others = [each for each in hidden if not isinstance(each, PaddingMask | UnwrittenMask)]
         if others or len(hidden) != 1:
             names = ", ".join(type(each).__name__ for each in others) or f"{len(hidden)} masks"
-            raise Inexpressible(f"it has no instruction for attention with {names}")
+            raise Inexpressible(f"it has no instruction for attention with {names}: take the backend `eager`")
         of_memory = keys in self.graph.inputs
         if of_memory:
             slots = {name: Place(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
-                raise Inexpressible("it has no instruction for attention whose keys are its values")
+                raise Inexpressible(
+                    "it has no instruction for attention whose keys are its values: take the backend `eager`"
+                )
             code, b, c = Code.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             cached = isinstance(hidden[0], UnwrittenMask)
