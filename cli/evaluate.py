@@ -105,7 +105,7 @@ def command(
         _refused("--tokenize", tokenize is not None, "two files")
         _refused("--lowercase", lowercase, "two files")
         how: How = {"device": device, "precision": precision, "backend": backend}
-        found = evaluate_model(chosen(spec, model), set or "test", **how, tokens=tokens, report=words)
+        found = evaluate_model(chosen(spec, model, words), set or "test", **how, tokens=tokens, report=words)
     if json:
         show_json(found if isinstance(found, dict) else asdict(found))
     elif isinstance(found, BracketScores):

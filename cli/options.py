@@ -20,7 +20,7 @@ def _shipped(incomplete: str) -> list[str]:
     return [name for name in specs.names() if name.startswith(incomplete)]
 
 
-def _published(incomplete: str) -> list[str]:
+def published(incomplete: str) -> list[str]:
     return [name for name in zoo.names() if name.startswith(incomplete)]
 
 
@@ -57,7 +57,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        autocompletion=_published,
+        autocompletion=published,
         help="A published model by name, or a run by folder or spec.",
     ),
 ]

@@ -93,7 +93,8 @@ def verify(name: str, *, report: Report | None = None) -> Verified:
     `name` may be the folder of one. Raises ZooError where there is no such model, where a file is not as it was
     published, or where a log-probability differs by more than `proof.TOLERANCE`.
     """
-    return _verify(find.published(name), report or Report())
+    report = report or Report()
+    return _verify(find.published(name, report), report)
 
 
 def _verify(folder: Path, report: Report) -> Verified:
