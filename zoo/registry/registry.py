@@ -127,9 +127,9 @@ def registry(address: str) -> Registry:
 
     Nothing is asked there yet. Raises ZooError where it is no address.
     """
-    scheme, _, rest = address.partition("://")
-    if not rest or scheme == "file":
-        folder = Path(url2pathname(urlsplit(address).path)) if rest else Path(address)
+    scheme, remote, _ = address.partition("://")
+    if not remote or scheme == "file":
+        folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
         return Registry(Folder(folder.expanduser().absolute()))
     try:
         host = urlsplit(address).netloc

@@ -16,6 +16,9 @@ from zoo.report import Report
 from zoo.storage.transfer import NotThere, transfer
 
 
+_TRIES = 2  # for a small file: there may be another registry
+
+
 @dataclass(frozen=True)
 class Web:
     """Read only, and nothing can be listed: its index says what there is."""
@@ -27,7 +30,7 @@ class Web:
         with TemporaryDirectory(prefix="zoo-") as folder, _told():
             partial = Path(folder) / f"{Path(path).name}.partial"
             try:
-                transfer(f"{self.address}/{path}", partial, Report(), most)
+                transfer(f"{self.address}/{path}", partial, Report(), most, _TRIES)
             except NotThere:
                 return None
             return partial.read_bytes() if partial.exists() else b""

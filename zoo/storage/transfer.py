@@ -61,14 +61,14 @@ def offline() -> bool:
     return os.environ.get("ZOO_OFFLINE", "0") not in ("", "0")
 
 
-def transfer(url: str, partial: Path, report: Report, most: int | None = None) -> None:
+def transfer(url: str, partial: Path, report: Report, most: int | None = None, tries: int | None = None) -> None:
     """Brings all of what lies at `url` into the file `partial`, which may hold its beginning from another time.
 
-    Tries again, waiting longer and longer, while the server is busy or the connection breaks; as long as more
-    arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses, where
+    Tries again, waiting longer and longer, while the server is busy or the connection breaks (`tries` times); as long
+    as more arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses, where
     more than `most` bytes come or the disk is full; what has arrived stays then. Raises NotThere where nothing is.
     """
-    longest, failures = _size(partial), 0
+    longest, failures, tries = _size(partial), 0, tries or _TRIES
     while True:
         try:
             with explained(partial):
@@ -77,7 +77,7 @@ def transfer(url: str, partial: Path, report: Report, most: int | None = None) -
             failures = 1 if _size(partial) > longest else failures + 1
             longest = max(longest, _size(partial))
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-            if failures >= _TRIES:
+            if failures >= tries:
                 hint = "what has arrived is kept: the same command goes on from there; ZOO_MIRROR names another source"
                 raise ZooError(f"`{url}` could not be fetched: {reason}", hint=hint, exit_code=1) from error
             wait = getattr(error, "wait", None) or 2.0 ** (failures - 1)
