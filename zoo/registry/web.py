@@ -15,7 +15,6 @@ from specs import ZooError
 from zoo.report import Report
 from zoo.storage.transfer import NotThere, transfer
 
-
 _TRIES = 2  # for a small file: there may be another registry
 
 

@@ -65,8 +65,9 @@ def transfer(url: str, partial: Path, report: Report, most: int | None = None, t
     """Brings all of what lies at `url` into the file `partial`, which may hold its beginning from another time.
 
     Tries again, waiting longer and longer, while the server is busy or the connection breaks (`tries` times); as long
-    as more arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses, where
-    more than `most` bytes come or the disk is full; what has arrived stays then. Raises NotThere where nothing is.
+    as more arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses,
+    where more than `most` bytes come or the disk is full; what has arrived stays then. Raises NotThere where nothing
+    is.
     """
     longest, failures, tries = _size(partial), 0, tries or _TRIES
     while True:

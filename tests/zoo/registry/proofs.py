@@ -1,4 +1,4 @@
-"""Publishers and pullers that are started as processes, to be killed or to meet one another: `python proofs.py WHAT ...`.
+"""Publishers and pullers in processes of their own, to be killed or to meet one another: `python proofs.py WHAT ...`.
 
 No torch is loaded: a process is begun, and killed, in a fraction of a second.
 """

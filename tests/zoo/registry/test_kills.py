@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.zoo.registry import proofs
 from zoo.model import names
 from zoo.registry.reference import reference
 from zoo.registry.registry import INDEX, registry
@@ -18,11 +17,13 @@ from zoo.report import Report
 from zoo.storage import manifest, places
 
 ROOT = Path(__file__).parents[3]
+PROOFS = Path(__file__).with_name("proofs.py")
+SIZE = 3_000_000
 
 
 def begin(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, proofs.__file__, *map(str, arguments)]
+    command = [sys.executable, str(PROOFS), *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
@@ -55,28 +56,28 @@ def whole(place, name):
     return newest.revision if newest else 0
 
 
-def publishing_is_killed(address, tmp_path, kills):
+def publishing_is_killed(address, bundle, kills):
     place, moments = registry(address), random.Random(1)
-    longest = lasting("publish", address, proofs.bundle(tmp_path / "first", 0, 3_000_000), "other")
+    longest = lasting("publish", address, bundle(0, SIZE), "other")
     count = seen = attempts = 0
     while count < kills:
         attempts += 1
-        made = proofs.bundle(tmp_path / f"bundle-{attempts}", attempts, 3_000_000)
+        made = bundle(attempts, SIZE)
         count += killed(begin("publish", address, made, "model"), longest, moments)
         now = whole(place, "model")
         assert now - seen in (0, 1)
         seen = now
         assert [each.name for each in place.entries()] == ["model", "other"][not now :]
-    last = proofs.bundle(tmp_path / "last", 10**6, 3_000_000)
+    last = bundle(10**6, SIZE)
     lasting("publish", address, last, "model")
     assert whole(place, "model") == seen + 1
     assert b'"model"' in place.place.read(INDEX, 10**6)
     print(f"{kills} publishers killed in {attempts} attempts, {seen} of them after their revision was there")
 
 
-def pulling_is_killed(served, tmp_path, monkeypatch, kills):
+def pulling_is_killed(served, bundle, tmp_path, monkeypatch, kills):
     place, moments = registry(str(served.folder)), random.Random(2)
-    made = proofs.bundle(tmp_path / "bundle", 1, 20_000_000)
+    made = bundle(1, 10 * SIZE)
     lasting("publish", place.address, made, "model")
     monkeypatch.setenv("ZOO_REGISTRIES", served.address)
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "unbroken"))
@@ -110,7 +111,9 @@ def two_meet(address, tmp_path, rounds):
     assert digests == published
     assert len(published) == 2 * rounds
     turns = sum(one != other for one, other in zip(ordered(taken), ordered(taken)[1:], strict=False))
-    print(f"{rounds} rounds of two publishers: {2 * rounds} revisions, none lost, {turns} changes from one to the other")
+    print(
+        f"{rounds} rounds of two publishers: {2 * rounds} revisions, none lost, {turns} changes from one to the other"
+    )
     return turns
 
 
@@ -119,12 +122,12 @@ def ordered(taken):
     return [whose for _, whose in sorted((int(pin[6:]), whose) for whose in (0, 1) for pin in taken[whose])]
 
 
-def test_a_publisher_that_is_killed_leaves_nothing_half(tmp_path):
-    publishing_is_killed(str(tmp_path / "registry"), tmp_path, 3)
+def test_a_publisher_that_is_killed_leaves_nothing_half(tmp_path, bundle):
+    publishing_is_killed(str(tmp_path / "registry"), bundle, 2)
 
 
-def test_a_pull_that_is_killed_leaves_nothing_half(web, tmp_path, monkeypatch):
-    pulling_is_killed(web, tmp_path, monkeypatch, 3)
+def test_a_pull_that_is_killed_leaves_nothing_half(web, bundle, tmp_path, monkeypatch):
+    pulling_is_killed(web, bundle, tmp_path, monkeypatch, 2)
 
 
 def test_two_publishers_lose_nothing(tmp_path):
@@ -133,20 +136,20 @@ def test_two_publishers_lose_nothing(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_twenty_publishers_that_are_killed_leave_nothing_half(tmp_path):
-    publishing_is_killed(str(tmp_path / "registry"), tmp_path, 20)
+def test_twenty_publishers_that_are_killed_leave_nothing_half(tmp_path, bundle):
+    publishing_is_killed(str(tmp_path / "registry"), bundle, 20)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_twenty_publishers_to_s3_that_are_killed_leave_nothing_half(bucket, tmp_path):
-    publishing_is_killed(bucket, tmp_path, 20)
+def test_twenty_publishers_to_s3_that_are_killed_leave_nothing_half(bucket, bundle):
+    publishing_is_killed(bucket, bundle, 20)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_twenty_pulls_that_are_killed_leave_nothing_half(web, tmp_path, monkeypatch):
-    pulling_is_killed(web, tmp_path, monkeypatch, 20)
+def test_twenty_pulls_that_are_killed_leave_nothing_half(web, bundle, tmp_path, monkeypatch):
+    pulling_is_killed(web, bundle, tmp_path, monkeypatch, 20)
 
 
 @pytest.mark.slow
@@ -159,9 +162,9 @@ def test_what_a_killed_publisher_left_is_swept(tmp_path, bundle, summary):
     from zoo.registry import publishing
 
     place = registry(str(tmp_path / "registry"))
-    longest = lasting("publish", place.address, proofs.bundle(tmp_path / "first", 0, 3_000_000), "other")
-    killed(begin("publish", place.address, proofs.bundle(tmp_path / "second", 1, 3_000_000), "model"), longest, random)
-    publishing.publish(place, "model", bundle(1), summary, Report())
+    longest = lasting("publish", place.address, bundle(0, SIZE), "other")
+    killed(begin("publish", place.address, bundle(1, SIZE), "model"), longest, random)
+    publishing.publish(place, "model", bundle(2), summary, Report())
     publishing.write_index(place)
     left = [file.name for file in place.place.folder.rglob("*partial*")]
     assert left == []
