@@ -58,7 +58,7 @@ Model = Annotated[
         "--model",
         metavar="NAME|RUN",
         autocompletion=published,
-        help="A published model by name, or a run by folder or spec.",
+        help="A published model by name (NAME@2 is a revision of it), or a run by folder or spec.",
     ),
 ]
 Models = Annotated[
@@ -66,7 +66,8 @@ Models = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        help="A published model by name, or a run by folder or spec; several, each with --model, are an ensemble.",
+        help="A published model by name (NAME@2 is a revision of it), or a run by folder or spec; several, each with "
+        "--model, are an ensemble.",
     ),
 ]
 Input = Annotated[

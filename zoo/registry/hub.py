@@ -12,7 +12,7 @@ from zoo.registry.remote import Remote
 from zoo.report import Progress
 
 with suppress(ImportError):  # an extra: without it fsspec's reading says so
-    import huggingface_hub
+    import huggingface_hub.errors
 
 _TAKEN = {409, 412}  # statuses: somebody else's commit came first
 _TRIES = 50

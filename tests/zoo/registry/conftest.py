@@ -13,7 +13,7 @@ def s3() -> Iterator[str]:
     """The address of moto's server."""
     reason = "S3 is tried on moto's server: `pip install -e '.[test]'` brings it, and s3fs"
     pytest.importorskip("s3fs", reason=reason)
-    server = pytest.importorskip("moto.server", reason=reason).ThreadedMotoServer(port=0)
+    server = pytest.importorskip("moto.server", reason=reason).ThreadedMotoServer("127.0.0.1", 0)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"

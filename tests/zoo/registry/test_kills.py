@@ -58,7 +58,7 @@ def whole(place, name):
 
 def publishing_is_killed(address, bundle, kills):
     place, moments = registry(address), random.Random(1)
-    longest = lasting("publish", address, bundle(0, SIZE), "other")
+    longest = min(lasting("publish", address, bundle(-seed, SIZE), "other") for seed in (1, 2))
     count = seen = attempts = 0
     while count < kills:
         attempts += 1
