@@ -7,6 +7,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -357,7 +358,8 @@ class FileHandler(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         if "/blobs/" in self.path and self.served.breaks:
             body, self.close_connection = body[: self.served.breaks.pop(0)], True
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # who asked was killed
+            self.wfile.write(body)
 
 
 @pytest.fixture
