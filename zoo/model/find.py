@@ -12,7 +12,7 @@ from specs.history import NewerFormat
 from zoo.model.folder import BASIS, RUNS, SPEC, ModelFolder
 from zoo.model.identity import Differing, differing, told
 from zoo.model.names import forwarded, here, names, place
-from zoo.model.pull import looked, pull
+from zoo.model.pull import looked, pull, there
 from zoo.registry.reference import Reference
 from zoo.registry.reference import reference as parsed
 from zoo.report import Library, Report
@@ -83,7 +83,8 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
             return _trained(of_name)
     if wanted is not None and (pulled := pull(wanted, report)) is not None:
         return pulled
-    raise missing("model", name, looked_at, [*names(), *_short_names()], "" if wanted is None else looked())
+    known = [*names(), *_short_names(), *([] if wanted is None else there())]
+    raise missing("model", name, looked_at, known, "" if wanted is None else looked())
 
 
 def published(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
@@ -122,7 +123,10 @@ def unpublished(reference: str | os.PathLike[str], further: str = "") -> ZooErro
     """The error for what is no published model, though it was looked for on the shelf, and in `further` places."""
     name = os.fspath(reference)
     wanted = parsed(name)
-    return missing("published model", name, [Path(name), *([_place(wanted)] if wanted else [])], names(), further)
+    looked_at, known = [Path(name)], names()
+    if wanted is not None:
+        looked_at, known = [*looked_at, _place(wanted)], [*known, *(there() if further else ())]
+    return missing("published model", name, looked_at, known, further)
 
 
 def _on_shelf(wanted: Reference, report: Report) -> Path | None:

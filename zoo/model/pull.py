@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,20 +58,21 @@ def pull(wanted: Reference, report: Report) -> Path | None:
 def published(wanted: Reference, report: Report) -> Found | None:
     """What is referred to, in the first registry that has it; a name that leads to another is followed, with a warning.
 
-    One that cannot be reached is warned of, and the next is asked. Raises ZooError where then none has it.
+    Where one cannot be reached the next is asked, and it is warned of. Raises ZooError where then none has it.
     """
-    failed = None
+    failed: list[ZooError] = []
     for registry in registries():
         try:
             revision = _followed(registry, wanted, report)
         except ZooError as error:
-            failed = failed or error
-            report.warn(error.summary)
+            failed.append(error)
             continue
         if revision is not None:
+            for error in failed:
+                report.warn(error.summary)
             return Found(registry, revision)
-    if failed is not None:
-        raise failed
+    if failed:
+        raise failed[0]
     return None
 
 
@@ -78,6 +80,15 @@ def looked() -> str:
     """Where a model was looked for beside the shelf, for an error."""
     asked = [f", in `{registry.address}`" for registry in registries()]
     return "".join([*asked, *(f", and not in `{address}`: ZOO_OFFLINE forbids it" for address in unasked())])
+
+
+def there() -> list[str]:
+    """The names that registries list, as far as they can be reached: one of them may have been meant."""
+    found = []
+    for registry in registries():
+        with suppress(ZooError):
+            found += [entry.name for entry in registry.entries()]
+    return found
 
 
 def _followed(registry: Registry, wanted: Reference, report: Report) -> Revision | None:

@@ -87,6 +87,10 @@ def test_what_no_registry_has_is_none(published):
     with pytest.raises(ZooError, match="there is no published model `model@2`: looked for") as told:
         find.published("model@2")
     assert f"in `{made.address}`" in told.value.problem
+    for look in (find.model, find.published, lambda name: find.pulled(name, Report())):
+        with pytest.raises(ZooError) as told:
+            look("modle")
+        assert "did you mean `model`?" in str(told.value.hint)
 
 
 def test_a_web_server_is_pulled_from_in_parts(published, web, monkeypatch):
