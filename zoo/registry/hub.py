@@ -60,7 +60,8 @@ class Hub(Remote):
 
     @cached_property
     def _api(self) -> Any:
-        return huggingface_hub.HfApi()
+        files = self.files  # first: it says how what is missing is installed
+        return huggingface_hub.HfApi(endpoint=files.endpoint, token=files.token)
 
     @cached_property
     def _place(self) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from specs import ZooError
 from zoo.registry import listed, publishing
 from zoo.registry.folder import Folder
+from zoo.registry.place import Writable
 from zoo.registry.reference import Reference
 from zoo.registry.registry import INDEX, Registry, registry
 from zoo.report import Report
@@ -130,3 +131,17 @@ def test_an_index_that_is_damaged_is_told(filled, web):
     (filled(1).place.folder / INDEX).write_text(json.dumps({"models": [{"name": "x"}]}))
     with pytest.raises(ZooError, match=r"index.json` is damaged: models.0.revision"):
         registry(web.address).entries()
+
+
+@pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]"), ("gs://b/x", "names")])
+def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch, address, hint):
+    def missing(scheme, **options):
+        raise ImportError(f"Install what reads {scheme}")
+
+    monkeypatch.setattr("zoo.registry.remote.fsspec.filesystem", missing)
+    found = registry(address)
+    writes = [lambda: found.place.create("x", b"")] if isinstance(found.place, Writable) else []
+    for ask in (lambda: found.newest("model"), *writes):
+        with pytest.raises(ZooError, match="cannot be reached: Install what reads") as told:
+            ask()
+        assert hint in str(told.value.hint)

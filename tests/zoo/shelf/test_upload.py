@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +22,6 @@ from zoo.storage import manifest
 from zoo.training.run import Run
 
 NAME = "transformer-tiny-ende"
-ROOT = Path(__file__).parents[3]
-LOADS = f"import zoo; print(zoo.load('{NAME}', device='cpu').translate('we read', beam=1))"
 
 
 @pytest.fixture
@@ -48,20 +43,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another user's home, empty."""
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
     return tmp_path / "another"
-
-
-def test_what_was_published_is_pulled_elsewhere_and_translates_alike_in_another_process(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: Any
-) -> None:
-    wanted = zoo.load(NAME, device="cpu").translate("we read", beam=1)
-    home = elsewhere(tmp_path, monkeypatch)
-    monkeypatch.setenv("ZOO_REGISTRIES", web.address)
-    assert zoo.load(f"{NAME}@1", device="cpu").translate("we read", beam=1) == wanted
-    assert verify(NAME).difference == 0
-    assert sorted(folder.name.partition("@")[0] for folder in (home / "shelf").iterdir()) == [NAME, NAME]
-    environment = {**os.environ, "ZOO_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", LOADS], env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == (wanted, "")
 
 
 @pytest.mark.parametrize("damage", ["no proof", "other weights", "no scores", "no manifest"])
