@@ -107,7 +107,7 @@ def command(
         _refused("--tokenize", tokenize is not None, "two files")
         _refused("--lowercase", lowercase, "two files")
         how: How = {"device": device, "precision": precision, "backend": backend}
-        folders, split = all_chosen(spec, model), set or "test"
+        folders, split = all_chosen(spec, model, words), set or "test"
         if len(folders) > 1:
             found = evaluate_ensemble(folders, split, **how, tokens=tokens, report=words)
         else:

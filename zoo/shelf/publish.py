@@ -87,13 +87,14 @@ def _write(bundle: ModelFolder, spec: Spec, run: Run, read: Weights, translator:
     manifest.write(bundle.folder)
 
 
-def verify(name: str, *, report: Report | None = None) -> Verified:
+def verify(name: str | os.PathLike[str], *, report: Report | None = None) -> Verified:
     """Checks a published model's files against its manifest, and its log-probabilities against its proof.
 
     `name` may be the folder of one. Raises ZooError where there is no such model, where a file is not as it was
     published, or where a log-probability differs by more than `proof.TOLERANCE`.
     """
-    return _verify(find.published(name), report or Report())
+    report = report or Report()
+    return _verify(find.published(name, report), report)
 
 
 def _verify(folder: Path, report: Report) -> Verified:
