@@ -13,6 +13,8 @@ from zoo.storage.files import read_json
 
 RUNS = Path("runs")
 SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
+CARD = "README.md"
+"""What only a bundle has, for people."""
 _LONGEST_SPEC = 1_000_000  # bytes
 BASIS = "data.json"
 """What only a run has: what it follows from beside its spec."""

@@ -41,9 +41,10 @@ class Proof:
             safetensors.torch.save_file(vars(self), partial)
 
     @torch.no_grad()
-    def check(self, program: Scoring) -> float:
+    def check(self, program: Scoring, device: torch.device | None = None) -> float:
         """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
-        difference = float((program.score(self.source, self.target) - self.log_probabilities).abs().max())
+        found = program.score(self.source.to(device), self.target.to(device)).cpu()
+        difference = float((found - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
         raise ZooError(

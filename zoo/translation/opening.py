@@ -61,6 +61,7 @@ def open_model(
         device=device,
         tokens=tokens,
     )
+    translator.backend = program.backend
     translator.attending = partial(
         build,
         model.spec,

@@ -66,6 +66,8 @@ class Translator:
         """The rows of a learned table; sinusoids know no bound."""
         self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
         """What opens the same one again, and from what; None where it was made by hand."""
+        self.backend = ""
+        """The one that made its program; empty where it was made by hand."""
         self.attending: Callable[[], Program] | None = None
         """What builds the program that is asked for attention weights; None where it was made by hand."""
         self._attends: EmittedProgram | None = None
