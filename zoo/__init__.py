@@ -25,16 +25,14 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram
     from specs import Spec, ZooError
     from zoo.model.names import names
-    from zoo.shelf.description import describe
     from zoo.training.run import Run
     from zoo.translation.translator import Translator
 
-__all__ = ["Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
+__all__ = ["Spec", "Translator", "ZooError", "load", "model", "names", "spec", "train"]
 
 _LATER = {
     "Spec": "specs",
     "ZooError": "specs",
-    "describe": "zoo.shelf.description",
     "names": "zoo.model.names",
     "Translator": "zoo.translation.translator",
 }

@@ -46,7 +46,7 @@ FROZEN = {
         *("--attention", "--layer", "--head", "--word", *_HOW[:-1]),
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
-    "publish": ["RUN", "--name", "--replace", "--text", "--no-text"],
+    "publish": ["RUN", "--name", "--replace", "--text"],
     "verify": ["NAME|DIR", "--backend"],
     "paper": ["TABLE", "--runs", "--html", "--measure", "--json"],
     "doctor": ["--json"],

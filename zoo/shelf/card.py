@@ -145,7 +145,7 @@ def _limits(spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: in
         "Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's "
         f"NFKC has it. {_unknown(vocabulary, spec.task)}",
         "Its scores are of the sets above. Other text, above all of another kind than it was trained on, will come out "
-        "worse, and nothing in a translation tells when it is wrong.",
+        "worse, and nothing in an output tells when it is wrong.",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         limits.append("It knows no words and no sentences but those of zoo's own small grammar: it is no use beyond.")

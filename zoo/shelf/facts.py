@@ -93,12 +93,13 @@ class Facts:
 _FACTS = TypeAdapter(Facts)
 
 
-def read(folder: Path, listed: Manifest) -> Facts:
+def read(listed: Manifest) -> Facts:
     """Those of a bundle; of one that was published before there were any, none. Raises ZooError where damaged."""
-    if NAME not in listed.entries:
-        return Facts()
-    listed.check_size(NAME)
-    written, path = listed.content(NAME), folder / NAME
+    return parsed(listed.content(NAME), str(listed.folder / NAME)) if NAME in listed.entries else Facts()
+
+
+def parsed(written: bytes, path: str) -> Facts:
+    """Out of what was read from a file. Raises ZooError where that is damaged."""
     try:
         return _FACTS.validate_json(written)
     except ValidationError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import specs
@@ -40,12 +41,16 @@ def facts_of(spec: Spec, run: Run, weights: Weights) -> Facts:
 
 def _parent(spec: Spec) -> Parent:
     """A shipped spec's own is the one that it extends."""
-    shipped = {short: specs.load(short) for short in specs.names()}
-    changed = {short: dict(_changed(spec, other)) for short, other in shipped.items()}
+    changed = {short: dict(_changed(spec, other)) for short, other in _shipped().items()}
     nearest = min(changed, key=lambda short: len(changed[short]))
     if not changed[nearest] and (parent := specs.parent(nearest)):
         return Parent(parent.short, dict(_changed(spec, parent)))
     return Parent(nearest, changed[nearest])
+
+
+@cache
+def _shipped() -> Mapping[str, Spec]:
+    return {short: specs.load(short) for short in specs.names()}
 
 
 def _changed(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -127,8 +127,8 @@ def _verify(folder: Path, report: Report, how: How = _PLAIN) -> Verified:
     listed = manifest.read(folder)
     names = {*listed.entries, *FILES}
     manifest.check(folder, sorted(names))
-    facts.read(folder, listed)
-    taken = sample.read(folder, listed)
+    facts.read(listed)
+    taken = sample.read(listed)
     translator = open_model(folder, **how, report=report)
     proved = proof.read(folder / proof.NAME, translator.spec)
     difference = proved.check(translator.program, translator.device)

@@ -101,18 +101,18 @@ def _is_short(pair: tuple[str, str], translator: Translator) -> bool:
     return 0 < len(translator.vocabulary.encode(pair[0], "source")) <= most
 
 
-def read(folder: Path, listed: Manifest) -> Sample | None:
+def read(listed: Manifest) -> Sample | None:
     """That of a bundle; None where it has none. Raises ZooError where it is damaged."""
     if NAME not in listed.entries:
         return None
-    written = listed.content(NAME)
+    written, path = listed.content(NAME), listed.folder / NAME
     try:
         found = _SAMPLE.validate_json(written)
     except ValidationError as error:
-        problem = f"`{folder / NAME}` is damaged: {error.error_count()} of its values are not what it must say"
+        problem = f"`{path}` is damaged: {error.error_count()} of its values are not what it must say"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1) from None
     if not len(found.sources) == len(found.references) == len(found.outputs):
-        raise ZooError(f"`{folder / NAME}` is damaged: its sentences do not belong together", exit_code=1)
+        raise ZooError(f"`{path}` is damaged: its sentences do not belong together", exit_code=1)
     return found
 
 

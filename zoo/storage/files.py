@@ -20,6 +20,8 @@ from zoo.storage.exchange import exchange
 from zoo.storage.partial import REPLACED, beside, put_back, remove, sweep
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_MOST_JSON = 20_000_000
+"""Bytes: in memory it takes some thirty times as much."""
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
@@ -103,13 +105,8 @@ def require_utf8(path: Path) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ZooError where there is none, or where it is damaged."""
-    return parsed_json(path, content(path))
-
-
-def parsed_json(path: Path, written: bytes) -> dict[str, Any]:
-    """The JSON object that was read from a file. Raises ZooError where it is none."""
     try:
-        value = json.loads(written, parse_constant=_no_number)
+        value = json.loads(content(path, _MOST_JSON), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
     if not isinstance(value, dict):

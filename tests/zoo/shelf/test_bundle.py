@@ -25,6 +25,7 @@ from zoo.translation.opening import open_model
 
 FILES = [
     "README.md",
+    "facts.json",
     "manifest.json",
     "proof.safetensors",
     "scores.json",
