@@ -95,6 +95,8 @@ def _yaml(draw: Random, bundle: Path, trial: Trial) -> bool:
         )
     )
     right(made != text, "nothing was changed")
+    at = next((at for at, (one, other) in enumerate(zip(made, text, strict=False)) if one != other), len(text))
+    trial.tell(f"{len(made)} characters, {made[max(0, at - 40) : at + 200]!r}")
     file.write_bytes(made.encode(draw.choice(("utf-8", "utf-8", "utf-8", "utf-16"))))
     return True
 

@@ -47,10 +47,10 @@ class Manifest:
         except OSError:
             return False
 
-    def content(self, name: str) -> bytes:
-        """All of a small file. Raises ZooError where it is not as it was written."""
+    def content(self, name: str, most: int = _MOST) -> bytes:
+        """All of a small file. Raises ZooError where it is not as it was written, or has more than `most` bytes."""
         entry, path = self._entry(name), self._place(name)
-        found = content(path, _MOST)
+        found = content(path, most)
         self._check_size(path, len(found), entry)
         if hashed_with(found).hexdigest() != entry.sha256:
             raise _changed(path)

@@ -141,7 +141,7 @@ class Run(ModelFolder):
             report.say(
                 f"the number of processes is {basis.processes}, and was {begun.processes}: {otherwise} from here on"
             )
-            begun = replace(basis, named=begun.named)
+            begun = replace(basis, named=begun.named, machine=begun.machine)
         if basis.sharded and not begun.sharded:
             report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
             begun = replace(begun, sharded=True)

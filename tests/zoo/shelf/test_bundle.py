@@ -190,6 +190,20 @@ def test_a_machine_that_lacks_a_backend_is_not_a_damaged_model(
     assert "install g++" in f"{caught.value} {caught.value.hint}"
 
 
+@pytest.mark.parametrize("name", OPENED)
+def test_nothing_looks_into_a_file_before_its_hash_is_right(
+    bundle: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(*given: object, **more: object) -> None:
+        pytest.fail("it was looked into")
+
+    flip(bundle / name, 0.4)
+    readers = ("zoo.model.folder.parse", "zoo.text.pieces._opened", "zoo.model.weights.safe_open")
+    monkeypatch.setattr(dict(zip(OPENED, readers, strict=True))[name], looked)
+    with pytest.raises(ZooError, match=f"{name}` is damaged: its content is not what was written"):
+        zoo.load(bundle.name, device="cpu")
+
+
 def test_weights_are_mapped_and_hashed_once(
     trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
