@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -36,6 +36,17 @@ def facts_of(spec: Spec, run: Run, weights: Weights) -> Facts:
         parent=_parent(spec),
         text=_text(spec, run),
         training=_training(spec, run, weights),
+    )
+
+
+def facts_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[str] = ()) -> Facts:
+    """Of a model that was made elsewhere: what its format said of it, and what its users should know."""
+    return Facts(
+        spec=fingerprint(spec),
+        published=datetime.now(UTC).isoformat(timespec="seconds"),
+        by=__version__,
+        imported=dict(origin),
+        notes=tuple(notes),
     )
 
 

@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from specs import Spec, ZooError
+from specs import ZooError
 from zoo.evaluation.own_sets import texts
 from zoo.model import find, weights
 from zoo.model.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder
@@ -16,6 +17,7 @@ from zoo.model.weights import Weights
 from zoo.report import Report
 from zoo.shelf import facts, proof, sample
 from zoo.shelf.card import card
+from zoo.shelf.facts import Facts
 from zoo.shelf.precedence import require_own_name, require_precedence
 from zoo.shelf.provenance import facts_of
 from zoo.shelf.sample import Reproduced, Sample
@@ -81,32 +83,38 @@ def publish(
         with_text = sample.is_free(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with writing_folder(folder) as partial:
+        bundle = ModelFolder(partial)
+        bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
+        translator.vocabulary.save(partial)
+        read.write(bundle.weights)
         taken = sample.sampled(translator, report) if with_text else None
         pairs = _pairs(texts(spec, "dev", report, translator.vocabulary) if with_text else ((), ()), translator)
-        proof.prove(translator.program, translator.vocabulary, pairs).write(partial / proof.NAME)
-        _write(ModelFolder(partial), spec, source, read, translator, taken)
+        _complete(bundle, facts_of(spec, source, read), read, translator, pairs, source.known_scores, taken)
         del translator  # so that two of the model are never in memory
         _verify(partial, report)
     return folder
 
 
-def _write(
-    bundle: ModelFolder, spec: Spec, run: Run, read: Weights, translator: Translator, taken: Sample | None
+def _complete(
+    bundle: ModelFolder,
+    known: Facts,
+    read: Weights,
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    scores: dict[str, Any],
+    taken: Sample | None = None,
 ) -> None:
-    """All but the proof, and the manifest last."""
-    scores, known = run.known_scores, facts_of(spec, run, read)
-    bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
-    translator.vocabulary.save(bundle.folder)
-    read.write(bundle.weights)
+    """All but spec, vocabulary and weights; the manifest last."""
+    proof.prove(translator.program, translator.vocabulary, pairs).write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)
     known.write(bundle.folder)
     if taken:
         taken.write(bundle.folder)
     try:
-        text = card(spec, translator.vocabulary, scores, known, read.longest_source, taken)
+        text = card(bundle.spec, translator.vocabulary, scores, known, read.longest_source, taken)
     except (KeyError, TypeError, ValueError):
-        hint = f"remove it: `zoo evaluate --model {run.folder}` writes it anew"
-        raise ZooError(f"`{run.scores}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
+        hint = "remove it: `zoo evaluate --model RUN` writes it anew"
+        raise ZooError(f"the run's `{SCORES}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
 

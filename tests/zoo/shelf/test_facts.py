@@ -16,7 +16,7 @@ from zoo.corpus.prepare import prepare
 from zoo.report import Report
 from zoo.shelf import facts, publish
 from zoo.shelf.facts import Facts, Parent, Point, fingerprint
-from zoo.shelf.provenance import _parent
+from zoo.shelf.provenance import _parent, facts_of_import
 from zoo.storage import manifest
 from zoo.storage.files import write_json
 from zoo.training.run import Run
@@ -77,6 +77,14 @@ def test_a_shipped_spec_differs_from_the_one_it_extends() -> None:
 
 def _heads() -> dict[str, tuple[str, str]]:
     return {"h": ("8", "1"), "d_k": ("64", "512"), "d_v": ("64", "512")}
+
+
+def test_an_import_says_whence_it_came(tmp_path: Path) -> None:
+    found = facts_of_import(specs.load("tiny"), {"format": "marian", "source": "model.npz"}, ["It has no BOS."])
+    found.write(tmp_path)
+    manifest.write(tmp_path)
+    assert published(tmp_path) == found
+    assert (found.imported["source"], found.notes, found.training) == ("model.npz", ("It has no BOS.",), None)
 
 
 def test_a_fingerprint_is_of_what_was_learned() -> None:
