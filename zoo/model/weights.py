@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specs import ZooError
+from zoo.model.header import require_header
 from zoo.storage import digests
 from zoo.storage.content import content, opened
 from zoo.storage.files import writing
@@ -100,7 +101,8 @@ def read_facts(file: Path) -> dict[str, str]:
 def _readable(file: Path) -> Iterator[None]:
     """Raises ZooError where it is not, with what to do."""
     try:
-        with opened(file):
+        with opened(file) as stream:
+            require_header(stream, file)
             yield
     except ZooError as error:
         raise ZooError(error.problem, hint=error.hint or _HINT, exit_code=1) from None
