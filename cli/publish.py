@@ -46,13 +46,22 @@ def command(
         str | None,
         typer.Option(metavar="NAME", help="With --to: an old name that leads to this one from now on, with a warning."),
     ] = None,
+    text: Annotated[
+        bool | None,
+        typer.Option(
+            "--text/--no-text",
+            show_default="--text where all of it is of the built-in grammar",
+            help="Whether sentences of the dev and test sets go along: look at their licence.",
+        ),
+    ] = None,
 ) -> None:
     """Write a run's bundle to the shelf, and to a registry.
 
     The shelf is a folder of your data folder; ZOO_HOME moves it. The bundle holds the spec, the weights, the
-    vocabulary, the scores, a card, the hash of each file, and a proof: a few sentences with the log-probabilities that
-    they must get. It is checked before it takes its place. An earlier state of the same training gives way to it, and
-    any other model of its name with --replace.
+    vocabulary, the scores, the facts of its training, a card, the hash of each file, and a proof: a few sentences with
+    the log-probabilities that they must get. With --text the proof is of the dev set, and a sample of the test set goes
+    along, whose score `zoo verify` reproduces. It is checked before it takes its place. An earlier state of the same
+    training gives way to it, and any other model of its name with --replace.
 
     With --to it becomes the next revision of its name in that registry, once it is verified: all of it at once, and
     whoever else publishes there loses nothing. A revision never changes; others pull the newest, or pin one.
@@ -71,7 +80,7 @@ def command(
     if to is not None and name is None and is_bundle(run):
         folder = published(run)
     else:
-        folder = publish(run, name=name, replace=replace, report=words)
+        folder = publish(run, name=name, replace=replace, with_text=text, report=words)
     print(folder)
     if to is not None:
         made = upload(folder, to, formerly=formerly, report=words)
