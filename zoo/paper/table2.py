@@ -12,8 +12,8 @@ from zoo.paper.checks import equals, hardware, holds, scored
 from zoo.paper.claim import Check, Claim, Printed
 from zoo.paper.evidence import Evidence
 from zoo.paper.numbers import power, slug
-from zoo.paper.record import Record
 from zoo.planning.footprint import footprint
+from zoo.training.record import Record
 
 HOUR, DAY = 3600.0, 86400.0
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}

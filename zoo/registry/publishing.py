@@ -47,7 +47,7 @@ def forward(registry: Registry, old: Name, new: Name) -> None:
     writable(registry).replace(forward_path(old), _written(Forward(to=new)))
 
 
-def write_index(registry: Registry, page: Page | None = None) -> None:
+def write_index(registry: Registry, page: Page) -> None:
     """Makes `index.json` and `index.html` again, and once more where somebody published meanwhile."""
     place, before = writable(registry), None
     for _ in range(_ROUNDS):
@@ -56,8 +56,7 @@ def write_index(registry: Registry, page: Page | None = None) -> None:
             return
         before = entries
         place.replace(INDEX, _written(Index(models=entries)))
-        if page is not None:
-            place.replace(PAGE, page(entries).encode())
+        place.replace(PAGE, page(entries).encode())
 
 
 _ROUNDS = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +14,9 @@ from zoo.model import find
 from zoo.model.folder import ModelFolder
 from zoo.model.origin import digest, of
 from zoo.registry import publishing
-from zoo.registry.publishing import Page
 from zoo.registry.reference import is_name
 from zoo.registry.registry import registry
-from zoo.registry.revision import Revision, Summary
+from zoo.registry.revision import Entry, Revision, Summary
 from zoo.report import Report
 from zoo.shelf.inventory import scored
 from zoo.shelf.publish import FILES, verify
@@ -26,9 +25,7 @@ from zoo.storage.content import stands
 from zoo.storage.files import share
 from zoo.storage.partial import beside, remove, sweep
 from zoo.version import __version__
-
-PAGE: Page | None = None
-"""What writes a registry's `index.html`; while there is nothing, it has `index.json` alone."""
+from zoo.viewing.index import Listed, index_page
 
 
 def is_bundle(reference: str) -> bool:
@@ -66,7 +63,7 @@ def upload(
         of(found, place.address).write(folder)
     if formerly is not None:
         publishing.forward(place, formerly, name)
-    publishing.write_index(place, PAGE)
+    publishing.write_index(place, _page)
     return found
 
 
@@ -103,4 +100,18 @@ def _summary(bundle: Path) -> Summary:
         description=spec.description,
         published=datetime.now(UTC).isoformat(timespec="seconds"),
         zoo=__version__,
+    )
+
+
+def _page(models: Sequence[Entry]) -> str:
+    """The registry's `index.html`."""
+    return index_page([_listed(model) for model in models])
+
+
+def _listed(model: Entry) -> Listed:
+    of = model.summary
+    languages = (of.source, of.target) if of.task == "translation" else (of.source,)
+    return Listed(
+        *(model.name, model.revision, model.digest, of.task, languages, of.parameters, of.metric),
+        *(of.dev, of.test, of.description, of.published, of.zoo),
     )

@@ -28,7 +28,7 @@ def published(tmp_path, bundle, summary, monkeypatch):
         made = registry(str(tmp_path / "registry"))
         for seed in seeds:
             publishing.publish(made, name, bundle(seed, size), summary, Report())
-        publishing.write_index(made)
+        publishing.write_index(made, str)
         return made
 
     return publish

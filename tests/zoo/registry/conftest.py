@@ -52,7 +52,7 @@ def filled(tmp_path: Path, bundle: Callable[..., Path], summary: object) -> Call
         made = registry(str(tmp_path / "registry"))
         for seed in range(count):
             publishing.publish(made, name, bundle(seed, 1000 + len(name)), summary, Report())
-        publishing.write_index(made)
+        publishing.write_index(made, str)
         return made
 
     return fill

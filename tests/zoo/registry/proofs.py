@@ -44,7 +44,7 @@ def publish(address: str, folder: str, name: str) -> None:
     """One bundle, by which the parent is told when it begins."""
     print("begun", flush=True)
     made = publishing.publish(registry(address), name, Path(folder), SUMMARY, Report())
-    publishing.write_index(registry(address))
+    publishing.write_index(registry(address), str)
     print(made.pin, flush=True)
 
 
@@ -54,7 +54,7 @@ def meet(address: str, folder: str, seed: str, rounds: str) -> None:
         made = bundle(Path(folder) / f"{seed}-{number}", int(seed) * 10_000 + number, 20_000)
         time.sleep(0.1 - time.time() % 0.1)
         print(publishing.publish(registry(address), "model", made, SUMMARY, Report()).pin, flush=True)
-        publishing.write_index(registry(address))
+        publishing.write_index(registry(address), str)
 
 
 def pull(name: str) -> None:

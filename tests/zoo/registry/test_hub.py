@@ -88,7 +88,7 @@ def repository(monkeypatch):
 def test_what_is_published_is_found(repository, bundle, summary, address):
     place = registry(address)
     made = publishing.publish(place, "model", bundle(1), summary, Report())
-    publishing.write_index(place)
+    publishing.write_index(place, str)
     assert place.newest("model") == made
     assert [each.name for each in place.entries()] == ["model"]
     folder = address.removeprefix("hf://org/name").strip("/")

@@ -166,6 +166,6 @@ def test_what_a_killed_publisher_left_is_swept(tmp_path, bundle, summary):
     longest = lasting("publish", place.address, bundle(0, SIZE), "other")
     killed(begin("publish", place.address, bundle(1, SIZE), "model"), longest, random)
     publishing.publish(place, "model", bundle(2), summary, Report())
-    publishing.write_index(place)
+    publishing.write_index(place, str)
     left = [file.name for file in place.place.folder.rglob("*partial*")]
     assert left == []

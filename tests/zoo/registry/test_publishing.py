@@ -109,7 +109,7 @@ def test_who_publishes_while_the_index_is_written_is_in_it(tmp_path, bundle, sum
 
     plain, others = registry(str(tmp_path / "registry")), [bundle(2)]
     publishing.publish(plain, "model", bundle(1), summary, Report())
-    publishing.write_index(Registry(Overtaken(plain.place.folder)))
+    publishing.write_index(Registry(Overtaken(plain.place.folder)), str)
     assert b'"other"' in plain.place.read(INDEX, 10_000)
 
 
