@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol, Self
 
 import specs
-from specs import UNK, Parsing, Task
+from specs import UNK, Parsing, Task, ZooError
 from zoo.storage.content import content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean

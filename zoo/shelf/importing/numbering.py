@@ -42,16 +42,20 @@ class Numbering:
         unknown: int,
         end: int,
         start: int | None = None,
+        pad: int | None = None,
         first: Sequence[str] = (),
         read_as_unknown: Sequence[str] = (),
     ) -> Numbering:
         """Ours for foreign pieces of these names, in their order.
 
-        `unknown`, `end` and `start` are the foreign numbers of UNK, EOS and of what decoding starts with; where that is
-        no piece, BOS is a row of zeros, as PAD always is. `first` are the names that come first after these (those of
-        bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them for UNK.
+        `unknown`, `end`, `start` and `pad` are the foreign numbers of UNK, EOS, of what decoding starts with and of
+        PAD; without the last two, BOS and PAD are rows of zeros. Where decoding starts with one of the others, BOS is
+        read as that, and PAD is another row of zeros if it was that. `first` are the names that come first after these
+        (those of bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them for UNK.
         """
-        special = {unknown, end, start}
+        if start == pad:
+            pad = None
+        special = {unknown, end, start, pad}
         taken = set(SPECIAL)
         early, others = set(first), []
         for row, name in enumerate(names):
@@ -60,9 +64,9 @@ class Numbering:
                 taken.add(unique)
                 others.append(Piece(unique, row))
         others.sort(key=lambda piece: piece.name not in early)
-        heads = zip(SPECIAL, (None, unknown, start, end), strict=True)
+        heads = zip(SPECIAL, (pad, unknown, start, end), (False, False, start in (unknown, end), False), strict=True)
         silent = (Piece(name, unknown, silent=True) for name in dict.fromkeys(read_as_unknown) if name not in taken)
-        return cls((*(Piece(name, row) for name, row in heads), *others, *silent))
+        return cls((*(Piece(*head) for head in heads), *others, *silent))
 
     @property
     def names(self) -> list[str]:
