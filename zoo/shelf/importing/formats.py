@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from specs import ZooError, nearest
+from zoo.shelf.importing.hf_marian.format import HuggingFaceMarian
 from zoo.shelf.importing.imported import Format
 from zoo.shelf.importing.marian.format import Marian
 
-FORMATS: tuple[Format, ...] = (Marian(),)
+FORMATS: tuple[Format, ...] = (HuggingFaceMarian(), Marian())
 
 
 def format_of(place: Path, name: str | None = None) -> Format:
