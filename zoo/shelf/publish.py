@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -67,33 +67,45 @@ def publish(
     translator = open_model(trained, **_PLAIN, report=report)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with writing_folder(folder) as partial:
-        _write(ModelFolder(partial), spec, read, translator, _pairs(source, translator), source.known_scores)
+        bundle = ModelFolder(partial)
+        bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
+        translator.vocabulary.save(partial)
+        read.write(bundle.weights)
+        _complete(bundle, spec, read, translator, _pairs(source, translator), source.known_scores)
         del translator  # so that two of the model are never in memory
         _verify(partial, report)
     return folder
 
 
 def shelve(
-    translator: Translator, read: Weights, *, texts: Sequence[str] = (), replace: bool = False, report: Report
+    name: str,
+    fill: Callable[[ModelFolder], None],
+    *,
+    texts: Sequence[str] = (),
+    replace: bool = False,
+    report: Report | None = None,
 ) -> Path:
-    """Writes the bundle of a model that was made elsewhere onto the shelf, under the name in its spec.
+    """Writes the bundle of a model that was made elsewhere onto the shelf, and returns its folder.
 
-    The proof is of `texts`, where they are short enough, as the model translates them. Raises ZooError where another
-    model stands there, unless it is to be replaced, and where the disk is full.
+    `fill` puts spec, vocabulary and weights into an empty folder. The proof is of `texts`, where they are short enough,
+    as the model translates them. Raises ZooError where another model has the name, unless it is to be replaced.
     """
-    spec = translator.spec
-    folder = place(spec.name)
+    folder, report = place(name), report or Report()
     if ModelFolder(folder).published and not replace:
         hint = "`--replace` puts this one in its place; `--name NAME` puts it beside that one"
-        raise ZooError(f"there is a published model `{spec.name}` already: `{folder}`", hint=hint)
-    require_space(folder, 2 * sum(tensor.nbytes for tensor in read.tensors.values()), "the bundle")
+        raise ZooError(f"there is a published model `{name}` already: `{folder}`", hint=hint)
     with writing_folder(folder) as partial:
-        _write(ModelFolder(partial), spec, read, translator, _own_pairs(texts, translator), {})
+        bundle = ModelFolder(partial)
+        fill(bundle)
+        translator = open_model(partial, **_PLAIN, report=report)
+        read = Weights({}, weights.read_facts(bundle.weights))
+        _complete(bundle, translator.spec, read, translator, _own_pairs(texts, translator), {})
+        del translator  # so that two of the model are never in memory
         _verify(partial, report)
     return folder
 
 
-def _write(
+def _complete(
     bundle: ModelFolder,
     spec: Spec,
     read: Weights,
@@ -101,9 +113,7 @@ def _write(
     pairs: Sequence[tuple[str, str]],
     scores: dict[str, Any],
 ) -> None:
-    bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
-    translator.vocabulary.save(bundle.folder)
-    read.write(bundle.weights)
+    """All but spec, vocabulary and weights; the manifest last."""
     proved = proof.prove(translator.program, translator.vocabulary, pairs[:_PAIRS])
     proved.write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)

@@ -24,8 +24,8 @@ class Transformers:
         self.version = f"transformers {transformers.__version__}"
         self._beam = imported.spec.decoding.beam
         self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(place))
-        self._model: Any = transformers.MarianMTModel.from_pretrained(str(place), dtype=torch.float32)
-        self._model.eval()
+        model: Any = transformers.MarianMTModel
+        self._model = model.from_pretrained(str(place), dtype=torch.float32)
         if imported.origin["positions"] == "marian":
             self.version += " with Marian's positions"
             _as_marian(self._model, imported.spec.architecture.norm_epsilon)

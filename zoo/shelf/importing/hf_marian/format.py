@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,13 @@ class HuggingFaceMarian:
             vocabulary=pieces.section,
             decoding=decoding,
         )
-        read = dict(tensors.layers(of, spec.architecture))
-        read.update(tensors.embeddings(of, spec.architecture, (pieces.source, pieces.target), search.removed))
-        of.finish()
+        network, width = spec.architecture, spec.architecture.d_model
+        numberings = pieces.source, pieces.target
+        found = chain(tensors.layers(of, network), tensors.embeddings(of, network, numberings, search.removed))
         if positions == "transformers":
-            read = tensors.in_our_order(read, spec.architecture.d_model)
+            found = ((name, tensors.in_our_order(name, tensor, width)) for name, tensor in found)
+        read = dict(found)
+        of.finish()
         origin = {"format": self.name, "source": place.name, "engine": "transformers", "positions": positions}
         return Imported(spec, pieces.vocabulary, read, origin, (*_told(positions), *search.notes, *pieces.notes))
 
