@@ -26,8 +26,13 @@ class Transformers:
         self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(place))
         model: Any = transformers.MarianMTModel
         self._model = model.from_pretrained(str(place), dtype=torch.float32)
+        searched = self._model.generation_config
+        words = searched.bad_words_ids if searched.renormalize_logits else []
+        self._closed = [number for word in words or [] for number in word]
+        """Pieces that have no share of the probability."""
         if imported.origin["positions"] == "marian":
             self.version += " with Marian's positions"
+            self._closed.append(self._model.config.decoder_start_token_id)
             _as_marian(self._model, imported.spec.architecture.norm_epsilon)
 
     @torch.inference_mode()
@@ -54,6 +59,7 @@ class Transformers:
     def _totals(self, inputs: Any, output: Tensor) -> list[float]:
         """The log-probabilities of what was written, by one pass over it."""
         logits = self._model(**inputs, decoder_input_ids=output[:, :-1]).logits
+        logits[..., self._closed] = -torch.inf
         written = output[:, 1:]
         each = logits.log_softmax(-1).gather(2, written[:, :, None])[:, :, 0]
         ended = (written == self._model.config.eos_token_id).cumsum(1)

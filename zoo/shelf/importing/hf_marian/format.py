@@ -62,10 +62,11 @@ class HuggingFaceMarian:
         )
         network, width = spec.architecture, spec.architecture.d_model
         numberings = pieces.source, pieces.target
-        found = chain(tensors.layers(of, network), tensors.embeddings(of, network, numberings, search.removed))
-        if positions == "transformers":
-            found = ((name, tensors.in_our_order(name, tensor, width)) for name, tensor in found)
-        read = dict(found)
+        # Marian starts from a vector of zeros, for which transformers has a piece.
+        removed = {*search.removed, *([start] if positions == "marian" else [])}
+        found = chain(tensors.layers(of, network), tensors.embeddings(of, network, numberings, removed))
+        turn = tensors.in_our_order if positions == "transformers" else tensors.as_it_is
+        read = {name: turn(name, tensor, width) for name, tensor in found}
         of.finish()
         origin = {"format": self.name, "source": place.name, "engine": "transformers", "positions": positions}
         return Imported(spec, pieces.vocabulary, read, origin, (*_told(positions), *search.notes, *pieces.notes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import safetensors.torch
@@ -83,7 +83,7 @@ def layers(of: Tensors, spec: Architecture) -> Named:
 
 
 def embeddings(
-    of: Tensors, spec: Architecture, numberings: tuple[Numbering, Numbering], removed: tuple[int, ...]
+    of: Tensors, spec: Architecture, numberings: tuple[Numbering, Numbering], removed: Collection[int]
 ) -> Named:
     """Those that have, in our order; what is `removed` is never written, nor has a share of the probability."""
     source, target = numberings
@@ -122,6 +122,11 @@ def in_our_order(name: str, tensor: Tensor, width: int) -> Tensor:
     if last in _INTO:
         return tensor[order]
     return tensor[..., order] if last in _OUT_OF and name != _LOGITS else tensor
+
+
+def as_it_is(name: str, tensor: Tensor, width: int) -> Tensor:
+    """The tensor."""
+    return tensor
 
 
 _INTO = ("query", "key", "value", "w1")
