@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +11,16 @@ from zoo.model.folder import ModelFolder
 from zoo.model.names import is_name
 from zoo.model.weights import Weights
 from zoo.report import Report
+from zoo.shelf.facts import Facts
 from zoo.shelf.importing import hub
 from zoo.shelf.importing.comparison import Comparison, compared
 from zoo.shelf.importing.formats import format_of
 from zoo.shelf.importing.imported import Imported, Positions, Wanted
+from zoo.shelf.provenance import facts_of_import
 from zoo.shelf.publish import shelve
 from zoo.storage.files import require_space
 from zoo.text.lines import read_lines
 from zoo.version import __version__
-
-IMPORTED = "imported."
-"""What the facts of weights begin with that say where they were imported from."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
     called = source if hub.is_on_hub(source) else place.name
     found: list[Comparison] = []
 
-    def fill(bundle: ModelFolder) -> None:
+    def fill(bundle: ModelFolder) -> Facts:
         imported = of.read(place, Wanted(name, choice.languages, choice.positions))
         for note in imported.notes:
             report.say(f"note: {note}")
@@ -69,19 +67,19 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
         if texts:
             found.append(compared(of, place, imported, texts, report))
             origin["check"] = found[0].summary
-        _write(bundle, imported, origin)
+        _write(bundle, imported)
+        return facts_of_import(imported.spec, origin, imported.notes)
 
-    folder = shelve(name, fill, texts=texts, replace=choice.replace, report=report)
+    folder = shelve(name, fill, replace=choice.replace, report=report)
     return Done(folder, next(iter(found), None))
 
 
-def _write(bundle: ModelFolder, imported: Imported, origin: Mapping[str, str]) -> None:
-    """Spec, vocabulary and weights, whose facts say where they are from."""
+def _write(bundle: ModelFolder, imported: Imported) -> None:
+    """Spec, vocabulary and weights."""
     require_space(bundle.folder, sum(tensor.nbytes for tensor in imported.tensors.values()), "the bundle")
     bundle.spec_file.write_text(imported.spec.yaml(__version__), encoding="utf-8")
     imported.vocabulary.save(bundle.folder)
-    facts = {f"{IMPORTED}{key}": said for key, said in origin.items()}
-    Weights(imported.tensors, facts).write(bundle.weights)
+    Weights(imported.tensors).write(bundle.weights)
 
 
 def _texts(file: Path | None) -> list[str]:
