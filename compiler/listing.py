@@ -7,14 +7,15 @@ a place in a buffer, and a projection with its activation or a residual with its
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Code, Inexpressible, Instruction, Place
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.operation import Kind, Type
+from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
 
@@ -90,7 +91,9 @@ class Lister:
     def add(self, node: Node, code: Code, *inputs: str, **fields: Any) -> None:
         """An instruction from the places of at most three values to a new one, of the node's result."""
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
-            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of heads")
+            raise Inexpressible(
+                f"it has no instruction for {type(node.operation).__name__} of heads: take the backend `eager`"
+            )
         fields = {**dict(zip("abc", map(self.place, inputs), strict=False)), "width": self.width(node.name), **fields}
         self.made.append(Instruction(code, self._new(node), **fields))
 
@@ -116,7 +119,7 @@ class Lister:
     def shape(self, parameter: str) -> tuple[int, ...]:
         return self.graph.parameters[parameter].origin.shape
 
-    def sole_reader(self, node: Node, kind: type[Operation]) -> Node | None:
+    def sole_reader(self, node: Node, kind: type) -> Node | None:
         """The node of this kind that alone reads its result."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         alone = self.uses[node.name] == 1 and len(readers) == 1
@@ -130,6 +133,22 @@ class Lister:
         self.made.append(Instruction(Code.APPEND, slot, new, width=self.width(node.name), heads=heads))
         self.places[node.name] = slot
 
+    def carried(self, node: Node, state: str) -> Place:
+        """The slot of the cache of a state that becomes the node's result, which has one position."""
+        to = self.nodes.get(self.graph.carried[state].value)
+        if to is None or to.operation != Slice(1, start=-1) or to.inputs != (node.name,) or to.type != node.type:
+            name = type(node.operation).__name__
+            raise Inexpressible(f"it has no instruction for {name} of another state: take the backend `eager`")
+        return Place(list(self.graph.carried).index(state))
+
+    def beside(self, node: Node) -> None:
+        """One after the other into a place for both."""
+        given = [(self.place(name), self.width(name)) for name in node.inputs]
+        out, column = self._new(node), 0
+        for a, width in given:
+            self.made.append(Instruction(Code.COPY, replace(out, column=column), a, width=width))
+            column += width
+
     def attention(self, node: Node, scale: float) -> None:
         """Over the source itself, over a cache or over the memory: its mask says which."""
         query, keys, values, *masks = node.inputs
@@ -137,12 +156,14 @@ class Lister:
         others = [each for each in hidden if not isinstance(each, PaddingMask | UnwrittenMask)]
         if others or len(hidden) != 1:
             names = ", ".join(type(each).__name__ for each in others) or f"{len(hidden)} masks"
-            raise Inexpressible(f"it has no instruction for attention with {names}")
+            raise Inexpressible(f"it has no instruction for attention with {names}: take the backend `eager`")
         of_memory = keys in self.graph.inputs
         if of_memory:
             slots = {name: Place(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
-                raise Inexpressible("it has no instruction for attention whose keys are its values")
+                raise Inexpressible(
+                    "it has no instruction for attention whose keys are its values: take the backend `eager`"
+                )
             code, b, c = Code.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             cached = isinstance(hidden[0], UnwrittenMask)
