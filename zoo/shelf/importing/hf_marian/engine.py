@@ -64,7 +64,7 @@ class Transformers:
         each = logits.log_softmax(-1).gather(2, written[:, :, None])[:, :, 0]
         ended = (written == self._model.config.eos_token_id).cumsum(1)
         counted = (ended == 0) | ((ended == 1) & (written == self._model.config.eos_token_id))
-        return [float(total) for total in (each * counted).sum(1)]
+        return [float(total) for total in each.masked_fill(~counted, 0.0).sum(1)]
 
 
 def _as_marian(model: Any, epsilon: float) -> None:
