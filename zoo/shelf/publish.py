@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,33 @@ def publish(
     return folder
 
 
+def shelve(
+    name: str,
+    fill: Callable[[ModelFolder], Facts],
+    *,
+    replace: bool = False,
+    report: Report | None = None,
+) -> Path:
+    """Writes the bundle of a model that was made elsewhere onto the shelf, and returns its folder.
+
+    `fill` puts spec, vocabulary and weights into an empty folder, and says where they come from. The proof is of
+    sentences that the model itself translates. Raises ZooError where another model has the name, unless it is to be
+    replaced.
+    """
+    folder, report = place(name), report or Report()
+    if ModelFolder(folder).published and not replace:
+        hint = "`--replace` puts this one in its place; `--name NAME` puts it beside that one"
+        raise ZooError(f"there is a published model `{name}` already: `{folder}`", hint=hint)
+    with writing_folder(folder) as partial:
+        bundle = ModelFolder(partial)
+        known = fill(bundle)
+        translator = open_model(partial, **_PLAIN, report=report)
+        _complete(bundle, known, Weights({}), translator, _own_pairs(translator), {})
+        del translator  # so that two of the model are never in memory
+        _verify(partial, report)
+    return folder
+
+
 def _complete(
     bundle: ModelFolder,
     known: Facts,
@@ -152,10 +179,13 @@ def _pairs(dev: tuple[Sequence[str], Sequence[str]], translator: Translator) -> 
         for source, target in zip(*dev, strict=True)
         if _is_short(source, "source", translator) and _is_short(target, "target", translator)
     ]
-    if not pairs:
-        sources = [sentence for sentence in _SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
-        pairs = list(zip(sources, translator.translate(sources, search="beam", beam=1), strict=True))
-    return pairs[:_PAIRS]
+    return pairs[:_PAIRS] or _own_pairs(translator)
+
+
+def _own_pairs(translator: Translator) -> list[tuple[str, str]]:
+    """Sentences, and how the model itself translates them."""
+    sources = [sentence for sentence in _SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
+    return list(zip(sources, translator.translate(sources, search="beam", beam=1), strict=True))
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:

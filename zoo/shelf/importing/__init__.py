@@ -1,0 +1,1 @@
+"""Models of other engines, read as ours: a file for each format."""

@@ -1,0 +1,159 @@
+"""`zoo import --check`: the same sentences by the engine that a model comes from, and by ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
+
+import torch
+
+from compiler import TRANSLATE
+from specs import BOS, EOS, UNK, ZooError
+from zoo.report import Progress, Report
+from zoo.shelf.importing.imported import Answer, Format, Imported
+from zoo.shelf.importing.numbering import SPECIAL
+from zoo.shelf.importing.sentence_model import is_language
+from zoo.text.pieces import SPACE
+from zoo.text.vocabulary import Vocabulary
+from zoo.translation.building import built
+from zoo.translation.scoring import forced
+from zoo.translation.translation import Translation
+from zoo.translation.translator import Translator
+
+TOLERANCE = 1e-3
+"""Largest difference of a translation's log-probability, over all its pieces, between two engines in float32."""
+Found = TypeVar("Found")
+_SENTENCES = 1_000
+_WARM = 4
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two engines made of the same sentences, each on one thread, in float32."""
+
+    engine: str
+    sentences: int
+    identical: int
+    """Whose translations are the same pieces, or, where the engine does not say them, the same text."""
+    difference: float
+    """Largest one of the log-probabilities of the engine's translations."""
+    theirs: float
+    """Sentences a second."""
+    ours: float
+    backend: str
+
+    @property
+    def summary(self) -> str:
+        """In one sentence."""
+        return (
+            f"{self.identical:,} of {self.sentences:,} translations are those of {self.engine}, whose "
+            f"log-probabilities differ by {self.difference:.1g} at most; it translates {self.theirs:.1f} sentences a "
+            f"second on one thread, and zoo's backend {self.backend} {self.ours:.1f}"
+        )
+
+
+def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], report: Report) -> Comparison:
+    """Of up to 1,000 texts. Raises ZooError where the engine is not installed, or where they are not of one model."""
+    if of.engine is None or find_spec(of.engine) is None:
+        name = of.engine or "nothing"
+        hint = f"`pip install {name}`, or leave `--check` out" if of.engine else "leave `--check` out"
+        raise ZooError(f"there is no engine to check with: `{name}` is not installed", hint=hint)
+    texts = texts[:_SENTENCES]
+    engine = of.open(place, imported)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with report.progress("check", 3 * len(texts), "sentences") as progress:
+            translator, backend = _opened(imported, report)
+            answers, theirs = _timed(engine.translate, texts, progress)
+            found, ours = _timed(partial(_best, translator), texts, progress)
+            rows = _rows(answers, imported.vocabulary)
+            difference = _difference(translator, texts, answers, rows, progress)
+    finally:
+        torch.set_num_threads(threads)
+    identical = sum(
+        answer.text == each.text if row is None else row == list(each.pieces)
+        for row, answer, each in zip(rows, answers, found, strict=True)
+    )
+    done = Comparison(engine.version, len(texts), identical, difference, theirs, ours, backend)
+    if not difference <= TOLERANCE:
+        raise ZooError(
+            f"what was read is another model than `{engine.version}` runs: log-probabilities of the same translations "
+            f"differ by {difference:.2g}, and {TOLERANCE:g} is allowed",
+            hint="without `--check` it is imported all the same",
+            exit_code=1,
+        )
+    return done
+
+
+def _opened(imported: Imported, report: Report) -> tuple[Translator, str]:
+    """With the backend that the spec's own choice leads to here."""
+    program = built(imported.spec, TRANSLATE, imported.tensors, report, device="cpu", precision="float32")
+    return Translator(program, imported.vocabulary, imported.spec, report=report), program.backend
+
+
+def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
+    return [best for best, *_ in translator.hypotheses(texts, workers=1)]
+
+
+def _timed(
+    translate: Callable[[Sequence[str]], Sequence[Found]], texts: Sequence[str], progress: Progress
+) -> tuple[Sequence[Found], float]:
+    """What was found, and how many a second; a few are translated before the clock runs."""
+    translate(texts[:_WARM])
+    begun = perf_counter()
+    answers = translate(texts)
+    seconds = perf_counter() - begun
+    progress.advance(len(texts))
+    return answers, len(texts) / seconds
+
+
+def _rows(answers: Sequence[Answer], vocabulary: Vocabulary) -> list[list[int] | None]:
+    """Our numbers of the pieces of each; None where an engine does not say them, or one is none of ours."""
+    numbers = {name: number for number, name in enumerate(vocabulary.named(range(vocabulary.sizes[1])))}
+    # Codes of languages have a space before them here.
+    numbers |= {bare: number for name, number in numbers.items() if is_language(bare := name.removeprefix(SPACE))}
+    numbers[SPECIAL[UNK]] = UNK
+    known = [None if answer.pieces is None else [numbers.get(name) for name in answer.pieces] for answer in answers]
+    return [None if row is None else whole if len(whole := [n for n in row if n is not None]) == len(row) else None
+            for row in known]  # fmt: skip
+
+
+def _difference(
+    translator: Translator,
+    texts: Sequence[str],
+    answers: Sequence[Answer],
+    rows: Sequence[list[int] | None],
+    progress: Progress,
+) -> float:
+    """Of the log-probabilities that both give to the engine's translations, to each as a whole.
+
+    What was cut where it grew too long is left out: whether EOS counts there is a matter of taste.
+    """
+    encode = translator.vocabulary.encode
+    targets = [encode(answer.text, "target") if row is None else row for answer, row in zip(answers, rows, strict=True)]
+    sources = [encode(text) for text in texts]
+    decoding = translator.spec.decoding
+    scores = forced(
+        translator.program,
+        [[*row, EOS] for row in sources],
+        [[BOS, *row, EOS] for row in targets],
+        tokens=translator.tokens,
+        device=translator.device,
+        progress=progress,
+    )
+    longest = [decoding.length_factor * len(source) + decoding.extra_length for source in sources]
+    differences = [
+        abs(score.log_probability - answer.log_probability)
+        for score, answer, target, most in zip(scores, answers, targets, longest, strict=True)
+        if len(target) < most
+    ]
+    if not differences:
+        hint = "check with other sentences"
+        raise ZooError("no translation of these sentences came to an end: there is nothing to compare", hint=hint)
+    return max(differences)

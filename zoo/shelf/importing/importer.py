@@ -1,0 +1,98 @@
+"""`zoo import`: from a foreign model to a bundle on the shelf."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs import ZooError
+from zoo.model.folder import ModelFolder
+from zoo.model.weights import Weights
+from zoo.registry.reference import is_name
+from zoo.report import Report
+from zoo.shelf.facts import Facts
+from zoo.shelf.importing import hub
+from zoo.shelf.importing.comparison import Comparison, compared
+from zoo.shelf.importing.formats import format_of
+from zoo.shelf.importing.imported import Imported, Positions, Wanted
+from zoo.shelf.provenance import facts_of_import
+from zoo.shelf.publish import shelve
+from zoo.storage.files import require_space
+from zoo.text.lines import read_lines
+from zoo.version import __version__
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What may be said of an import; what is left out is as the files say."""
+
+    name: str | None = None
+    format: str | None = None
+    languages: tuple[str, str] | None = None
+    positions: Positions | None = None
+    check: Path | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """The bundle, and how it compared with its engine, if it was asked to."""
+
+    folder: Path
+    comparison: Comparison | None
+
+
+def import_model(source: str, choice: Choice, report: Report) -> Done:
+    """Writes the bundle of the model in this file, folder or `hf:ORG/NAME` onto the shelf.
+
+    Raises ZooError where it is of no known format, says what a spec cannot, or is damaged; where the name is none or
+    taken; and, where it is to be checked, where the engine is not installed or computes something else. Nothing is
+    written then.
+    """
+    place = hub.fetched(source, report) if hub.is_on_hub(source) else Path(source)
+    name = choice.name or _name(source)
+    if not is_name(name):
+        hint = "`--name NAME`: letters, digits and - _ . , only, a letter or digit first"
+        raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
+    of, texts = format_of(place, choice.format), _texts(choice.check)
+    called = source if hub.is_on_hub(source) else place.name
+    found: list[Comparison] = []
+
+    def fill(bundle: ModelFolder) -> Facts:
+        imported = of.read(place, Wanted(name, choice.languages, choice.positions))
+        for note in imported.notes:
+            report.say(f"note: {note}")
+        origin = {**imported.origin, "source": called}
+        if texts:
+            found.append(compared(of, place, imported, texts, report))
+            origin["check"] = found[0].summary
+        _write(bundle, imported)
+        return facts_of_import(imported.spec, origin, imported.notes)
+
+    folder = shelve(name, fill, replace=choice.replace, report=report)
+    return Done(folder, next(iter(found), None))
+
+
+def _write(bundle: ModelFolder, imported: Imported) -> None:
+    """Spec, vocabulary and weights."""
+    require_space(bundle.folder, sum(tensor.nbytes for tensor in imported.tensors.values()), "the bundle")
+    bundle.spec_file.write_text(imported.spec.yaml(__version__), encoding="utf-8")
+    imported.vocabulary.save(bundle.folder)
+    Weights(imported.tensors).write(bundle.weights)
+
+
+def _texts(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    texts = [line for line in read_lines(file) if line.strip()]
+    if not texts:
+        raise ZooError(f"`{file}` has no sentence to check with")
+    return texts
+
+
+def _name(source: str) -> str:
+    """That of its file or folder, without what no name has."""
+    last = Path(source.removeprefix(hub.PREFIX).partition("@")[0]).absolute().name
+    stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", last)
+    return re.sub(r"[^-_,.A-Za-z0-9]+", "-", stem).strip("-.")
