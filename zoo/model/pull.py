@@ -68,8 +68,8 @@ def published(wanted: Reference, report: Report) -> Found | None:
             failed.append(error)
             continue
         if revision is not None:
-            for error in failed:
-                report.warn(error.summary)
+            for each in failed:
+                report.warn(each.summary)
             return Found(registry, revision)
     if failed:
         raise failed[0]
