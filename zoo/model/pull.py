@@ -68,8 +68,8 @@ def published(wanted: Reference, report: Report) -> Found | None:
             failed.append(error)
             continue
         if revision is not None:
-            for unreachable in failed:
-                report.warn(unreachable.summary)
+            for each in failed:
+                report.warn(each.summary)
             return Found(registry, revision)
     if failed:
         raise failed[0]
