@@ -46,6 +46,7 @@ FROZEN = {
         *("--attention", "--layer", "--head", "--word", *_HOW[:-1]),
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
+    "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
     "publish": ["RUN|NAME", "--name", "--replace", "--to", "--formerly", "--text"],
     "verify": ["NAME|DIR", "--backend"],
     "pull": ["NAME"],
