@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from specs.section import Epsilon, Probability, Section, Size, broken_rule
+from specs.section import Count, Epsilon, Probability, Section, Size, broken_rule
 from specs.sublayers import DecoderSubLayer, EncoderSubLayer
 
 Layers = Annotated[int, Field(ge=1, le=128)]
@@ -63,6 +63,11 @@ class Architecture(Section):
         description="Dropout on the feed-forward network's inner layer, after its ReLU (3.3; the paper has none, its "
         "authors' code has); a probability."
     )
+    activation: Literal["relu", "silu", "gelu"] = Field(
+        description="What stands between the two linear maps of the feed-forward network (3.3: ReLU): ReLU, "
+        "x sigmoid(x) of Elfwing et al. 2018 (swish), or x Phi(x) of Hendrycks & Gimpel 2016; a choice. Convolutions "
+        "keep their ReLU."
+    )
     attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
         description="How alike a query and a key are, in every attention (3.2.1): their product over sqrt(d_k), as in "
         "the paper, or without that factor, or v tanh(query + key) of Bahdanau et al. 2015, in which a head's W_Q and "
@@ -71,6 +76,11 @@ class Architecture(Section):
     positional_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = Field(
         description="PE (3.5; Table 3 row E): interleaved sinusoids, all sines before all cosines as in the authors' "
         "code, whose slowest wave is 10000 x 2 pi, or a learned table of positions; a choice."
+    )
+    first_position: Count = Field(
+        le=1_024,
+        description="Number of a sentence's first position in sinusoids (3.5: 0; OpenNMT-tf counts from 1, fairseq "
+        "from 2); a position. Learned tables begin at their first row.",
     )
     max_positions: Size = Field(
         le=1_048_576, description="Rows of the table of learned positions (3.5); pieces. Sinusoids know no bound."
@@ -87,6 +97,9 @@ class Architecture(Section):
     )
     projection_bias: bool = Field(
         description="Biases on W_Q, W_K, W_V and W_O (3.2.2: the paper has none); true or false."
+    )
+    output_bias: bool = Field(
+        description="A bias on the logits, one number a piece (3.4: the paper has none); true or false."
     )
     initial_weights: Literal["glorot_uniform", "glorot_normal", "glorot_uniform_half_qkv"] = Field(
         description="Distribution of the matrices at step 0 (the paper is silent), the last with half the variance for "
@@ -164,6 +177,18 @@ class Architecture(Section):
                 "decoder",
                 problem="`architecture.decoder` has no `memory_attention`: it would never read the source",
                 hint="add `{kind: memory_attention}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_begin_at_their_first_row(self) -> Self:
+        if self.positional_encoding == "learned" and self.first_position:
+            broken_rule(
+                "first_position",
+                "positional_encoding",
+                problem=f"`architecture.first_position` is {self.first_position}, but a learned table of positions "
+                "begins at its first row",
+                hint="write `first_position: 0`",
             )
         return self
 

@@ -8,6 +8,7 @@ from specs.section import Count, Positive, Section, Size
 
 MOST_BEAM, MOST_ALPHA, MOST_TEMPERATURE, MOST_TOP_K, MOST_WORKERS = 1_024, 10, 1e6, 1_048_576, 1_024
 MOST_N_BEST, MOST_TOKENS, MOST_SEED = 10_000, 100_000_000, 2**63 - 1
+MOST_FACTOR = 100
 """What a choice may be at most, in a spec or without one."""
 Workers = Annotated[int, Field(ge=1, le=MOST_WORKERS)]
 
@@ -27,11 +28,29 @@ class Decoding(Section):
         le=MOST_BEAM, description="Beam size (6.1: 4); hypotheses. 1 is greedy search. Samples need none."
     )
     alpha: Annotated[float, Field(ge=0, le=MOST_ALPHA)] = Field(
-        description="alpha (6.1: 0.6) of the length penalty ((5 + length) / 6)^alpha of Wu et al. 2016; no unit."
+        description="alpha (6.1: 0.6) of the length penalty; no unit."
+    )
+    length_penalty: Literal["gnmt", "power"] = Field(
+        description="What a hypothesis's log-probability is divided by: ((5 + length) / 6)^alpha of Wu et al. 2016 "
+        "(6.1), or length^alpha, as Marian, fairseq and transformers have it; EOS counts; a choice."
+    )
+    ending: Literal["proven", "shrinking"] = Field(
+        description="When beam search has ended (the paper is silent): proven, when no hypothesis that lives can come "
+        "among the best any more; shrinking, as in Marian, when none lives, each that ends leaving the beam one "
+        "narrower; a choice."
+    )
+    length_factor: Annotated[float, Field(ge=0, le=MOST_FACTOR)] = Field(
+        description="A translation is at most the source's length times this, plus `extra_length` (6.1: 1); no unit."
     )
     extra_length: Count = Field(
         le=10_000,
-        description="A translation is at most the source's length plus this (6.1: 50), EOS not counted; pieces.",
+        description="What is added to the source's length, times `length_factor`, for the longest translation (6.1: "
+        "50), EOS not counted; pieces.",
+    )
+    barred: Annotated[tuple[Annotated[int, Field(ge=0, le=MOST_TOP_K)], ...], Field(strict=False)] = Field(
+        max_length=1_000,
+        description="Pieces that no translation has (the paper is silent; Marian bars the unknown one), by their "
+        "numbers; pieces. They have their share of the probability all the same.",
     )
     max_source_length: Size = Field(
         le=100_000,

@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.notation import shown
 from specs.written import Written, given
 
-FORMAT = 5
+FORMAT = 6
 """What is written today; raised with every change of a field that old files do not have or write otherwise."""
 FIRST = 1
 """What was written while no file said its format."""
@@ -126,12 +126,25 @@ def _scores_of_attention_are_chosen(written: Written) -> Written:
     return _with(written, {"architecture": {"activation_dropout": 0.0, "attention_score": "scaled_dot_product"}})
 
 
+def _traits_of_other_toolkits_are_chosen(written: Written) -> Written:
+    """5 -> 6: every model was as the paper's in what other toolkits do otherwise, and so was every search."""
+    return _with(
+        written,
+        {
+            "architecture": {"activation": "relu", "first_position": 0, "output_bias": False},
+            "vocabulary": {"separate_models": False},
+            "decoding": {"length_penalty": "gnmt", "ending": "proven", "length_factor": 1.0, "barred": []},
+        },
+    )
+
+
 Upgrade = Callable[[Written], Written]
 UPGRADES: Mapping[int, Upgrade] = {
     1: _sub_layers_are_written,
     2: _unknown_and_long_ones_are_said,
     3: _tasks_are_written,
     4: _scores_of_attention_are_chosen,
+    5: _traits_of_other_toolkits_are_chosen,
 }
 """By the number of the format that each starts from."""
 

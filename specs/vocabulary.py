@@ -33,6 +33,11 @@ class Vocabulary(Section):
         description="One vocabulary for source and target (5.1: shared), or one for each; true or false."
     )
 
+    separate_models: bool = Field(
+        description="Each side is cut into pieces by a SentencePiece model of its own, though both have the same V "
+        "pieces in the same order (no letter; OPUS-MT's); true or false. Such a vocabulary is imported, never learned."
+    )
+
     @property
     def sizes(self) -> tuple[int, int]:
         """V of the source and of the target."""
@@ -47,5 +52,17 @@ class Vocabulary(Section):
                 problem=f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: one "
                 "vocabulary has one size",
                 hint="write `vocabulary: {shared: false}`, or `target_size: null`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _separate_models_share_their_pieces(self) -> Self:
+        if self.separate_models and not self.shared:
+            broken_rule(
+                "separate_models",
+                "shared",
+                problem="`vocabulary.separate_models` is true, but `vocabulary.shared` is false: two vocabularies have "
+                "a model each as it is",
+                hint="write `vocabulary: {separate_models: false}`",
             )
         return self

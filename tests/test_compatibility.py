@@ -70,7 +70,11 @@ def test_frozen_specs_are_read(frozen: Path) -> None:
     assert (run.training.dev_score, run.training.max_tokens, run.decoding.search) == ("perplexity", None, "beam")
     assert (run.vocabulary.byte_fallback, run.decoding.max_source_length) == (False, 1024)
     assert (run.task.kind, run.vocabulary.target_size) == ("translation", None)
-    assert (run.architecture.activation_dropout, run.architecture.attention_score) == (0.0, "scaled_dot_product")
+    network, search = run.architecture, run.decoding
+    assert (network.activation_dropout, network.attention_score) == (0.0, "scaled_dot_product")
+    assert (network.activation, network.first_position, network.output_bias) == ("relu", 0, False)
+    assert (search.length_penalty, search.ending, search.length_factor, search.barred) == ("gnmt", "proven", 1.0, ())
+    assert not run.vocabulary.separate_models
 
 
 @pytest.mark.parametrize("kind", ["run", "bundle"])
@@ -118,12 +122,18 @@ def written_before(spec: Spec) -> str:
     values = spec.model_dump(mode="json")
     del values["task"]
     for name, later in {
-        "architecture": ("encoder", "decoder", "activation_dropout", "attention_score"),
+        "architecture": (
+            *("encoder", "decoder", "activation_dropout", "attention_score"),
+            *("activation", "first_position", "output_bias"),
+        ),
         "training": (
             *("max_tokens", "max_minutes", "dev_score", "patience", "clip_norm", "subword_sampling", "start_from"),
         ),
-        "vocabulary": ("target_size", "byte_fallback"),
-        "decoding": ("search", "max_source_length", "temperature", "top_k", "top_p", "workers"),
+        "vocabulary": ("target_size", "byte_fallback", "separate_models"),
+        "decoding": (
+            *("search", "max_source_length", "temperature", "top_k", "top_p", "workers"),
+            *("length_penalty", "ending", "length_factor", "barred"),
+        ),
         "compilation": ("precision",),
     }.items():
         for key in later:

@@ -114,7 +114,7 @@ def known_counts(spec: Spec) -> Counts | None:
 
 def fingerprint(spec: Spec, text: ParallelText, vocabulary: Vocabulary | None = None) -> str:
     """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
-    corpus, pieces = spec.corpus, spec.vocabulary.model_dump(mode="json")
+    corpus, pieces = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
     if not pieces["byte_fallback"]:
         del pieces["byte_fallback"]  # later fields: what was prepared before them stays what it is
     if pieces["target_size"] is None:
