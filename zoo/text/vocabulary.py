@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol, Self
 
 import specs
-from specs import UNK, Parsing, Task
+from specs import EOS, PAD, UNK, Parsing, Task
 from zoo.storage.content import content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean
@@ -54,6 +54,11 @@ class Vocabulary:
     def sizes(self) -> tuple[int, int]:
         """Numbers of pieces of the source and of the target, the special ones included."""
         return self.source.size, self.target.size
+
+    @property
+    def source_end(self) -> int:
+        """What is put behind the pieces of a source: EOS, or PAD where the model that was imported reads no EOS."""
+        return EOS if self.source.ends else PAD
 
     @property
     def byte_fallback(self) -> bool:
@@ -119,8 +124,14 @@ class Vocabulary:
 
         Where they are told to be a `count` of more than MOST_PAIRS, from every second pair, or every third, and so
         on (see `learned_from`); brackets from all. The same pairs in the same order give the same bytes. Raises
-        ZooError where the text has too little variety for `vocabulary.size` pieces, or too many letters.
+        ZooError where the text has too little variety for `vocabulary.size` pieces, or too many letters, and where
+        the pieces are such as are imported alone.
         """
+        if section.separate_models:
+            raise ZooError(
+                "a vocabulary of separate models is imported, and never learned (`vocabulary.separate_models`)",
+                hint="write `separate_models: false`, or `training.start_from` with the model that has it",
+            )
         step = _step(count)
         if section.shared:
             lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)

@@ -276,7 +276,7 @@ class Translator:
             self._attends = self._attending()
         intake = self.intake()
         (read,) = intake.sources(sentences([source]), [""], 0)
-        _require_whole(read, intake.most)
+        _require_whole(read, intake)
         if target is None:
             ((best, *_),) = self.hypotheses([source])
             row, text = [BOS, *best.pieces, EOS], best.text
@@ -301,12 +301,12 @@ class Translator:
         return made
 
 
-def _require_whole(read: Source | Split, most: int) -> None:
-    if read.pieces == (EOS,):
+def _require_whole(read: Source | Split, intake: Intake) -> None:
+    if read.pieces == intake.empty:
         raise ZooError("there is no word to attend to: the text is empty", hint="give a sentence")
     if isinstance(read, Split):
         raise ZooError(
-            f"the text has {len(read.pieces) - 1:,} pieces, and the model takes {most:,} at once "
+            f"the text has {len(read.pieces) - 1:,} pieces, and the model takes {intake.most:,} at once "
             "(`decoding.max_source_length`): it is translated in parts",
             hint="attend to one of its sentences",
         )
