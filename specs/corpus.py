@@ -130,9 +130,10 @@ class Corpus(Section):
         description="Folder that the paths of parts start from, itself from the current folder on; a path."
     )
     train: Parts = Field(
-        min_length=1, description="Training pairs (5.1), all parts one after another; a list of parts."
+        description="Training pairs (5.1), all parts one after another, none of a model that was imported; a list of "
+        "parts."
     )
-    dev: Parts = Field(min_length=1, description="Pairs for development (6.2: newstest2013); a list of parts.")
+    dev: Parts = Field(description="Pairs for development (6.2: newstest2013); a list of parts.")
     test: Parts = Field(description="Pairs for the final score (6.1: newstest2014); a list of parts.")
     max_length: Size = Field(
         le=1_048_576,

@@ -85,6 +85,11 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     damaged one is made anew, with a warning. Raises ZooError where the corpus or the vocabulary's size cannot be
     used, where the network or the disk fails.
     """
+    if not spec.corpus.train:
+        raise ZooError(
+            "there is nothing to train on: `corpus.train` is empty",
+            hint="write the parts of the corpus: `corpus.train`, `corpus.dev`",
+        )
     if spec.training.start_from is None:
         vocabulary = None
     with closing(ParallelText(spec, report, places.prepared())) as text:

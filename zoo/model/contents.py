@@ -51,7 +51,9 @@ _TRIES = 20
 def _read(of: ModelFolder, listed: Manifest | None) -> Model:
     spec = of.spec if listed is None else of.parsed(listed.content(SPEC))
     vocabulary = Vocabulary.load(of.folder, None if listed is None else lambda path: listed.content(path.name))
-    found, wanted = (vocabulary.sizes, vocabulary.shared), (spec.vocabulary.sizes, spec.vocabulary.shared)
+    said = spec.vocabulary
+    found = (vocabulary.sizes, vocabulary.shared or (said.separate_models and vocabulary.alike), not vocabulary.shared)
+    wanted = (said.sizes, said.shared, said.separate_models or not said.shared)
     if found != wanted:
         problem = f"the vocabulary in `{of.folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
@@ -63,6 +65,7 @@ def _read(of: ModelFolder, listed: Manifest | None) -> Model:
     return Model(spec, vocabulary, read)
 
 
-def _said(sizes: tuple[int, int], shared: bool) -> str:
+def _said(sizes: tuple[int, int], shared: bool, two_models: bool) -> str:
     several = f"{sizes[0]:,} and {sizes[1]:,}" if len({*sizes}) > 1 else f"{sizes[0]:,}"
-    return f"{several} pieces, {'shared' if shared else 'for each side'}"
+    separate = ", with a model for each" if shared and two_models else ""
+    return f"{several} pieces, {'shared' if shared else 'for each side'}{separate}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol, Self
 
 import specs
-from specs import EOS, PAD, UNK, Parsing, Task
+from specs import EOS, PAD, UNK, Parsing, Task, ZooError
 from zoo.storage.content import content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean
@@ -47,7 +47,7 @@ class Vocabulary:
     def __init__(self, source: Pieces, target: Pieces | Symbols | None = None) -> None:
         """One for both sides where `target` is None."""
         self.shared = target is None
-        """Whether both sides have the same pieces."""
+        """Whether one model cuts the text of both sides."""
         self.source, self.target = source, source if target is None else target
 
     @property
@@ -59,6 +59,12 @@ class Vocabulary:
     def source_end(self) -> int:
         """What is put behind the pieces of a source: EOS, or PAD where the model that was imported reads no EOS."""
         return EOS if self.source.ends else PAD
+
+    @property
+    def alike(self) -> bool:
+        """Whether both sides have the same pieces under the same numbers, be it from one model or from two."""
+        (most, other), sides = self.sizes, (self.source, self.target)
+        return self.shared or (most == other and len({tuple(side.named(range(most))) for side in sides}) == 1)
 
     @property
     def byte_fallback(self) -> bool:

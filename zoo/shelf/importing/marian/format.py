@@ -1,0 +1,67 @@
+"""An .npz of Marian: read, and put together as ours."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from specs import UNK, Spec
+from zoo.shelf.importing.imported import Engine, Imported, Wanted
+from zoo.shelf.importing.marian import vocabularies
+from zoo.shelf.importing.marian.archive import OPTIONS, archive
+from zoo.shelf.importing.marian.decoder import SUFFIX, Decoder, decoder
+from zoo.shelf.importing.marian.engine import PyMarian
+from zoo.shelf.importing.marian.layers import embeddings, layers, rows
+from zoo.shelf.importing.marian.options import architecture
+from zoo.shelf.importing.spec import imported_spec
+
+
+class Marian:
+    """`zoo.shelf.importing.imported.Format`."""
+
+    name = "marian"
+    description = "Marian's .npz, or the folder of it with decoder.yml and .spm or .yml vocabularies"
+    engine = "pymarian"
+
+    def recognises(self, place: Path) -> bool:
+        if place.is_dir():
+            return any(place.glob(f"*{SUFFIX}")) or len(list(place.glob("*.npz"))) == 1
+        if place.name.endswith(SUFFIX):
+            return True
+        if place.suffix != ".npz" or not zipfile.is_zipfile(place):
+            return False
+        with zipfile.ZipFile(place) as within:
+            return any(name.removesuffix(".npy") == OPTIONS for name in within.namelist())
+
+    def read(self, place: Path, wanted: Wanted) -> Imported:
+        around = decoder(place)
+        with archive(around.model) as within:
+            options = within.options()
+            section = architecture(options)
+            pieces = vocabularies.read(around.vocabularies, rows(within, options))
+            spec = self._spec(around, section, pieces, wanted)
+            tensors = layers(within, options, spec.architecture)
+            tensors.update(embeddings(within, options, spec.architecture, (pieces.source, pieces.target)))
+            options.finish()
+            within.finish()
+        engine = str(options.any("version", "")).split(" ")[0]
+        origin = {"format": self.name, "source": around.model.name, "engine": f"Marian {engine}".strip()}
+        return Imported(spec, pieces.vocabulary, tensors, origin, (*around.notes, *_beside(around.model)))
+
+    def open(self, place: Path, imported: Imported) -> Engine:
+        return PyMarian(decoder(place), imported)
+
+    def _spec(self, around: Decoder, section: dict[str, object], pieces: vocabularies.Read, wanted: Wanted) -> Spec:
+        barred = [*([UNK] if around.bars_unknown else []), *pieces.barred]
+        decoding = {**around.decoding, "extra_length": _EXTRA, "barred": barred}
+        said = f"Imported from Marian's `{around.model.name}`."
+        return imported_spec(wanted, said, architecture=section, vocabulary=pieces.section, decoding=decoding)
+
+
+_EXTRA = 2
+"""Marian counts EOS of source and target: at most 3 (S + 1) of them are 3 S + 2 pieces and EOS."""
+
+
+def _beside(model: Path) -> list[str]:
+    scripts = [name for name in ("preprocess.sh", "postprocess.sh") if model.with_name(name).is_file()]
+    return [f"`{name}` is not run: text is given to the model as it is" for name in scripts]

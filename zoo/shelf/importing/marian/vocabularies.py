@@ -1,0 +1,134 @@
+"""Marian's vocabularies, .spm or .yml, as ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from specs import UNK, ZooError
+from zoo.shelf.importing.numbering import Numbering
+from zoo.shelf.importing.sentence_model import SentenceModel, Type
+from zoo.storage.content import content, stands
+from zoo.text.pieces import damaged
+from zoo.text.vocabulary import Vocabulary
+
+_LISTS = (".yml", ".yaml", ".json")
+_CONTROL = [f"<0x{number:02X}>" for number in range(32)]
+_END, _UNKNOWN = "</s>", "<unk>"
+
+
+@dataclass(frozen=True)
+class Read:
+    """Two vocabularies, in our words."""
+
+    vocabulary: Vocabulary
+    source: Numbering
+    target: Numbering
+    section: dict[str, object]
+    """Fields of `vocabulary` in a spec."""
+    barred: tuple[int, ...]
+    """What Marian keeps out of translations beside the unknown piece: control characters that are spelled in bytes."""
+
+
+def read(files: tuple[Path, Path], rows: tuple[int, int]) -> Read:
+    """Those of source and target, whose matrices have so many rows.
+
+    Raises ZooError for words whose cutting nothing says, and where a file is damaged or of another model.
+    """
+    source, target = files
+    if any(file.suffix in _LISTS for file in files):
+        return _of_lists(source, target, rows)
+    first = SentenceModel(source)
+    if _same(source, target):
+        numbering = _numbered(first, rows[0])
+        return _put_together(first, None, numbering, numbering)
+    second = SentenceModel(target)
+    return _put_together(first, second, _numbered(first, rows[0]), _numbered(second, rows[1]))
+
+
+def _of_lists(source: Path, target: Path, rows: tuple[int, int]) -> Read:
+    """Lists of pieces, into which text is cut by SentencePiece models that lie beside them."""
+    models = [source.with_name(f"{side}.spm") for side in ("source", "target")]
+    if not all(map(stands, models)):
+        raise ZooError(
+            f"`{source.name}` lists pieces, and nothing says how text is cut into them: `source.spm` and `target.spm` "
+            f"are not both in `{source.parent}`",
+            hint="put the SentencePiece models of the source and the target there; other ways of cutting cannot be "
+            "imported",
+        )
+    first, second = map(SentenceModel, models)
+    if source == target or content(source) == content(target):
+        both = _listed(source, rows[0], first, second)
+        return _put_together(first, second, both, both)
+    return _put_together(first, second, _listed(source, rows[0], first), _listed(target, rows[1], second))
+
+
+def _put_together(first: SentenceModel, second: SentenceModel | None, source: Numbering, target: Numbering) -> Read:
+    pieces = first.numbered(source)
+    vocabulary = Vocabulary(pieces, None if second is None else second.numbered(target))
+    shared = source is target
+    sizes = vocabulary.sizes
+    section = {
+        "kind": first.kind,
+        "size": sizes[0],
+        "target_size": None if shared or sizes[0] == sizes[1] else sizes[1],
+        "byte_fallback": vocabulary.byte_fallback,
+        "shared": shared,
+        "separate_models": shared and second is not None,
+    }
+    spelled = set(target.names).intersection(_CONTROL)
+    barred = tuple(number for number, name in enumerate(target.names) if name in spelled)
+    return Read(vocabulary, source, target, section, barred)
+
+
+def _numbered(model: SentenceModel, rows: int) -> Numbering:
+    """Of a SentencePiece model whose own numbers the matrices go by."""
+    end = model.number(_END)
+    if end is None or len(model.entries) != rows:
+        raise damaged(str(model.file), f"it has {len(model.entries):,} pieces, its model {rows:,}, or no `{_END}`")
+    unknown = next((number for number, each in enumerate(model.entries) if each.type is Type.UNKNOWN), UNK)
+    return Numbering.of(model.named(), unknown=unknown, end=end, first=model.named(Type.BYTE))
+
+
+def _listed(file: Path, rows: int, *models: SentenceModel) -> Numbering:
+    """Of a list. What the models cut text into and the list does not have is read as unknown."""
+    numbers = _list(file)
+    names = {number: name for name, number in numbers.items() if number < rows}
+    # As in Nematus' lists: the first two may be empty, or called otherwise.
+    end = 0 if names.get(0, "") in ("", "eos", _END) else numbers.get(_END)
+    unknown = 1 if names.get(1, "") in ("", "UNK", _UNKNOWN) else numbers.get(_UNKNOWN)
+    if end is None or unknown is None:
+        raise damaged(str(file), f"it has no `{_END}` or no `{_UNKNOWN}`")
+    cut = [name for model in models for name in model.named(Type.NORMAL, Type.USER_DEFINED, Type.BYTE)]
+    kept = {name for name, number in numbers.items() if number < rows}
+    return Numbering.of(
+        [names.get(number, "") for number in range(rows)],
+        unknown=unknown,
+        end=end,
+        first=[name for model in models for name in model.named(Type.BYTE)],
+        read_as_unknown=[name for name in cut if name not in kept],
+    )
+
+
+def _list(file: Path) -> dict[str, int]:
+    """Pieces and their numbers, read event by event: a list is nothing but text and numbers."""
+    text = content(file).decode("utf-8", "replace")
+    scalars: list[str] = []
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.ScalarEvent):
+                scalars.append(event.value)
+            elif isinstance(event, yaml.AliasEvent | yaml.SequenceStartEvent):
+                raise ValueError
+        names, numbers = scalars[::2], [int(number) for number in scalars[1::2]]
+    except (yaml.YAMLError, ValueError):
+        names, numbers = [], []
+    if not names or len(names) != len(numbers) or len({*names}) != len(names) or min(numbers) < 0:
+        raise damaged(str(file), "it is no list of pieces and their numbers")
+    return dict(zip(names, numbers, strict=True))
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one == other or content(one) == content(other)

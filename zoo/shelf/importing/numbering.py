@@ -1,0 +1,96 @@
+"""From a foreign model's numbers of pieces to ours, which begin with PAD, UNK, BOS and EOS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from specs import EOS
+
+NEVER = -1e4
+"""Bias on the logit of a piece that the foreign model does not have: its probability is 0 in float32, and a loss that
+smooths labels over all pieces, as training goes on with, stays a number of some use."""
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+"""What PAD, UNK, BOS and EOS are called."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of ours: its name, and the row that it has in the foreign model's matrices, if it has one."""
+
+    name: str
+    row: int | None = None
+    silent: bool = False
+    """Whether it is only read: it has the row of another piece, and no translation may have it."""
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Our pieces in the order of their numbers."""
+
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        *,
+        unknown: int,
+        end: int,
+        start: int | None = None,
+        pad: int | None = None,
+        first: Sequence[str] = (),
+        read_as_unknown: Sequence[str] = (),
+    ) -> Numbering:
+        """Ours for foreign pieces of these names, in their order.
+
+        `unknown`, `end`, `start` and `pad` are the foreign numbers of UNK, EOS, what decoding starts with and PAD;
+        where one of the last two is no piece, its row is zeros. BOS that is UNK or EOS, too, is only read as that, and
+        one that is PAD, too, has its row alone. `first` are the names that come first after these (those of
+        bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them for UNK.
+        """
+        pad = None if pad == start else pad
+        special = {unknown, end, start, pad}
+        taken = set(SPECIAL)
+        early, others = set(first), []
+        for row, name in enumerate(names):
+            if row not in special:
+                unique = name if name and name not in taken else f"{name}<{row}>"
+                taken.add(unique)
+                others.append(Piece(unique, row))
+        others.sort(key=lambda piece: piece.name not in early)
+        read = (False, False, start in (unknown, end), False)
+        heads = map(Piece, SPECIAL, (pad, unknown, start, end), read)
+        silent = (Piece(name, unknown, silent=True) for name in dict.fromkeys(read_as_unknown) if name not in taken)
+        return cls((*heads, *others, *silent))
+
+    @property
+    def names(self) -> list[str]:
+        return [piece.name for piece in self.pieces]
+
+    def id(self, row: int) -> int:
+        """Our number of the piece that has this row by itself."""
+        return next(id for id, piece in enumerate(self.pieces) if piece.row == row and not piece.silent)
+
+    def rows(self, table: Tensor) -> Float32[Tensor, "pieces d_model"]:
+        """Of a foreign embedding, or of what projects to the logits: our rows; zeros where it has none."""
+        return self._taken(table.float(), 0.0, silent=True)
+
+    def bias(self, bias: Tensor | None) -> Float32[Tensor, " pieces"]:
+        """Of a foreign bias on the logits, or of none: ours. What the foreign model cannot write gets NEVER."""
+        foreign = 1 + max(piece.row for piece in self.pieces if piece.row is not None)
+        whole = torch.zeros(foreign) if bias is None else bias.flatten().float()
+        return self._taken(whole, NEVER, silent=False)
+
+    def _taken(self, whole: Tensor, otherwise: float, *, silent: bool) -> Tensor:
+        rows = [None if piece.silent and not silent else piece.row for piece in self.pieces]
+        found = whole[torch.tensor([0 if row is None else row for row in rows])]
+        found[torch.tensor([row is None for row in rows])] = otherwise
+        return found
+
+
+assert len(SPECIAL) == EOS + 1
