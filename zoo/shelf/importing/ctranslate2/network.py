@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.shelf.importing.ctranslate2.binary import Binary
+from zoo.shelf.importing.ctranslate2.settings import VARIABLES
 from zoo.shelf.importing.layers import Layers, Linear
 from zoo.shelf.importing.tables import Tables, positions
 
@@ -209,7 +210,7 @@ class _Reader:
         for name in sorted(self.left):
             last = name.rpartition("/")[2]
             of = self.found.variables[name]
-            if last in _WITHOUT_EFFECT or (last in _OFF and not bool(of.any())):
+            if name in VARIABLES or last in _WITHOUT_EFFECT or (last in _OFF and not bool(of.any())):
                 continue
             what = _OFF.get(last) or f"`{name}`"
             raise ZooError(f"it has {what}, which a spec cannot say")
