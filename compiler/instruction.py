@@ -23,6 +23,16 @@ class Code(IntEnum):
     ATTEND_CACHE = 8
     ATTEND_MEMORY = 9
     LOGITS = 10
+    BEND = 11
+
+
+class Curve(IntEnum):
+    """What each number of a result becomes: itself, or what an activation makes of it."""
+
+    STRAIGHT = 0
+    RELU = 1
+    SILU = 2
+    GELU = 3
 
 
 class Status(IntEnum):
@@ -71,12 +81,14 @@ class Instruction:
     heads: int = 0
     key_width: int = 0
     value_width: int = 0
-    relu: bool = False
-    """Whether negative numbers of the result become 0."""
+    curve: Curve = Curve.STRAIGHT
+    """What the numbers of the result become."""
     keys: bool = False
     """Whether a slot holds keys, which lie transposed."""
     halves: bool = False
     """Whether all sines of a position stand before its cosines."""
+    first: int = 0
+    """The number of the first position in sinusoids."""
     scale: float = 1.0
     epsilon: float = 0.0
     rows: int = 0

@@ -1,7 +1,7 @@
 """A graph as a short list of instructions for a machine with buffers of rows: what the native backend executes.
 
 A row is a token of a source, or a hypothesis. What only names part of a row (a slice, its heads) is no instruction but
-a place in a buffer, and a projection with its ReLU or a residual with its norm is one instruction instead of two.
+a place in a buffer, and a projection with its activation or a residual with its norm is one instruction instead of two.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Lister:
         self.nodes = {node.name: node for node in graph.nodes}
         self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
         self.waiting: set[str] = set()
-        """Residuals that their norm adds."""
+        """Residuals that their norm adds, and products that their activation makes."""
         self.free: dict[int, list[int]] = {}
 
     def list(self) -> None:
@@ -94,16 +94,10 @@ class Lister:
         fields = {**dict(zip("abc", map(self.place, inputs), strict=False)), "width": self.width(node.name), **fields}
         self.made.append(Instruction(code, self._new(node), **fields))
 
-    def same(self, node: Node, made_by: str | None = None) -> None:
-        """The result lies where the first input does; with `made_by` the instruction that fills it did that, too."""
-        source = node.inputs[0]
-        if node.type.kind is not Kind.FLOAT:  # pieces and positions lie in no buffer
-            return
-        if made_by:
-            last = self.made[-1]
-            if self.uses[source] > 1 or not getattr(last, made_by) or last.out != self.places.get(source):
-                raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} by itself")
-        self.places[node.name] = self.place(source)
+    def same(self, node: Node) -> None:
+        """The result lies where the first input does."""
+        if node.type.kind is Kind.FLOAT:  # pieces and positions lie in no buffer
+            self.places[node.name] = self.place(node.inputs[0])
 
     def place(self, value: str) -> Place:
         """Where a value lies. Raises Inexpressible for what a step would have to compute of the memory."""
@@ -112,7 +106,7 @@ class Lister:
         raise Inexpressible(_NEEDED.format("hoist_memory"))
 
     def read(self, node: Node) -> tuple[str, ...]:
-        """The values that a node reads; of a residual that waits for it, both."""
+        """The values that a node reads; of a residual or a product that waits for it, what that reads."""
         return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.waiting else (name,)))
 
     def width(self, value: str) -> int:
@@ -126,7 +120,7 @@ class Lister:
         """The node of this kind that alone reads its result."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         alone = self.uses[node.name] == 1 and len(readers) == 1
-        return readers[0] if alone and type(readers[0].operation) is kind else None
+        return readers[0] if alone and isinstance(readers[0].operation, kind) else None
 
     def cached(self, node: Node) -> None:
         """The result is the slot of the cache that it extends."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from compiler.operations.probability import CLOSED
 from specs import PAD
 
 CHUNK = 2**24
@@ -72,17 +73,20 @@ def sinusoids(
     position: Int[Tensor, "batch length"] | None = None,
     *,
     halves: bool = False,
+    first: int = 0,
 ) -> Float[Tensor, "... d_model"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5), of 0.. or of `position`.
 
-    With `halves` as in the authors' code: PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))), then the cosines.
+    With `halves` as in the authors' code: PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))), then the cosines. What
+    is the first position counts as `first`.
     """
     if position is None and torch.compiler.is_exporting():
         position = torch.arange(x.shape[1], device=x.device)
     if position is not None:
-        return _encoded(position, x.shape[2], halves).to(x.dtype)
-    room = max(256, 2 ** math.ceil(math.log2(x.shape[1])))
-    return _sinusoids(room, x.shape[2], halves, x.device, x.dtype)[: x.shape[1]]
+        return _encoded(position + first, x.shape[2], halves).to(x.dtype)
+    after = first + x.shape[1]
+    room = max(256, 2 ** math.ceil(math.log2(after)))
+    return _sinusoids(room, x.shape[2], halves, x.device, x.dtype)[first:after]
 
 
 @lru_cache(maxsize=8)
@@ -126,11 +130,16 @@ def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Cross entropy against smoothed labels, and plain, each summed over what is not padding (5.4)."""
+    """Cross entropy against smoothed labels, and plain, each summed over what is not padding (5.4).
+
+    The smoothing is spread over the classes that may come at all: those whose logits are more than CLOSED.
+    """
     real = labels != PAD
-    log_p = logits[real].float().log_softmax(-1)
-    plain = -log_p.gather(-1, labels[real][:, None]).sum()
-    return torch.stack([_smoothed(plain, -log_p.sum(), logits.shape[-1], smoothing, wrong_classes), plain])
+    logits = logits[real].float()
+    log_p, closed = logits.log_softmax(-1), logits <= CLOSED
+    plain, total = -log_p.gather(-1, labels[real][:, None])[:, 0], -log_p.masked_fill(closed, 0.0).sum(-1)
+    smoothed = _Smoothing(smoothing, wrong_classes).of(plain, total, logits.shape[-1] - closed.sum(-1))
+    return torch.stack([smoothed.sum(), plain.sum()])
 
 
 def chunked_loss(
@@ -140,17 +149,38 @@ def chunked_loss(
     smoothing: float,
     wrong_classes: bool,
     classes: int,
+    bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, 2]:
-    """`smoothed_loss` of x against the first `classes` rows of the table, without ever holding all logits."""
+    """`smoothed_loss` of x against the first `classes` rows of the table, without ever holding all logits.
+
+    The classes that may come at all are those whose bias is more than CLOSED.
+    """
     real = labels != PAD
     x = x[real]
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, table = x.to(dtype), table.to(dtype)
-    wanted = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, table, bias))
     apply = cast("Callable[..., tuple[Tensor, Tensor]]", _ChunkedLoss.apply)
-    smoothed, plain = apply(x, table, labels[real], smoothing, wrong_classes, classes, wanted)
+    smoothed, plain = apply(x, table, bias, labels[real], _Smoothing(smoothing, wrong_classes), classes, wanted)
     return torch.stack([smoothed, plain])
+
+
+class _Smoothing(NamedTuple):
+    """How much of a label is spread over classes: over the wrong ones, or over all of them."""
+
+    share: float
+    wrong_classes: bool
+
+    def of(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
+        """From minus the log-probability of labels, and of all classes summed, the loss against smoothed labels."""
+        spread = (total - plain) / (classes - 1) if self.wrong_classes else total / classes
+        return (1 - self.share) * plain + self.share * spread
+
+    def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
+        """What a smoothed label has at its own class, and at each other one."""
+        elsewhere = self.share / (classes - 1) if self.wrong_classes else self.share / classes
+        return 1 - self.share + (0.0 if self.wrong_classes else elsewhere), elsewhere
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -161,14 +191,17 @@ class _ChunkedLoss(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         table: Tensor,
+        bias: Tensor | None,
         labels: Tensor,
-        smoothing: float,
-        wrong_classes: bool,
-        classes: int,
+        smoothing: _Smoothing,
+        width: int,
         wanted: bool,
     ) -> tuple[Tensor, Tensor]:
         x_gradient = torch.empty_like(x) if wanted else None
         table_gradient = torch.zeros_like(table, dtype=torch.float32) if wanted else None
+        bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if wanted and bias is not None else None
+        possible = None if bias is None else (bias[:width] > CLOSED).float()
+        classes = width if possible is None else possible.sum()
         sums = torch.zeros(2, device=x.device)
         rows = max(1, min(CHUNK // table.shape[0], x.shape[0]))
         # Written over by every chunk: memory that is fresh costs more than the arithmetic on it.
@@ -180,12 +213,16 @@ class _ChunkedLoss(torch.autograd.Function):
             torch.mm(chunk, table.T, out=product)
             if wide is not products:
                 every.copy_(product)
-            logits = every[:, :classes]
-            plain, total = _to_probabilities(logits, label)
-            sums += torch.stack([_smoothed(plain, total, classes, smoothing, wrong_classes), plain])
+            if bias is not None:
+                every.add_(bias)
+            logits = every[:, :width]
+            plain, total = _to_probabilities(logits, label, possible)
+            sums += torch.stack([smoothing.of(plain, total, classes), plain])
             if x_gradient is not None and table_gradient is not None:
-                _to_gradient(logits, label, smoothing, wrong_classes)
-                every[:, classes:] = 0.0
+                _to_gradient(logits, label, smoothing, classes, possible)
+                every[:, width:] = 0.0
+                if bias_gradient is not None:
+                    bias_gradient += every.sum(0)
                 if wide is not products:
                     product.copy_(every)
                 torch.mm(product, table, out=x_gradient[start : start + rows])
@@ -193,34 +230,32 @@ class _ChunkedLoss(torch.autograd.Function):
                     torch.addmm(table_gradient, product.T, chunk, out=table_gradient)
                 else:
                     table_gradient += product.T @ chunk
-        ctx.save_for_backward(x_gradient, table_gradient)
-        ctx.table_dtype, ctx.used = table.dtype, False
+        ctx.save_for_backward(x_gradient, table_gradient, bias_gradient)
+        ctx.dtypes, ctx.used = (table.dtype, None if bias is None else bias.dtype), False
         plain_sum = sums[1]
         ctx.mark_non_differentiable(plain_sum)
         return sums[0], plain_sum
 
     @staticmethod
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        x_gradient, table_gradient = ctx.saved_tensors
+        x_gradient, *others = ctx.saved_tensors
         if ctx.used:
             raise RuntimeError("the gradients of a loss in chunks can be taken once")
         ctx.used = True
         x_gradient.mul_(scale)
-        return (x_gradient, table_gradient.mul_(scale).to(ctx.table_dtype), *(None,) * 5)
+        scaled = (None if t is None else t.mul_(scale).to(dtype) for t, dtype in zip(others, ctx.dtypes, strict=True))
+        return (x_gradient, *scaled, *(None,) * 4)
 
 
-def _smoothed(
-    plain: Tensor | float, total: Tensor | float, classes: int, smoothing: float, wrong_classes: bool
-) -> Tensor:
-    """From minus the log-probability of the labels and of all classes, summed, the loss against smoothed labels."""
-    spread = (total - plain) / (classes - 1) if wrong_classes else total / classes
-    return cast(Tensor, (1 - smoothing) * plain + smoothing * spread)
+def _to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Overwrites logits [n, V] by probabilities; minus the log-probability of the labels and of all classes, summed.
 
-
-def _to_probabilities(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Overwrites logits [n, V] by probabilities; minus the log-probability of the labels and of all classes, summed."""
-    classes = logits.shape[-1]
-    label, every = logits.gather(-1, labels[:, None]).sum(), logits.sum()
+    Of those classes that are `possible`, a 1 each, if that is said.
+    """
+    label = logits.gather(-1, labels[:, None]).sum()
+    every, classes = (
+        (logits.sum(), logits.shape[-1]) if possible is None else ((logits @ possible).sum(), possible.sum())
+    )
     highest = logits.amax(-1, keepdim=True)
     normaliser = logits.sub_(highest).exp_().sum(-1, keepdim=True)
     logits /= normaliser
@@ -228,11 +263,11 @@ def _to_probabilities(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return log_z - label, classes * log_z - every
 
 
-def _to_gradient(probabilities: Tensor, labels: Tensor, smoothing: float, wrong_classes: bool) -> None:
+def _to_gradient(
+    probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
+) -> None:
     """Overwrites probabilities by what the smoothed sum changes by with each logit: less the smoothed labels."""
-    classes = probabilities.shape[-1]
-    elsewhere = smoothing / (classes - 1) if wrong_classes else smoothing / classes
-    here = 1 - smoothing if wrong_classes else 1 - smoothing + elsewhere
-    if elsewhere:
-        probabilities -= elsewhere
+    here, elsewhere = smoothing.labels(classes)
+    if smoothing.share:
+        probabilities -= elsewhere if possible is None else elsewhere * possible
     probabilities[torch.arange(len(labels), device=labels.device), labels] -= here - elsewhere

@@ -8,7 +8,7 @@ from dataclasses import fields
 from enum import IntEnum
 from typing import Any
 
-from compiler.instruction import MOST_INT8_ROWS, Code, Instruction, Status
+from compiler.instruction import MOST_INT8_ROWS, Code, Curve, Instruction, Status
 from specs import BOS, EOS, PAD
 
 _C: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
@@ -16,7 +16,7 @@ _C: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
     "float": ("float", ctypes.c_float),
     "pointer": ("const void*", ctypes.c_void_p),
 }
-_KINDS = {"Code": "int", "int": "int", "bool": "int", "float": "float"}
+_KINDS = {"Code": "int", "Curve": "int", "int": "int", "bool": "int", "float": "float"}
 _KINDS |= {"str | None": "pointer", "tuple[str, ...]": "pointer"}
 
 
@@ -80,6 +80,7 @@ def header() -> str:
 #include <cstdint>
 
 {_enum("Code", Code)}
+{_enum("Curve", Curve)}
 {_enum("Status", Status)}
 constexpr int32_t CODES = {len(Code)};
 constexpr int64_t PAD = {PAD}, BOS = {BOS}, EOS = {EOS}, MOST_INT8_ROWS = {MOST_INT8_ROWS};

@@ -140,7 +140,7 @@ inline void tile(const typename K::Element* a, int64_t stride, const typename K:
 
 // One panel's share of a row, cut off where the matrix ends.
 inline void put(float* to, Vector left, Vector right, int64_t columns, bool relu) {
-    if (relu) left = left < 0.0f ? Vector{} : left, right = right < 0.0f ? Vector{} : right;
+    if (relu) left = ::relu(left), right = ::relu(right);
     if (columns >= PANEL) {
         store(to, left), store(to + LANES, right);
     } else {

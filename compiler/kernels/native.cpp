@@ -104,6 +104,7 @@ class Run {
             case ATTEND_CACHE: return attend_cache(i);
             case ATTEND_MEMORY: return attend_memory(i);
             case LOGITS: return logits(i);
+            case BEND: return bent(i);
         }
         throw Unknown();
     }
@@ -135,7 +136,8 @@ class Run {
         if (table) {
             if (most >= i.rows) throw std::out_of_range("position");
         } else {
-            ours = program.sinusoids.of(most + 1, i.width, i.halves != 0), table = ours->data;
+            ours = program.sinusoids.of(i.first + most + 1, i.width, i.halves != 0);
+            table = ours->data + i.first * i.width;
         }
         each_row([&](int64_t row) {
             add(at(i.a, i.a_at, row), table + positions[size_t(row)] * i.width, at(i.out, i.out_at, row), i.width);
@@ -144,9 +146,18 @@ class Run {
 
     void linear(const Instruction& i) {
         const Matrix& m = *static_cast<const Matrix*>(i.matrix);
-        const Target to{at(i.out, i.out_at), stride(i.out), i.relu != 0};
+        const Target to{at(i.out, i.out_at), stride(i.out), i.curve == RELU};
         if (m.quantised) product(m, work.quantised(input(i), m.in), 0, m.panels, to);
         else product(m, input(i), 0, m.panels, to);
+        if (i.curve > RELU)
+            each_row([&](int64_t row) {
+                float* x = at(i.out, i.out_at, row);
+                bend(x, i.curve, x, i.width);
+            });
+    }
+
+    void bent(const Instruction& i) {
+        each_row([&](int64_t row) { bend(at(i.a, i.a_at, row), i.curve, at(i.out, i.out_at, row), i.width); });
     }
 
     void normalise(const Instruction& i) {

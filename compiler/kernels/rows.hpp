@@ -1,6 +1,7 @@
 // What is done to each row by itself.
 #pragma once
 
+#include "abi.hpp"
 #include "simd.hpp"
 
 namespace {
@@ -19,6 +20,34 @@ inline void scaled(const float* x, float scale, float* out, int64_t n) {
 
 inline void add(const float* x, const float* y, float* out, int64_t n) {
     each(n, [&](int64_t i) { store(out + i, load(x + i) + load(y + i)); }, [&](int64_t i) { out[i] = x[i] + y[i]; });
+}
+
+// x sigmoid(x). Where e^-x would overflow, it is large enough for the quotient to be next to nothing.
+inline Vector silu(Vector x) { return x / (exponential(smaller(-x, splat(88.0f))) + 1.0f); }
+
+// x Phi(x), with the error function of Abramowitz & Stegun 7.1.26, which is within 1.5e-7 of its own.
+inline Vector gelu(Vector x) {
+    const Vector z = larger(x, -x) * 0.7071067812f, t = 1.0f / (z * 0.3275911f + 1.0f);
+    Vector p = t * 1.061405429f - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    const Vector beyond = p * t * exponential(-z * z) * 0.5f;  // of the normal distribution, further out than |x|
+    return x * (x < 0.0f ? beyond : 1.0f - beyond);
+}
+
+// What a curve makes of the numbers of a row.
+inline void bend(const float* x, int32_t curve, float* out, int64_t n) {
+    const auto bent = [&](Vector v) {
+        return curve == SILU ? silu(v) : curve == GELU ? gelu(v) : curve == RELU ? relu(v) : v;
+    };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) store(out + i, bent(load(x + i)));
+    if (i == n) return;
+    float rest[LANES] = {};
+    std::memcpy(rest, x + i, size_t(n - i) * sizeof(float));
+    store(rest, bent(load(rest)));
+    std::memcpy(out + i, rest, size_t(n - i) * sizeof(float));
 }
 
 // Layer normalisation of x, or of x + y; the variance is that of the population.

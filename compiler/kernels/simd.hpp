@@ -40,6 +40,8 @@ inline void store(float* p, Vector v) { *reinterpret_cast<LooseVector*>(p) = v; 
 inline Vector splat(float x) { return x - Vector{}; }
 inline Ints bits(Vector v) { return reinterpret_cast<Ints>(v); }
 inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }  // b where a is NaN
+inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }  // a where it is NaN
+inline Vector relu(Vector v) { return v < 0.0f ? Vector{} : v; }     // NaN of NaN
 
 inline int64_t up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 

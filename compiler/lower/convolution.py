@@ -8,7 +8,7 @@ from compiler.lower.surroundings import Surroundings
 from compiler.operations.convolution import Convolution as Convolving
 from compiler.operations.convolution import SeparateConvolution, Unpadded
 from compiler.operations.projection import Linear
-from compiler.operations.residual import Activation
+from compiler.operations.residual import Relu
 from compiler.weights import Initial
 from specs import Convolution, SeparableConvolution
 
@@ -19,7 +19,7 @@ def convolution(x: Value, of: Convolution, around: Surroundings) -> Value:
     dilation = of.kernel**around.number if of.dilated else 1
     kernel = b.parameter("kernel", of.kernel, width, width)
     bias = b.parameter("bias", width, initial=Initial.ZERO)
-    return b.node("active", Activation(), (_convolved(x, Convolving, of.kernel, dilation, around, kernel, bias),))
+    return b.node("active", Relu(), (_convolved(x, Convolving, of.kernel, dilation, around, kernel, bias),))
 
 
 def separable_convolution(x: Value, of: SeparableConvolution, around: Surroundings) -> Value:
@@ -30,7 +30,7 @@ def separable_convolution(x: Value, of: SeparableConvolution, around: Surroundin
     apart = _convolved(x, SeparateConvolution, of.kernel, 1, around, kernel, bias)
     matrix = b.parameter("pointwise", width, width)
     mixed = b.node("mixed", Linear(), (apart,), matrix, b.parameter("pointwise_bias", width, initial=Initial.ZERO))
-    return b.node("active", Activation(), (mixed,))
+    return b.node("active", Relu(), (mixed,))
 
 
 def _convolved(

@@ -15,7 +15,7 @@ from compiler.lower.surroundings import Surroundings
 from compiler.operations.projection import Linear
 from compiler.operations.recurrence import Lstm as LstmLayer
 from compiler.operations.recurrence import Ssru as Averages
-from compiler.operations.residual import Activation
+from compiler.operations.residual import Relu
 from compiler.operations.views import Beside, Slice
 from compiler.weights import Initial
 from specs import Lstm, Ssru
@@ -23,7 +23,7 @@ from specs import Lstm, Ssru
 
 def ssru(x: Value, of: Ssru, around: Surroundings) -> Value:
     """max(0, c_t), c_t = f_t c_{t-1} + (1 - f_t) W x_t, f_t = sigmoid(W_f x_t + b_f) (Kim et al. 2019)."""
-    return around.builder.node("active", Activation(), (_both_ways(x, around, _ssru),))
+    return around.builder.node("active", Relu(), (_both_ways(x, around, _ssru),))
 
 
 def lstm(x: Value, of: Lstm, around: Surroundings) -> Value:

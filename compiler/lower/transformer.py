@@ -154,7 +154,7 @@ class _Transformer:
             if self.a.positional_encoding == "learned"
             else []
         )
-        placing = Position(halves=self.a.positional_encoding == "sinusoidal_halves")
+        placing = Position(self.a.positional_encoding == "sinusoidal_halves", self.a.first_position)
         return self.dropout(self.b.node("placed", placing, inputs, *learned))
 
     def table(self, side: str) -> str:
@@ -168,7 +168,10 @@ class _Transformer:
         return self.b.parameter(name, pieces, self.a.d_model, initial=Initial.EMBEDDING)
 
     def logits(self, y: Value) -> Value:
-        return self.b.node("logits", Logits(), (y,), self.table("output"))
+        """Against each piece, and with `output_bias` how likely it is whatever is written."""
+        pieces = self.spec.vocabulary.sizes[1]
+        bias = [self.b.parameter("output_bias", pieces, initial=Initial.ZERO)] if self.a.output_bias else []
+        return self.b.node("logits", Logits(), (y,), self.table("output"), *bias)
 
     # The rest of 3.1 and 5.4.
 

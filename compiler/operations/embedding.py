@@ -67,10 +67,11 @@ def encoding(position: int, width: int, halves: bool = False) -> list[float]:
 class Position(Operation):
     """Adds the encoding of each position (3.5): of 0.. on, or of those given. x [, position [b, n]] [, table] -> x
 
-    Sines and cosines take turns, or, with `halves`, stand apart.
+    Sines and cosines take turns, or, with `halves`, stand apart; the first position is that of number `first`.
     """
 
     halves: bool = False
+    first: int = 0
 
     calls = ("compiler.runtime.sinusoids",)
     caption = ("position", "Positional encoding")
@@ -87,7 +88,7 @@ class Position(Operation):
             return x + parameters[0][given[0] if given else slice(x.shape[1])]
         positions = given[0].tolist() if given else [range(x.shape[1])]
         return x + x.new_tensor(
-            [[encoding(position, x.shape[2], self.halves) for position in row] for row in positions]
+            [[encoding(self.first + place, x.shape[2], self.halves) for place in row] for row in positions]
         )
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
@@ -95,7 +96,8 @@ class Position(Operation):
         if parameters:
             rows = position[0] if position else f": {x}.shape[1]"
             return f"{x} + {parameters[0]}[{rows}]"
-        return f"{x} + sinusoids({', '.join([*inputs, *(['halves=True'] if self.halves else [])])})"
+        first = [f"first={self.first}"] if self.first else []
+        return f"{x} + sinusoids({', '.join([*inputs, *(['halves=True'] if self.halves else []), *first])})"
 
     def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
         """As many rows of the table, if there is one, as there are positions."""
@@ -105,4 +107,5 @@ class Position(Operation):
     def native(self, lister: Lister, node: Node) -> None:
         table = next(iter(node.parameters), None)
         rows = lister.shape(table)[0] if table else 0
-        lister.add(node, Code.POSITION, node.inputs[0], halves=self.halves, table=table, rows=rows)
+        sinusoids = {"halves": self.halves, "first": self.first}
+        lister.add(node, Code.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)

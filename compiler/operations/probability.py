@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.instruction import Inexpressible
-from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 from specs import PAD
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from compiler.graph import Node
     from compiler.listing import Lister
+
+CLOSED = -1e8
+"""A piece with a logit of this or less cannot come, and training leaves it so: what an imported model lacks."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Loss(Operation):
     """Cross entropy (5.4) summed over the labels that are not padding. logits [..., V], labels [...] -> [2]
 
     The first number is smoothed and is what training lowers, the second is not and gives the perplexity.
-    `wrong_classes`: the smoothing is spread over V - 1 classes, else over all V.
+    `wrong_classes`: the smoothing is spread over V - 1 classes, else over all V, V being those that are not closed.
     """
 
     smoothing: float
@@ -75,13 +78,14 @@ class Loss(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         logits, labels = inputs
         real = labels != PAD
-        log_p, label = logits[real].log_softmax(-1), labels[real]
-        classes = logits.shape[-1]
+        log_p, label = logits[real].log_softmax(-1), labels[real][:, None]
+        possible = (logits[real] > CLOSED).float()
+        classes = possible.sum(-1, keepdim=True)
         wrong = self.smoothing / (classes - 1) if self.wrong_classes else self.smoothing / classes
-        right = 1 - self.smoothing if self.wrong_classes else 1 - self.smoothing + self.smoothing / classes
-        target = log_p.new_full(log_p.shape, wrong).scatter(-1, label[:, None], right)
+        right = 1 - self.smoothing + wrong * (not self.wrong_classes)
+        target = (wrong * possible).scatter(-1, label, right.expand(label.shape))
         sums = log_p.new_zeros(2)
-        sums[0], sums[1] = -(target * log_p).sum(), -log_p.gather(-1, label[:, None]).sum()
+        sums[0], sums[1] = -(target * log_p).sum(), -log_p.gather(-1, label).sum()
         return sums
 
     def detail(self, inputs: Sequence[str]) -> str:
@@ -92,12 +96,11 @@ class Loss(Operation):
 class ChunkedLoss(Loss):
     """Logits and Loss in one, a chunk of positions at a time, so that the logits never exist whole.
 
-    x [..., d], labels [...], table [at least V, d] -> [2], where V is `classes`
+    x [..., d], labels [...], table [at least V, d] [, b [as many]] -> [2], where V is `classes`
     """
 
     classes: int
 
-    code = "chunked_loss({0}, {2}, {1}, {self.smoothing!r}, {self.wrong_classes}, {self.classes})"
     calls = ("compiler.runtime.chunked_loss",)
     caption = ("softmax", "Cross entropy in chunks,")
 
@@ -107,8 +110,13 @@ class ChunkedLoss(Loss):
         return Type((Size.of(2),))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        (x, labels), (table,) = inputs, parameters
-        return super().interpret([(x @ table.T)[..., : self.classes], labels], [])
+        (x, labels), (table, *bias) = inputs, parameters
+        return super().interpret([sum(bias, x @ table.T)[..., : self.classes], labels], [])
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x, labels), (table, *bias) = inputs, parameters
+        how = [repr(self.smoothing), str(self.wrong_classes), str(self.classes)]
+        return f"chunked_loss({', '.join((x, table, labels, *how, *bias))})"
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]

@@ -43,16 +43,21 @@ class Linear(Operation):
         return 2 * product(inputs[0].shape) * parameters[0][1]
 
     def native(self, lister: Lister, node: Node) -> None:
-        """With the activation that alone reads it."""
-        relu = lister.sole_reader(node, Activation) is not None
-        lister.add(node, Code.LINEAR, *node.inputs, relu=relu, matrix=node.parameters)
+        """Left to the activation, where that alone reads it."""
+        if lister.sole_reader(node, Activation):
+            lister.waiting.add(node.name)
+        else:
+            lister.add(node, Code.LINEAR, *node.inputs, matrix=node.parameters)
 
 
 @dataclass(frozen=True)
 class Logits(Operation):
-    """x against every row of a table (3.4), the same one as the embedding where they are tied. [..., d] -> [..., V]"""
+    """x against every row of a table (3.4), the same one as the embedding where they are tied. [..., d] -> [..., V]
 
-    code = "{0} @ {1}.T"
+    A bias [V] may follow the table.
+    """
+
+    calls = ("torch.nn.functional.linear",)
     caption = ("logits", "Linear")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -61,7 +66,12 @@ class Logits(Operation):
         return Type((*x.shape[:-1], table[0]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0] @ parameters[0].T
+        (x,), (table, *bias) = inputs, parameters
+        return sum(bias, x @ table.T)
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x,), (table, *bias) = inputs, parameters
+        return f"linear({x}, {table}, {bias[0]})" if bias else f"{x} @ {table}.T"
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]
@@ -98,15 +108,18 @@ class QuantisedLinear(Linear):
 
 
 class QuantisedLogits(Logits):
-    """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] -> [..., V]"""
+    """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] [, b [V]] -> [..., V]"""
 
-    code = "quantised_linear({0}, {1}.T, {2})"
     calls = ("compiler.integers.quantised_linear",)
     caption = ("logits", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        (x,), (table, scales) = inputs, parameters
-        return _quantised(x, table.T, scales)
+        (x,), (table, scales, *bias) = inputs, parameters
+        return sum(bias, _quantised(x, table.T, scales))
+
+    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+        (x,), (table, *others) = inputs, parameters
+        return f"quantised_linear({', '.join((x, f'{table}.T', *others))})"
 
     def native(self, lister: Lister, node: Node) -> None:
         _check_rows(lister.shape(node.parameters[0])[1])

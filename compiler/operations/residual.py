@@ -1,12 +1,12 @@
-"""What stands between products: the residual connection, the norm, the activation, dropout (3.1, 3.3, 5.4)."""
+"""What stands between products: the residual connection, the norm, activations, dropout (3.1, 3.3, 5.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Code
+from compiler.instruction import Code, Curve
 from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 
@@ -70,21 +70,61 @@ class Norm(Operation):
         lister.add(node, Code.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
 
 
-@dataclass(frozen=True)
 class Activation(Operation):
+    """What bends each number by itself (3.3)."""
+
+    curve: ClassVar[Curve]
+    """What the native machine calls it."""
+
+    dresses = ("linear", "int8")
+
+    def native(self, lister: Lister, node: Node) -> None:
+        """With the product that waits for it, where it alone reads that."""
+        (x,) = node.inputs
+        product = lister.nodes[x] if x in lister.waiting else None
+        if product:
+            lister.add(node, Code.LINEAR, *product.inputs, curve=self.curve, matrix=product.parameters)
+        else:
+            lister.add(node, Code.BEND, x, curve=self.curve)
+
+
+@dataclass(frozen=True)
+class Relu(Activation):
     """max(0, x) (3.3)."""
 
-    alias = True
+    curve = Curve.RELU
     code = "relu({0})"
     calls = ("torch.nn.functional.relu",)
     caption = ("linear", "ReLU")
-    dresses = ("linear", "int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].clamp(min=0)
 
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.same(node, made_by="relu")
+
+@dataclass(frozen=True)
+class Silu(Activation):
+    """x sigmoid(x), or swish (Elfwing et al. 2018)."""
+
+    curve = Curve.SILU
+    code = "silu({0})"
+    calls = ("torch.nn.functional.silu",)
+    caption = ("linear", "SiLU")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] / (1 + (-inputs[0]).exp())
+
+
+@dataclass(frozen=True)
+class Gelu(Activation):
+    """x Phi(x), Phi being the normal distribution's (Hendrycks & Gimpel 2016), and no approximation of it."""
+
+    curve = Curve.GELU
+    code = "gelu({0})"
+    calls = ("torch.nn.functional.gelu",)
+    caption = ("linear", "GELU")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] * (1 + (inputs[0] / 2**0.5).erf()) / 2
 
 
 @dataclass(frozen=True)

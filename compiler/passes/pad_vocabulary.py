@@ -15,15 +15,15 @@ from specs import Spec
 
 
 def pad_vocabulary(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Gives the pre-softmax table rows of zeros up to a multiple of `compilation.vocabulary_multiple`."""
+    """Gives the pre-softmax table (and bias) rows of zeros up to a multiple of `compilation.vocabulary_multiple`."""
     multiple, padded = spec.compilation.vocabulary_multiple, dict[str, Parameter]()
     for graph in graphs.values():
         for node in graph.nodes:
             if isinstance(node.operation, Logits):
-                (name,) = node.parameters
-                size = graph.parameters[name].origin.shape[0]
-                if more := -size % multiple:
-                    padded[name] = Parameter(name, Padded(graph.parameters[name].origin, size + more))
+                for name in node.parameters:
+                    size = graph.parameters[name].origin.shape[0]
+                    if more := -size % multiple:
+                        padded[name] = Parameter(name, Padded(graph.parameters[name].origin, size + more))
     return {purpose: _padded(graph, padded) for purpose, graph in graphs.items()}
 
 

@@ -25,7 +25,7 @@ from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
 from compiler.operations.operation import Kind, Operation, Type
 from compiler.operations.probability import LogSoftmax, Loss
 from compiler.operations.projection import Linear, Logits
-from compiler.operations.residual import Activation, Add, Dropout, Norm
+from compiler.operations.residual import Add, Dropout, Gelu, Norm, Relu, Silu
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.size import BATCH, NEW, READ, ROOM, SOURCE, Size
 from compiler.terms import Terms
@@ -104,7 +104,10 @@ class Maker:
     def row(self) -> None:
         x = self.any(_wide)
         kind = self.draw.choice(
-            [Norm(1e-5), Activation(), Dropout(0.3), LogSoftmax(), Position(halves=self.draw.random() < 0.3)]
+            [
+                *(Norm(1e-5), Relu(), Silu(), Gelu(), Dropout(0.3), LogSoftmax()),
+                Position(halves=self.draw.random() < 0.3, first=self.draw.choice([0, 0, 2])),
+            ]
         )
         self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, Norm) else []))
 
@@ -370,9 +373,9 @@ class TestVerify:
             verify(self.graph(None, overwrite=True))
         part = Slice(3, 0, 2)
         view = Node("view", part, ("state",), (), part.infer([graph.inputs["state"]], []))
-        read = Node("late", Activation(), ("view",), (), view.type)
+        read = Node("late", Relu(), ("view",), (), view.type)
         with pytest.raises(GraphError, match="after it was overwritten"):
             verify(Graph(graph.purpose, graph.inputs, (view, *graph.nodes, read), {"o": "late"}, {}, graph.carried))
-        late = Node("late", Activation(), ("state",), (), graph.inputs["state"])
+        late = Node("late", Relu(), ("state",), (), graph.inputs["state"])
         with pytest.raises(GraphError, match="after it was overwritten"):
             verify(Graph(graph.purpose, graph.inputs, (*graph.nodes, late), {"o": "late"}, {}, graph.carried))

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from compiler import integers, runtime
+from compiler.operations.probability import Loss
 from specs import PAD
 
 
@@ -52,17 +53,19 @@ def test_rows_in_int8_that_are_tiny_are_nothing_and_those_that_are_infinite_are_
 
 @pytest.mark.parametrize("wrong_classes", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("rows", [11, 16])
 def test_the_chunked_loss_and_its_gradient_are_those_of_the_formula(
-    monkeypatch: pytest.MonkeyPatch, wrong_classes: bool, smoothing: float, rows: int
+    monkeypatch: pytest.MonkeyPatch, wrong_classes: bool, smoothing: float, rows: int, biased: bool
 ) -> None:
     classes = 11
     monkeypatch.setattr(runtime, "CHUNK", 3 * rows)  # three positions at a time
     table, x = torch.randn(rows, 4, requires_grad=True), torch.randn(2, 5, 4, requires_grad=True)
+    bias = torch.randn(rows, requires_grad=True)
     labels = torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
-    ours = runtime.chunked_loss(x, table, labels, smoothing, wrong_classes, classes)
+    ours = runtime.chunked_loss(x, table, labels, smoothing, wrong_classes, classes, bias if biased else None)
 
-    log_p = (x @ table[:classes].T).log_softmax(-1)
+    log_p = (x @ table[:classes].T + biased * bias[:classes]).log_softmax(-1)
     right = 1 - smoothing if wrong_classes else 1 - smoothing + smoothing / classes
     wrong = smoothing / (classes - 1) if wrong_classes else smoothing / classes
     wanted = F.one_hot(labels, classes) * (right - wrong) + wrong
@@ -70,9 +73,33 @@ def test_the_chunked_loss_and_its_gradient_are_those_of_the_formula(
     plain = -log_p.gather(-1, labels[..., None])[..., 0][labels != PAD].sum()
     torch.testing.assert_close(ours, torch.stack([expected, plain]))
 
-    gradients = torch.autograd.grad(3 * ours[0], [x, table])
-    for a, b in zip(gradients, torch.autograd.grad(3 * expected, [x, table]), strict=True):
+    trained = [x, table, *([bias] if biased else [])]
+    gradients = torch.autograd.grad(3 * ours[0], trained)
+    for a, b in zip(gradients, torch.autograd.grad(3 * expected, trained), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("wrong_classes", [True, False])
+def test_pieces_that_cannot_come_have_no_part_in_a_smoothed_loss(wrong_classes: bool) -> None:
+    """The loss is that of the vocabulary without them, whole or in chunks, and nothing of theirs is trained."""
+    closed, labels = torch.tensor([0, 2, 7]), torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
+    table, x = torch.randn(11, 4, requires_grad=True), torch.randn(2, 5, 4)
+    bias = torch.randn(11).index_fill(0, closed, -1e9).requires_grad_()
+    left = torch.tensor([piece for piece in range(11) if piece not in closed])
+    numbers = torch.zeros(11, dtype=torch.long).index_copy(0, left, torch.arange(len(left)))
+    logits, real = (x @ table.T + bias)[..., left], labels != PAD
+    log_p = logits[real].log_softmax(-1)
+    spread = 0.1 / (7 if wrong_classes else 8)
+    right = F.one_hot(numbers[labels[real]], 8) * (0.9 - spread * wrong_classes)
+    expected = -((right + spread) * log_p).sum()
+    loss = Loss(0.1, wrong_classes)
+    whole = runtime.smoothed_loss(x @ table.T + bias, labels, 0.1, wrong_classes)
+    chunked = runtime.chunked_loss(x, table, labels, 0.1, wrong_classes, 11, bias)
+    for found in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):
+        torch.testing.assert_close(found[0], expected)
+        for gradient in torch.autograd.grad(found[0], [table, bias], retain_graph=True):
+            assert not gradient[closed].any()
+            assert gradient[left].all()
 
 
 def test_spread_over_all_classes_is_torchs_label_smoothing() -> None:
