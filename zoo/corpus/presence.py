@@ -12,6 +12,8 @@ from zoo.storage.download import known_sha256
 
 def absent(spec: Spec) -> str | None:
     """The first part of its corpus that is not here, in words; None where all of them are, or none is needed."""
+    if not spec.corpus.train:
+        return "it has no corpus to train on"
     for part in spec.corpus.parts:
         if isinstance(part, Archive):
             known = part.sha256 or known_sha256(part.archive)
@@ -27,6 +29,8 @@ def absent(spec: Spec) -> str | None:
 
 def called(corpus: Corpus) -> str:
     """What the text to train on is called: by its folder, else by its first part."""
+    if not corpus.train:
+        return "no corpus"
     first, *rest = corpus.train
     if isinstance(first, Grammar):
         return f"the built-in corpus ({sum(part.grammar for part in corpus.train if isinstance(part, Grammar)):,})"

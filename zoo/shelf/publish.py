@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from specs import Spec, ZooError
 from zoo.corpus.prepare import Prepared
@@ -64,25 +67,51 @@ def publish(
     translator = open_model(trained, **_PLAIN, report=report)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with writing_folder(folder) as partial:
-        _write(ModelFolder(partial), spec, source, read, translator)
+        _write(ModelFolder(partial), spec, read, translator, _pairs(source, translator), source.known_scores)
         del translator  # so that two of the model are never in memory
         _verify(partial, report)
     return folder
 
 
-def _write(bundle: ModelFolder, spec: Spec, run: Run, read: Weights, translator: Translator) -> None:
-    scores = run.known_scores
+def shelve(
+    translator: Translator, read: Weights, *, texts: Sequence[str] = (), replace: bool = False, report: Report
+) -> Path:
+    """Writes the bundle of a model that was made elsewhere onto the shelf, under the name in its spec.
+
+    The proof is of `texts`, where they are short enough, as the model translates them. Raises ZooError where another
+    model stands there, unless it is to be replaced, and where the disk is full.
+    """
+    spec = translator.spec
+    folder = place(spec.name)
+    if ModelFolder(folder).published and not replace:
+        hint = "`--replace` puts this one in its place; `--name NAME` puts it beside that one"
+        raise ZooError(f"there is a published model `{spec.name}` already: `{folder}`", hint=hint)
+    require_space(folder, 2 * sum(tensor.nbytes for tensor in read.tensors.values()), "the bundle")
+    with writing_folder(folder) as partial:
+        _write(ModelFolder(partial), spec, read, translator, _own_pairs(texts, translator), {})
+        _verify(partial, report)
+    return folder
+
+
+def _write(
+    bundle: ModelFolder,
+    spec: Spec,
+    read: Weights,
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    scores: dict[str, Any],
+) -> None:
     bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
     translator.vocabulary.save(bundle.folder)
     read.write(bundle.weights)
-    proved = proof.prove(translator.program, translator.vocabulary, _pairs(run, translator))
+    proved = proof.prove(translator.program, translator.vocabulary, pairs[:_PAIRS])
     proved.write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)
     try:
         text = card(spec, translator.vocabulary, scores, read.facts)
     except (KeyError, TypeError, ValueError):
-        hint = f"remove it: `zoo evaluate --model {run.folder}` writes it anew"
-        raise ZooError(f"`{run.scores}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
+        hint = "remove it: `zoo evaluate --model RUN` writes it anew"
+        raise ZooError(f"`{SCORES}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
 
@@ -112,10 +141,14 @@ def _pairs(run: Run, translator: Translator) -> list[tuple[str, str]]:
         for source, target in _dev_set(run)
         if _is_short(source, "source", translator) and _is_short(target, "target", translator)
     ]
-    if not pairs:
-        sources = [sentence for sentence in _SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
-        pairs = list(zip(sources, translator.translate(sources, search="beam", beam=1), strict=True))
-    return pairs[:_PAIRS]
+    return pairs or _own_pairs((), translator)
+
+
+def _own_pairs(texts: Sequence[str], translator: Translator) -> list[tuple[str, str]]:
+    """Sentences, of these if they are short enough, and how the model itself translates them."""
+    short = (text for text in (*texts, *_SENTENCES) if _is_short(text, "source", translator))
+    sources = list(islice(short, _PAIRS)) or ["a"]
+    return list(zip(sources, translator.translate(sources, search="beam", beam=1), strict=True))
 
 
 def _dev_set(run: Run) -> list[tuple[str, str]]:

@@ -71,12 +71,17 @@ class Engine(Protocol):
 class Format(Protocol):
     """A kind of foreign model."""
 
-    name: str
-    """What `--format` calls it."""
-    description: str
-    """What it is, in a few words: the files that it is known by."""
-    engine: str | None
-    """The module of the engine that it comes from; None where there is none to ask."""
+    @property
+    def name(self) -> str:
+        """What `--format` calls it."""
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words: the files that it is known by."""
+
+    @property
+    def engine(self) -> str | None:
+        """The module of the engine that it comes from; None where there is none to ask."""
 
     def recognises(self, place: Path) -> bool:
         """Whether this file or folder is one, as far as its names and first bytes tell."""

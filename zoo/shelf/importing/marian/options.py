@@ -36,7 +36,7 @@ _WITHOUT_EFFECT = (
     *("bert-train-type-embeddings", "bert-type-vocab-size", "ulr-dim-emb", "ulr-trainable-transformation"),
     *("separator-symbol", "factors-combine", "transformer-depth-scaling", "dim-vocabs"),
 )
-"""They are of other networks than those that are allowed, or of training. The matrices say how many pieces there are."""
+"""They are of other networks than those that are allowed, or of training. Matrices say how many pieces there are."""
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 _EPSILON = 1e-6
 

@@ -1,0 +1,39 @@
+"""The foreign formats. To add one: its room beside this file, and its line here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specs import ZooError, nearest
+from zoo.shelf.importing.ctranslate2.format import CTranslate2
+from zoo.shelf.importing.fairseq.format import Fairseq
+from zoo.shelf.importing.imported import Format
+from zoo.shelf.importing.marian.format import Marian
+
+FORMATS: tuple[Format, ...] = (Marian(), CTranslate2(), Fairseq())
+
+
+def format_of(place: Path, name: str | None = None) -> Format:
+    """The format of this name, else the one that the files have.
+
+    Raises ZooError where there is no such format or no such place, and where the files are of none of them.
+    """
+    if name is not None:
+        return _called(name)
+    if not place.exists():
+        raise ZooError(f"there is no `{place}`", hint="name a file or a folder, or `hf:ORG/NAME`")
+    for each in FORMATS:
+        if each.recognises(place):
+            return each
+    known = "; ".join(f"{each.name} ({each.description})" for each in FORMATS)
+    raise ZooError(f"`{place}` is of no format that is known here", hint=f"the formats are {known}")
+
+
+def _called(name: str) -> Format:
+    for each in FORMATS:
+        if each.name == name:
+            return each
+    names = [each.name for each in FORMATS]
+    near = nearest(name, names)
+    guess = f"did you mean `{near}`? " if near else ""
+    raise ZooError(f"there is no format `{name}`", hint=f"{guess}the formats are {', '.join(names)}")

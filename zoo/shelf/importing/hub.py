@@ -1,0 +1,56 @@
+"""Models of the Hugging Face Hub: `hf:ORG/NAME`, and a revision after an `@`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from specs import ZooError
+from zoo.report import Report
+
+PREFIX = "hf:"
+_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+_SMALL = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.bin", "*.npz", "*.pt")
+"""The first of these that a model has is fetched: safetensors before what has to be unpickled with care."""
+
+
+def is_on_hub(source: str) -> bool:
+    """Whether a source is a model of the Hub, and no file."""
+    return source.startswith(PREFIX)
+
+
+def fetched(source: str, report: Report) -> Path:
+    """The folder of the model, in the cache of `huggingface_hub`, with the files that an import reads.
+
+    Raises ZooError for a name that is none, where the package is not installed, and where the Hub does not have the
+    model or cannot be reached.
+    """
+    name, _, revision = source.removeprefix(PREFIX).partition("@")
+    if not _NAME.fullmatch(source.removeprefix(PREFIX)):
+        raise ZooError(f"`{source}` is no model of the Hub", hint="write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`")
+    try:
+        import huggingface_hub as hub
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        hint = "`pip install 'transformer-zoo[hf]'`"
+        raise ZooError("`huggingface_hub` is not installed, which fetches models of the Hub", hint=hint) from None
+    try:
+        files = hub.HfApi().list_repo_files(name, revision=revision or None)
+        wanted = _wanted(files)
+        report.say(f"fetching {len(wanted)} files of {name}")
+        return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        first = str(error).strip().partition("\n")[0]
+        hint = "look for its name on the Hub; a model of your own disk is named by its folder"
+        raise ZooError(f"`{source}` cannot be fetched: {first}", hint=hint, exit_code=1) from None
+
+
+def _wanted(files: list[str]) -> list[str]:
+    """Of the files of a model: the small ones at its root, and one of weights."""
+    root = [file for file in files if "/" not in file]
+    small = [file for file in root if file.rpartition(".")[2] in _SMALL]
+    for pattern in _WEIGHTS:
+        if found := [file for file in root if Path(file).match(pattern)]:
+            return [*small, *found]
+    return small
