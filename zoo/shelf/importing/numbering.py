@@ -48,14 +48,6 @@ class Numbering:
     ) -> Numbering:
         """Ours for foreign pieces of these names, in their order.
 
-<<<<<<< HEAD
-        `unknown`, `end`, `start` and `pad` are the foreign numbers of UNK, EOS, what decoding starts with and PAD;
-        where one of the last two is no piece, its row is zeros. BOS that is UNK or EOS, too, is only read as that, and
-        one that is PAD, too, has its row alone. `first` are the names that come first after these (those of
-        bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them for UNK.
-        """
-        pad = None if pad == start else pad
-=======
         `unknown`, `end`, `start` and `pad` are the foreign numbers of UNK, EOS, of what decoding starts with and of
         PAD; without the last two, BOS and PAD are rows of zeros. Where decoding starts with one of the others, BOS is
         read as that, and PAD is another row of zeros if it was that. `first` are the names that come first after these
@@ -63,7 +55,6 @@ class Numbering:
         """
         if start == pad:
             pad = None
->>>>>>> marian
         special = {unknown, end, start, pad}
         taken = set(SPECIAL)
         early, others = set(first), []
@@ -73,16 +64,9 @@ class Numbering:
                 taken.add(unique)
                 others.append(Piece(unique, row))
         others.sort(key=lambda piece: piece.name not in early)
-<<<<<<< HEAD
-        read = (False, False, start in (unknown, end), False)
-        heads = map(Piece, SPECIAL, (pad, unknown, start, end), read)
-        silent = (Piece(name, unknown, silent=True) for name in dict.fromkeys(read_as_unknown) if name not in taken)
-        return cls((*heads, *others, *silent))
-=======
         heads = zip(SPECIAL, (pad, unknown, start, end), (False, False, start in (unknown, end), False), strict=True)
         silent = (Piece(name, unknown, silent=True) for name in dict.fromkeys(read_as_unknown) if name not in taken)
         return cls((*(Piece(*head) for head in heads), *others, *silent))
->>>>>>> marian
 
     @property
     def names(self) -> list[str]:

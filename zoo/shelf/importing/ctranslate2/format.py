@@ -68,7 +68,7 @@ class CTranslate2:
         notes = [*pieces.notes, _ENDING, *([] if said.source_ends else [_WITHOUT_END])]
         if stands(place / "vmap.txt"):
             notes.append("`vmap.txt`, which narrows the vocabulary where the engine is asked to, is left out.")
-        origin = {"format": self.name, "source": place.resolve().name, "engine": "CTranslate2", "numbers": found.numbers}
+        origin = {"format": self.name, "source": place.name, "engine": "CTranslate2", "numbers": found.numbers}
         return Imported(spec, pieces.vocabulary, {**read.tensors, **tensors}, origin, tuple(notes))
 
     def open(self, place: Path, imported: Imported) -> Engine:
