@@ -84,6 +84,7 @@ def command(
 
 
 def _known(positions: str | None) -> Positions | None:
-    if positions is None or positions == "marian" or positions == "transformers":
-        return positions
+    known: dict[str | None, Positions | None] = {None: None, "marian": "marian", "transformers": "transformers"}
+    if positions in known:
+        return known[positions]
     raise ZooError(f"`--positions {positions}` are nobody's", hint="write `marian` or `transformers`")

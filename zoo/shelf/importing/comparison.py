@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 import torch
 
 from compiler import TRANSLATE
-from specs import BOS, EOS, ZooError
+from specs import BOS, EOS, UNK, ZooError
 from zoo.report import Progress, Report
 from zoo.shelf.importing.imported import Answer, Format, Imported
+from zoo.shelf.importing.numbering import SPECIAL
+from zoo.shelf.importing.sentence_model import is_language
+from zoo.text.pieces import SPACE
+from zoo.text.vocabulary import Vocabulary
 from zoo.translation.building import built
 from zoo.translation.scoring import forced
+from zoo.translation.translation import Translation
 from zoo.translation.translator import Translator
 
 TOLERANCE = 1e-3
 """Largest difference of a translation's log-probability, over all its pieces, between two engines in float32."""
-Translate = Callable[[Sequence[str]], Sequence[Answer]]
+Found = TypeVar("Found")
 _SENTENCES = 1_000
 _WARM = 4
 
@@ -61,15 +68,19 @@ def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with report.progress("check", 2 * len(texts), "sentences") as progress:
-            ours, translator, backend = _of_zoo(imported, report)
+        with report.progress("check", 3 * len(texts), "sentences") as progress:
+            translator, backend = _opened(imported, report)
             answers, theirs = _timed(engine.translate, texts, progress)
-            found, mine = _timed(ours, texts, progress)
-        difference = _difference(translator, texts, answers, progress)
+            found, ours = _timed(partial(_best, translator), texts, progress)
+            rows = _rows(answers, imported.vocabulary)
+            difference = _difference(translator, texts, answers, rows, progress)
     finally:
         torch.set_num_threads(threads)
-    identical = sum(_alike(answer, each) for answer, each in zip(answers, found, strict=True))
-    done = Comparison(engine.version, len(texts), identical, difference, theirs, mine, backend)
+    identical = sum(
+        answer.text == each.text if row is None else row == list(each.pieces)
+        for row, answer, each in zip(rows, answers, found, strict=True)
+    )
+    done = Comparison(engine.version, len(texts), identical, difference, theirs, ours, backend)
     if not difference <= TOLERANCE:
         raise ZooError(
             f"what was read is another model than `{engine.version}` runs: log-probabilities of the same translations "
@@ -80,21 +91,20 @@ def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], 
     return done
 
 
-def _of_zoo(imported: Imported, report: Report) -> tuple[Translate, Translator, str]:
-    """By the backend that the spec's own choice leads to here, one batch at a time."""
+def _opened(imported: Imported, report: Report) -> tuple[Translator, str]:
+    """With the backend that the spec's own choice leads to here."""
     program = built(imported.spec, TRANSLATE, imported.tensors, report, device="cpu", precision="float32")
-    translator = Translator(program, imported.vocabulary, imported.spec, report=report)
-
-    def translate(texts: Sequence[str]) -> list[Answer]:
-        found = translator.hypotheses(texts, workers=1)
-        names = imported.vocabulary.named
-        return [Answer(best.text, best.log_probability, names(best.pieces)) for best, *_ in found]
-
-    return translate, translator, program.backend
+    return Translator(program, imported.vocabulary, imported.spec, report=report), program.backend
 
 
-def _timed(translate: Translate, texts: Sequence[str], progress: Progress) -> tuple[Sequence[Answer], float]:
-    """The answers, and how many a second; a few are made before the clock runs."""
+def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
+    return [best for best, *_ in translator.hypotheses(texts, workers=1)]
+
+
+def _timed(
+    translate: Callable[[Sequence[str]], Sequence[Found]], texts: Sequence[str], progress: Progress
+) -> tuple[Sequence[Found], float]:
+    """What was found, and how many a second; a few are translated before the clock runs."""
     translate(texts[:_WARM])
     begun = perf_counter()
     answers = translate(texts)
@@ -103,25 +113,31 @@ def _timed(translate: Translate, texts: Sequence[str], progress: Progress) -> tu
     return answers, len(texts) / seconds
 
 
-def _alike(theirs: Answer, ours: Answer) -> bool:
-    if theirs.pieces is None or ours.pieces is None:
-        return theirs.text == ours.text
-    return list(theirs.pieces) == list(ours.pieces)
-
-
-def _difference(translator: Translator, texts: Sequence[str], answers: Sequence[Answer], progress: Progress) -> float:
-    """Of the log-probabilities that both give to the engine's translations, to each as a whole."""
-    vocabulary = translator.vocabulary
+def _rows(answers: Sequence[Answer], vocabulary: Vocabulary) -> list[list[int] | None]:
+    """Our numbers of the pieces of each; None where an engine does not say them, or one is none of ours."""
     numbers = {name: number for number, name in enumerate(vocabulary.named(range(vocabulary.sizes[1])))}
-    rows = [
-        [*((numbers[name] for name in each.pieces) if each.pieces else vocabulary.encode(each.text, "target"))]
-        for each in answers
-    ]
-    sources = [[*vocabulary.encode(text), EOS] for text in texts]
+    # Codes of languages have a space before them here.
+    numbers |= {bare: number for name, number in numbers.items() if is_language(bare := name.removeprefix(SPACE))}
+    numbers[SPECIAL[UNK]] = UNK
+    known = [None if answer.pieces is None else [numbers.get(name) for name in answer.pieces] for answer in answers]
+    return [None if row is None else whole if len(whole := [n for n in row if n is not None]) == len(row) else None
+            for row in known]  # fmt: skip
+
+
+def _difference(
+    translator: Translator,
+    texts: Sequence[str],
+    answers: Sequence[Answer],
+    rows: Sequence[list[int] | None],
+    progress: Progress,
+) -> float:
+    """Of the log-probabilities that both give to the engine's translations, to each as a whole."""
+    encode = translator.vocabulary.encode
+    targets = [encode(answer.text, "target") if row is None else row for answer, row in zip(answers, rows, strict=True)]
     scores = forced(
         translator.program,
-        sources,
-        [[BOS, *row, EOS] for row in rows],
+        [[*encode(text), translator.vocabulary.source_end] for text in texts],
+        [[BOS, *row, EOS] for row in targets],
         tokens=translator.tokens,
         device=translator.device,
         progress=progress,

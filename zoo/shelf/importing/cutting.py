@@ -126,12 +126,14 @@ class Tokens:
 
     source: SentencePieceProcessor | None
     target: SentencePieceProcessor | None
+    unknown: str
 
     @classmethod
-    def of(cls, place: Path) -> Self:
-        """As `cut` finds them in the folder."""
+    def of(cls, place: Path, unknown: str) -> Self:
+        """As `cut` finds them in the folder. `unknown` is what the engine calls an unknown piece."""
         files = (_model_of(place, side) for side in ("source", "target"))
-        return cls(*(None if file is None else SentencePieceProcessor(model_file=str(file)) for file in files))
+        source, target = (None if file is None else SentencePieceProcessor(model_file=str(file)) for file in files)
+        return cls(source, target, unknown)
 
     def cut(self, text: str) -> list[str]:
         """The pieces of a source."""
@@ -140,3 +142,8 @@ class Tokens:
     def joined(self, pieces: Sequence[str]) -> str:
         """The text of a translation's pieces."""
         return " ".join(pieces) if self.target is None else str(self.target.decode(list(pieces)))
+
+    def ours(self, pieces: Sequence[str]) -> list[str]:
+        """What our vocabulary calls a translation's pieces."""
+        before = SPACE if self.target is None else ""
+        return ["⁇" if piece == self.unknown else before + piece for piece in pieces]

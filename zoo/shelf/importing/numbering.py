@@ -11,9 +11,9 @@ from torch import Tensor
 
 from specs import EOS
 
-NEVER = -1e4
-"""Bias on the logit of a piece that the foreign model does not have: its probability is 0 in float32, and a loss that
-smooths labels over all pieces, as training goes on with, stays a number of some use."""
+NEVER = -1e9
+"""Bias on the logit of a piece that the foreign model does not have: its probability is 0, and training, which smooths
+labels over what can come (`compiler.operations.probability.CLOSED`), leaves it so."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """What PAD, UNK, BOS and EOS are called."""
 
@@ -51,7 +51,8 @@ class Numbering:
         `unknown`, `end`, `start` and `pad` are the foreign numbers of UNK, EOS, of what decoding starts with and of
         PAD; without the last two, BOS and PAD are rows of zeros. Where decoding starts with one of the others, BOS is
         read as that, and PAD is another row of zeros if it was that. `first` are the names that come first after these
-        (those of bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them for UNK.
+        (those of bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them
+        for UNK.
         """
         if start == pad:
             pad = None

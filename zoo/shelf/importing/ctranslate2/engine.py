@@ -8,8 +8,12 @@ from typing import Any
 
 import torch
 
+from zoo.shelf.importing.ctranslate2 import binary
+from zoo.shelf.importing.ctranslate2.settings import settings
 from zoo.shelf.importing.cutting import Tokens
 from zoo.shelf.importing.imported import Answer, Imported
+
+MODEL = "model.bin"
 
 
 class Translating:
@@ -19,7 +23,8 @@ class Translating:
         import ctranslate2
 
         self.version = f"CTranslate2 {ctranslate2.__version__}"
-        self.decoding, self.tokens = imported.spec.decoding, Tokens.of(place)
+        self.decoding = imported.spec.decoding
+        self.tokens = Tokens.of(place, settings(place, binary.read(place / MODEL)).unknown)
         threads = torch.get_num_threads()
         self.translator: Any = ctranslate2.Translator(
             str(place), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1
@@ -39,6 +44,6 @@ class Translating:
         best = [result.hypotheses[0] for result in found]
         scored = self.translator.score_batch(sources, best, max_input_length=0)
         return [
-            Answer(self.tokens.joined(pieces), float(sum(score.log_probs)), pieces)
+            Answer(self.tokens.joined(pieces), float(sum(score.log_probs)), self.tokens.ours(pieces))
             for pieces, score in zip(best, scored, strict=True)
         ]

@@ -8,7 +8,7 @@ from typing import Any
 from specs import ZooError
 from zoo.shelf.importing.ctranslate2 import binary
 from zoo.shelf.importing.ctranslate2.binary import Binary
-from zoo.shelf.importing.ctranslate2.engine import Translating
+from zoo.shelf.importing.ctranslate2.engine import MODEL, Translating
 from zoo.shelf.importing.ctranslate2.network import network
 from zoo.shelf.importing.ctranslate2.settings import Settings, settings
 from zoo.shelf.importing.ctranslate2.vocabularies import listed
@@ -17,7 +17,6 @@ from zoo.shelf.importing.imported import Engine, Imported, Wanted
 from zoo.shelf.importing.spec import imported_spec
 from zoo.storage.content import stands
 
-MODEL = "model.bin"
 _NAMES = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
 _DECODING: dict[str, Any] = {

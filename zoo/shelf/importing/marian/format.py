@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specs import UNK, Spec
 from zoo.shelf.importing.imported import Engine, Imported, Wanted
+from zoo.shelf.importing.joined import Joined
 from zoo.shelf.importing.marian import vocabularies
 from zoo.shelf.importing.marian.archive import OPTIONS, archive
 from zoo.shelf.importing.marian.decoder import SUFFIX, Decoder, decoder
@@ -46,13 +47,15 @@ class Marian:
             within.finish()
         engine = str(options.any("version", "")).split(" ")[0]
         origin = {"format": self.name, "source": around.model.name, "engine": f"Marian {engine}".strip()}
-        return Imported(spec, pieces.vocabulary, tensors, origin, (*around.notes, *_beside(around.model)))
+        return Imported(
+            spec, pieces.vocabulary, tensors, origin, (*around.notes, *pieces.notes, *_beside(around.model))
+        )
 
     def open(self, place: Path, imported: Imported) -> Engine:
         return PyMarian(decoder(place), imported)
 
-    def _spec(self, around: Decoder, section: dict[str, object], pieces: vocabularies.Read, wanted: Wanted) -> Spec:
-        barred = [*([UNK] if around.bars_unknown else []), *pieces.barred]
+    def _spec(self, around: Decoder, section: dict[str, object], pieces: Joined, wanted: Wanted) -> Spec:
+        barred = [*([UNK] if around.bars_unknown else []), *pieces.control]
         decoding = {**around.decoding, "extra_length": _EXTRA, "barred": barred}
         said = f"Imported from Marian's `{around.model.name}`."
         return imported_spec(wanted, said, architecture=section, vocabulary=pieces.section, decoding=decoding)

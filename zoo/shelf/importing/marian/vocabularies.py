@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from specs import UNK, ZooError
+from zoo.shelf.importing.joined import Joined, cut_otherwise, joined
 from zoo.shelf.importing.numbering import Numbering
 from zoo.shelf.importing.sentence_model import SentenceModel, Type
 from zoo.storage.content import content, stands
 from zoo.text.pieces import damaged
-from zoo.text.vocabulary import Vocabulary
 
 _LISTS = (".yml", ".yaml", ".json")
-_CONTROL = [f"<0x{number:02X}>" for number in range(32)]
 _END, _UNKNOWN = "</s>", "<unk>"
 
 
-@dataclass(frozen=True)
-class Read:
-    """Two vocabularies, in our words."""
-
-    vocabulary: Vocabulary
-    source: Numbering
-    target: Numbering
-    section: dict[str, object]
-    """Fields of `vocabulary` in a spec."""
-    barred: tuple[int, ...]
-    """What Marian keeps out of translations beside the unknown piece: control characters that are spelled in bytes."""
-
-
-def read(files: tuple[Path, Path], rows: tuple[int, int]) -> Read:
+def read(files: tuple[Path, Path], rows: tuple[int, int]) -> Joined:
     """Those of source and target, whose matrices have so many rows.
 
     Raises ZooError for words whose cutting nothing says, and where a file is damaged or of another model.
@@ -43,12 +28,12 @@ def read(files: tuple[Path, Path], rows: tuple[int, int]) -> Read:
     first = SentenceModel(source)
     if _same(source, target):
         numbering = _numbered(first, rows[0])
-        return _put_together(first, None, numbering, numbering)
+        return joined(first, None, numbering, numbering)
     second = SentenceModel(target)
-    return _put_together(first, second, _numbered(first, rows[0]), _numbered(second, rows[1]))
+    return joined(first, second, _numbered(first, rows[0]), _numbered(second, rows[1]))
 
 
-def _of_lists(source: Path, target: Path, rows: tuple[int, int]) -> Read:
+def _of_lists(source: Path, target: Path, rows: tuple[int, int]) -> Joined:
     """Lists of pieces, into which text is cut by SentencePiece models that lie beside them."""
     models = [source.with_name(f"{side}.spm") for side in ("source", "target")]
     if not all(map(stands, models)):
@@ -61,26 +46,8 @@ def _of_lists(source: Path, target: Path, rows: tuple[int, int]) -> Read:
     first, second = map(SentenceModel, models)
     if source == target or content(source) == content(target):
         both = _listed(source, rows[0], first, second)
-        return _put_together(first, second, both, both)
-    return _put_together(first, second, _listed(source, rows[0], first), _listed(target, rows[1], second))
-
-
-def _put_together(first: SentenceModel, second: SentenceModel | None, source: Numbering, target: Numbering) -> Read:
-    pieces = first.numbered(source)
-    vocabulary = Vocabulary(pieces, None if second is None else second.numbered(target))
-    shared = source is target
-    sizes = vocabulary.sizes
-    section = {
-        "kind": first.kind,
-        "size": sizes[0],
-        "target_size": None if shared or sizes[0] == sizes[1] else sizes[1],
-        "byte_fallback": vocabulary.byte_fallback,
-        "shared": shared,
-        "separate_models": shared and second is not None,
-    }
-    spelled = set(target.names).intersection(_CONTROL)
-    barred = tuple(number for number, name in enumerate(target.names) if name in spelled)
-    return Read(vocabulary, source, target, section, barred)
+        return joined(first, second, both, both)
+    return joined(first, second, _listed(source, rows[0], first), _listed(target, rows[1], second))
 
 
 def _numbered(model: SentenceModel, rows: int) -> Numbering:
@@ -101,14 +68,13 @@ def _listed(file: Path, rows: int, *models: SentenceModel) -> Numbering:
     unknown = 1 if names.get(1, "") in ("", "UNK", _UNKNOWN) else numbers.get(_UNKNOWN)
     if end is None or unknown is None:
         raise damaged(str(file), f"it has no `{_END}` or no `{_UNKNOWN}`")
-    cut = [name for model in models for name in model.named(Type.NORMAL, Type.USER_DEFINED, Type.BYTE)]
     kept = {name for name, number in numbers.items() if number < rows}
     return Numbering.of(
         [names.get(number, "") for number in range(rows)],
         unknown=unknown,
         end=end,
         first=[name for model in models for name in model.named(Type.BYTE)],
-        read_as_unknown=[name for name in cut if name not in kept],
+        read_as_unknown=cut_otherwise(models, kept),
     )
 
 

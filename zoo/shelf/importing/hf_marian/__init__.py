@@ -1,0 +1,1 @@
+"""Marian's models as Hugging Face's transformers has them: OPUS-MT's."""

@@ -1,0 +1,68 @@
+"""Transformers itself, to be held against what was imported of a folder of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from compiler.operations.embedding import encoding
+from zoo.shelf.importing.imported import Answer, Imported
+
+_BATCH = 16
+
+
+class Transformers:
+    """`zoo.shelf.importing.imported.Engine`: with the positions that were imported, on one thread, in float32."""
+
+    def __init__(self, place: Path, imported: Imported) -> None:
+        import transformers
+
+        self.version = f"transformers {transformers.__version__}"
+        self._beam = imported.spec.decoding.beam
+        self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(place))
+        self._model: Any = transformers.MarianMTModel.from_pretrained(str(place), dtype=torch.float32)
+        self._model.eval()
+        if imported.origin["positions"] == "marian":
+            self.version += " with Marian's positions"
+            for side in (self._model.model.encoder, self._model.model.decoder):
+                _place(side.embed_positions.weight)
+
+    @torch.inference_mode()
+    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[Answer]:
+        longest_first = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
+        found: dict[int, Answer] = {}
+        for start in range(0, len(texts), _BATCH):
+            batch = longest_first[start : start + _BATCH]
+            answers = self._batch([texts[index] for index in batch], self._beam if beam is None else beam)
+            found.update(zip(batch, answers, strict=True))
+        return [found[index] for index in range(len(texts))]
+
+    def _batch(self, texts: list[str], beam: int) -> Iterator[Answer]:
+        inputs = self._tokenizer(texts, return_tensors="pt", padding=True)
+        output = self._model.generate(**inputs, num_beams=beam)
+        ends = self._model.config.eos_token_id
+        for row, total in zip(output.tolist(), self._totals(inputs, output), strict=True):
+            written = row[1:]
+            pieces = written[: written.index(ends)] if ends in written else written
+            names = self._tokenizer.convert_ids_to_tokens(pieces)
+            text = self._tokenizer.spm_target.decode_pieces(names)
+            yield Answer(str(text), total, names)
+
+    def _totals(self, inputs: Any, output: Tensor) -> list[float]:
+        """The log-probabilities of what was written, by one pass over it."""
+        logits = self._model(**inputs, decoder_input_ids=output[:, :-1]).logits
+        written = output[:, 1:]
+        each = logits.log_softmax(-1).gather(2, written[:, :, None])[:, :, 0]
+        ended = (written == self._model.config.eos_token_id).cumsum(1)
+        counted = (ended == 0) | ((ended == 1) & (written == self._model.config.eos_token_id))
+        return [float(total) for total in (each * counted).sum(1)]
+
+
+def _place(table: Tensor) -> None:
+    rows, width = table.shape
+    with torch.no_grad():
+        table.copy_(torch.tensor([encoding(position, width, halves=True) for position in range(rows)]))

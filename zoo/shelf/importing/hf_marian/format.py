@@ -1,0 +1,106 @@
+"""A folder of Hugging Face's Marian: read, and put together as ours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from specs import ZooError
+from zoo.shelf.importing.hf_marian import tensors, vocabularies
+from zoo.shelf.importing.hf_marian.config import architecture, shares_embeddings
+from zoo.shelf.importing.hf_marian.engine import Transformers
+from zoo.shelf.importing.hf_marian.generation import generation
+from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted
+from zoo.shelf.importing.settings import Settings
+from zoo.shelf.importing.spec import imported_spec
+from zoo.storage.content import stands
+from zoo.storage.files import read_json
+
+_CONFIG, _GENERATION, _TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
+
+
+class HuggingFaceMarian:
+    """`zoo.shelf.importing.imported.Format`."""
+
+    name = "hf-marian"
+    description = "a folder of transformers' Marian: config.json, weights, vocab.json, source.spm, target.spm"
+    engine = "transformers"
+
+    def recognises(self, place: Path) -> bool:
+        if not stands(place / _CONFIG):
+            return False
+        try:
+            return read_json(place / _CONFIG).get("model_type") == "marian"
+        except ZooError:
+            return False
+
+    def read(self, place: Path, wanted: Wanted) -> Imported:
+        config = Settings(read_json(place / _CONFIG), str(place / _CONFIG))
+        end = config.whole("eos_token_id", 0)
+        start = config.whole("decoder_start_token_id", config.whole("pad_token_id", 58100))
+        of = tensors.Tensors(place)
+        # What transformers writes into a file is no word on what the model was trained with.
+        tensors.require_sinusoids(of, config.whole("d_model", 1024, least=1))
+        positions = wanted.positions or "marian"
+        section = architecture(config, positions)
+        sizes = _sizes(config)
+        pieces = vocabularies.read(place, sizes, shared=shares_embeddings(config), end=end, start=start)
+        settings = _searched(place, config)
+        search = generation(settings, end, pieces.target)
+        positioned = config.whole("max_position_embeddings", 1024, least=2)
+        decoding = {**search.decoding, "max_source_length": min(positioned - 1, _MOST)}
+        settings.finish()
+        spec = imported_spec(
+            _with_languages(wanted, place),
+            f"Imported from the Hugging Face Marian model `{place.absolute().name}`.",
+            architecture=section,
+            vocabulary=pieces.section,
+            decoding=decoding,
+        )
+        read = dict(tensors.layers(of, spec.architecture))
+        read.update(tensors.embeddings(of, spec.architecture, (pieces.source, pieces.target), search.removed))
+        of.finish()
+        if positions == "transformers":
+            read = tensors.in_our_order(read, spec.architecture.d_model)
+        origin = {"format": self.name, "source": place.name, "engine": "transformers", "positions": positions}
+        return Imported(spec, pieces.vocabulary, read, origin, (*_told(positions), *search.notes, *pieces.notes))
+
+    def open(self, place: Path, imported: Imported) -> Engine:
+        return Transformers(place, imported)
+
+
+_MOST = 100_000  # of `decoding.max_source_length`
+
+
+def _searched(place: Path, config: Settings) -> Settings:
+    """Where it is said how to search: in a file of its own, and in older folders in the config."""
+    if stands(place / _GENERATION):
+        config.without_effect(*config.values)
+        return Settings(read_json(place / _GENERATION), str(place / _GENERATION))
+    return config
+
+
+def _sizes(config: Settings) -> tuple[int, int]:
+    source = config.whole("vocab_size", 58101, least=5)
+    return source, config.whole("decoder_vocab_size", source, least=5)
+
+
+def _with_languages(wanted: Wanted, place: Path) -> Wanted:
+    if wanted.languages or not stands(place / _TOKENIZER):
+        return wanted
+    said: dict[str, Any] = read_json(place / _TOKENIZER)
+    pair = [str(said.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target")]
+    if not all(map(_LANGUAGE.fullmatch, pair)):
+        return wanted
+    return Wanted(wanted.name, (pair[0], pair[1]), wanted.positions)
+
+
+def _told(positions: Positions) -> list[str]:
+    if positions == "transformers":
+        return []
+    return [
+        "positions are Marian's own, which such a model was trained with; those of transformers are a little "
+        "different, and translations with them, too: `--positions transformers` takes these"
+    ]

@@ -1,0 +1,56 @@
+"""`vocab.json`, `source.spm` and `target.spm` as our vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from zoo.shelf.importing.joined import Joined, cut_otherwise, joined
+from zoo.shelf.importing.numbering import Numbering
+from zoo.shelf.importing.sentence_model import SentenceModel, Type
+from zoo.storage.content import content
+from zoo.storage.files import read_json
+from zoo.text.pieces import damaged
+
+_UNKNOWN = "<unk>"
+_MOST = 1 << 20  # pieces
+
+
+def read(folder: Path, rows: tuple[int, int], *, shared: bool, end: int, start: int) -> Joined:
+    """Of embeddings with so many rows, where EOS and what decoding starts with have these numbers.
+
+    Raises ZooError where a file is missing or damaged.
+    """
+    models = [folder / "source.spm", folder / "target.spm"]
+    first, second = SentenceModel(models[0]), SentenceModel(models[1])
+    if not shared:
+        source = _numbering(folder / "vocab.json", rows[0], [first], end, None)
+        target = _numbering(folder / "target_vocab.json", rows[1], [second], end, start)
+        return joined(first, second, source, target)
+    both = _numbering(folder / "vocab.json", rows[0], [first, second], end, start)
+    alike = content(models[0]) == content(models[1])
+    return joined(first, None if alike else second, both, both)
+
+
+def _numbering(file: Path, rows: int, models: list[SentenceModel], end: int, start: int | None) -> Numbering:
+    names: dict[int, str] = {}
+    for name, number in read_json(file).items():
+        if not _is_number(number) or number in names:
+            raise damaged(str(file), f"`{name}` has no number of its own")
+        names[number] = name
+    unknown = next((number for number, name in names.items() if name == _UNKNOWN), None)
+    if unknown is None or unknown >= rows or end >= rows or (start is not None and start >= rows):
+        raise damaged(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
+    listed = {name for number, name in names.items() if number < rows}
+    return Numbering.of(
+        [names.get(number, "") for number in range(rows)],
+        unknown=unknown,
+        end=end,
+        start=start,
+        first=[name for model in models for name in model.named(Type.BYTE)],
+        read_as_unknown=cut_otherwise(models, listed),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
