@@ -15,6 +15,7 @@ from zoo.shelf.importing.sentence_model import SentenceModel, Type
 from zoo.shelf.importing.word_model import KIND, endless, word_model
 from zoo.storage.content import stands
 from zoo.text.lines import clean
+from zoo.text.pieces import SPACE
 from zoo.text.vocabulary import Side, Vocabulary
 
 _OF_A_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
