@@ -24,6 +24,9 @@ class Code(IntEnum):
     ATTEND_MEMORY = 9
     LOGITS = 10
     BEND = 11
+    AVERAGE_SOURCE = 12
+    AVERAGE = 13
+    COPY = 14
 
 
 class Curve(IntEnum):
@@ -87,6 +90,8 @@ class Instruction:
     """Whether a slot holds keys, which lie transposed."""
     halves: bool = False
     """Whether all sines of a position stand before its cosines."""
+    backwards: bool = False
+    """Whether a recurrence goes from a source's last position to its first."""
     first: int = 0
     """The number of the first position in sinusoids."""
     scale: float = 1.0

@@ -7,7 +7,7 @@ a place in a buffer, and a projection with its activation or a residual with its
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose
@@ -15,6 +15,7 @@ from compiler.instruction import Code, Inexpressible, Instruction, Place
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
 from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
 
@@ -129,6 +130,21 @@ class Lister:
         new = self.place(node.inputs[1])
         self.made.append(Instruction(Code.APPEND, slot, new, width=self.width(node.name), heads=heads))
         self.places[node.name] = slot
+
+    def carried(self, node: Node, state: str) -> Place:
+        """The slot of the cache of a state that becomes the node's result, which has one position."""
+        to = self.nodes.get(self.graph.carried[state].value)
+        if to is None or to.operation != Slice(1, start=-1) or to.inputs != (node.name,) or to.type != node.type:
+            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of a state that is not its")
+        return Place(list(self.graph.carried).index(state))
+
+    def beside(self, node: Node) -> None:
+        """One after the other into a place for both."""
+        given = [(self.place(name), self.width(name)) for name in node.inputs]
+        out, column = self._new(node), 0
+        for a, width in given:
+            self.made.append(Instruction(Code.COPY, replace(out, column=column), a, width=width))
+            column += width
 
     def attention(self, node: Node, scale: float) -> None:
         """Over the source itself, over a cache or over the memory: its mask says which."""

@@ -26,7 +26,7 @@ from compiler.operations.embedding import Embed, Position
 from compiler.operations.mask import CausalMask, PaddingMask
 from compiler.operations.probability import LogSoftmax, Pick
 from compiler.operations.projection import Linear, Logits
-from compiler.operations.residual import Activation, Add, Dropout, Norm
+from compiler.operations.residual import Add, Dropout, Gelu, Norm, Relu, Silu
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.program import Found
 from compiler.runtime import sinusoids
@@ -36,8 +36,8 @@ POSITIONS = 4096
 """Rows of the table that sinusoids become there: it has others of its own, so ours are written out."""
 
 KNOWN = {
-    *(Activation, Add, Attention, CausalMask, Dropout, Embed, Linear, LogSoftmax, Logits),
-    *(MergeHeads, Norm, PaddingMask, Pick, Position, Slice, SplitHeads),
+    *(Add, Attention, CausalMask, Dropout, Embed, Gelu, Linear, LogSoftmax, Logits),
+    *(MergeHeads, Norm, PaddingMask, Pick, Position, Relu, Silu, Slice, SplitHeads),
 }
 """What the Transformer that it knows is made of."""
 LAYERS = {
@@ -45,6 +45,8 @@ LAYERS = {
     "decoder": ["self_attention", "memory_attention", "feed_forward"],
 }
 """The sub-layers of each of its layers, in order."""
+ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU"}
+"""What it calls each curve."""
 
 Row = tuple[int, ...]
 
@@ -185,10 +187,12 @@ class _Writer:
 
     def model(self) -> Any:
         from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
 
         a = self.a
+        activation = Activation[ACTIVATIONS[a.activation]]
         encoder, decoder = (
-            side(depth, a.h, pre_norm=a.norm == "pre", head_dim=self.width)
+            side(depth, a.h, pre_norm=a.norm == "pre", activation=activation, head_dim=self.width)
             for side, depth in (
                 (TransformerEncoderSpec, a.depths.encoder),
                 (TransformerDecoderSpec, a.depths.decoder),
@@ -198,6 +202,8 @@ class _Writer:
         model.encoder.embeddings[0].weight = self.table("source")
         model.decoder.embeddings.weight = self.table("target")
         model.decoder.projection.weight = self.table("output")
+        if a.output_bias:
+            model.decoder.projection.bias = self.tensor("output_bias")
         for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
             side.position_encodings.encodings = self.positions(name)
             if a.norm == "pre":
@@ -254,8 +260,8 @@ class _Writer:
     def positions(self, part: str) -> Tensor:
         if self.a.positional_encoding == "learned":
             return self.tensor(f"{part}.positions")
-        halves = self.a.positional_encoding == "sinusoidal_halves"
-        return sinusoids(torch.empty(1, POSITIONS, self.a.d_model), halves=halves).clone()
+        halves, rows = self.a.positional_encoding == "sinusoidal_halves", torch.empty(1, POSITIONS, self.a.d_model)
+        return sinusoids(rows, halves=halves, first=self.a.first_position).clone()
 
     def tensor(self, name: str) -> Tensor:
         """A copy: it rounds to 8 bits in place."""
@@ -297,6 +303,8 @@ def _refuses(order: Order) -> str | None:
 
     if Purpose.TRAIN in order.graphs:
         return "it only translates: train with the backend `eager`"
+    if Purpose.ATTEND in order.graphs:
+        return "it gives out no attention weights: take the backend `eager`"
     device, precision = order.device.partition(":")[0], order.precision
     if device == "cuda" and not ctranslate2.get_cuda_device_count():
         return "this CTranslate2 was built without CUDA, or sees no GPU: say `--device cpu`"

@@ -27,6 +27,9 @@ from compiler.likeliest import Likeliest
 from compiler.listing import listing
 from specs import PAD
 
+KINDS = {"self_attention", "memory_attention", "feed_forward", "ssru"}
+"""The sub-layers that its instructions can say."""
+
 
 class _State:
     """A handle on the state of some sentences, which all have `beams` rows."""
@@ -242,6 +245,9 @@ def _refuses(order: Order) -> str | None:
         return "it computes in float32 or int8; for bfloat16 take `eager`"
     if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= order.graphs.keys():
         return "it translates, and nothing else"
+    a = order.spec.architecture
+    if strange := [each.kind for each in (*a.encoder, *a.decoder) if each.kind not in KINDS]:
+        return f"it has no instructions for `{strange[0]}`: take the backend `eager`"
     try:
         listing(order.graphs)
     except Inexpressible as problem:

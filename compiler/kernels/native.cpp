@@ -105,6 +105,9 @@ class Run {
             case ATTEND_MEMORY: return attend_memory(i);
             case LOGITS: return logits(i);
             case BEND: return bent(i);
+            case AVERAGE_SOURCE: return average_source(i);
+            case AVERAGE: return average_cache(i);
+            case COPY: return copy(i);
         }
         throw Unknown();
     }
@@ -158,6 +161,42 @@ class Run {
 
     void bent(const Instruction& i) {
         each_row([&](int64_t row) { bend(at(i.a, i.a_at, row), i.curve, at(i.out, i.out_at, row), i.width); });
+    }
+
+    void copy(const Instruction& i) {
+        each_row([&](int64_t row) {
+            std::memcpy(at(i.out, i.out_at, row), at(i.a, i.a_at, row), size_t(i.width) * sizeof(float));
+        });
+    }
+
+    void average_source(const Instruction& i) {
+        int64_t first = 0;
+        for (const Sentence& s : state.sentences) {
+            const float* before = nullptr;
+            for (int64_t t = 0; t < s.length; t++) {
+                const int64_t row = first + (i.backwards ? s.length - 1 - t : t);
+                float* out = at(i.out, i.out_at, row);
+                average(at(i.a, i.a_at, row), at(i.b, i.b_at, row), before, out, i.width);
+                before = out;
+            }
+            first += s.length;
+        }
+    }
+
+    // Of each hypothesis from what it stored at the position before, wherever that lies.
+    void average_cache(const Instruction& i) {
+        const int64_t width = up(i.width, LANES);
+        int64_t row = 0;
+        for (const Sentence& s : state.sentences) {
+            float* stored = s.stored(program.cache, i.c);
+            for (int64_t r = 0; r < s.rows; r++, row++) {
+                const float* before = nullptr;
+                if (s.position) before = stored + s.ancestry[size_t(r * s.room + s.position - 1)] * width;
+                float *to = stored + (s.used + r) * width, *out = at(i.out, i.out_at, row);
+                average(at(i.a, i.a_at, row), at(i.b, i.b_at, row), before, to, i.width);
+                std::memcpy(out, to, size_t(i.width) * sizeof(float));
+            }
+        }
     }
 
     void normalise(const Instruction& i) {

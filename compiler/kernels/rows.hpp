@@ -22,8 +22,8 @@ inline void add(const float* x, const float* y, float* out, int64_t n) {
     each(n, [&](int64_t i) { store(out + i, load(x + i) + load(y + i)); }, [&](int64_t i) { out[i] = x[i] + y[i]; });
 }
 
-// x sigmoid(x). Where e^-x would overflow, it is large enough for the quotient to be next to nothing.
-inline Vector silu(Vector x) { return x / (exponential(smaller(-x, splat(88.0f))) + 1.0f); }
+// Where e^-x would overflow, it is large enough for the quotient to be next to nothing.
+inline Vector sigmoid(Vector x) { return 1.0f / (exponential(smaller(-x, splat(88.0f))) + 1.0f); }
 
 // x Phi(x), with the error function of Abramowitz & Stegun 7.1.26, which is within 1.5e-7 of its own.
 inline Vector gelu(Vector x) {
@@ -36,18 +36,38 @@ inline Vector gelu(Vector x) {
     return x * (x < 0.0f ? beyond : 1.0f - beyond);
 }
 
+// out[i] = f(x[i] ...), in whole vectors: what is left over of a row as one that is filled up with zeros.
+template <class F, class... X>
+inline void map(int64_t n, float* out, F f, const X*... x) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) store(out + i, f(load(x + i)...));
+    if (i == n) return;
+    const size_t rest = size_t(n - i) * sizeof(float);
+    const auto filled = [&](const float* from) {
+        float some[LANES] = {};
+        std::memcpy(some, from, rest);
+        return load(some);
+    };
+    float some[LANES];
+    store(some, f(filled(x + i)...));
+    std::memcpy(out + i, some, rest);
+}
+
 // What a curve makes of the numbers of a row.
 inline void bend(const float* x, int32_t curve, float* out, int64_t n) {
     const auto bent = [&](Vector v) {
-        return curve == SILU ? silu(v) : curve == GELU ? gelu(v) : curve == RELU ? relu(v) : v;
+        return curve == SILU ? v * sigmoid(v) : curve == GELU ? gelu(v) : curve == RELU ? relu(v) : v;
     };
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) store(out + i, bent(load(x + i)));
-    if (i == n) return;
-    float rest[LANES] = {};
-    std::memcpy(rest, x + i, size_t(n - i) * sizeof(float));
-    store(rest, bent(load(rest)));
-    std::memcpy(out + i, rest, size_t(n - i) * sizeof(float));
+    map(n, out, bent, x);
+}
+
+// c = f c_before + (1 - f) z, f the sigmoid of the gate; before the first position c is 0.
+inline void average(const float* gate, const float* z, const float* before, float* c, int64_t n) {
+    if (before)
+        map(n, c, [](Vector g, Vector x, Vector b) { const Vector f = sigmoid(g); return f * b + (1.0f - f) * x; },
+            gate, z, before);
+    else
+        map(n, c, [](Vector g, Vector x) { return (1.0f - sigmoid(g)) * x; }, gate, z);
 }
 
 // Layer normalisation of x, or of x + y; the variance is that of the population.

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from compiler.instruction import Code
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 from specs import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.listing import Lister
 
 ONE, TWO = Size.of(1), Size.of(2)
 
@@ -86,6 +90,13 @@ class Ssru(Recurrence):
 
     def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return product(inputs[0].shape)  # the sigmoid
+
+    def native(self, lister: Lister, node: Node) -> None:
+        gate, value, *rest = node.inputs
+        if rest and not self.backwards:
+            lister.add(node, Code.AVERAGE, gate, value, c=lister.carried(node, rest[0]))
+        else:
+            lister.add(node, Code.AVERAGE_SOURCE, gate, value, backwards=self.backwards)
 
 
 @dataclass(frozen=True)

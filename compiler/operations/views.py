@@ -53,6 +53,9 @@ class Slice(Operation):
         place = lister.places.get(node.inputs[0])
         if place is None:  # of log-probabilities alone
             return
+        if node.type == lister.graph.types[node.inputs[0]]:
+            lister.same(node)
+            return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
             raise Inexpressible("it has no instruction for a slice of positions or of heads")
         lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))
@@ -111,6 +114,9 @@ class Beside(Operation):
         both = x.new_empty(*x.shape[:-1], x.shape[-1] + y.shape[-1])
         both[..., : x.shape[-1]], both[..., x.shape[-1] :] = x, y
         return both
+
+    def native(self, lister: Lister, node: Node) -> None:
+        lister.beside(node)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ architectures = st.fixed_dictionaries(
         "positional_encoding": st.sampled_from(["sinusoidal", "learned"]),
         "tied_embeddings": st.sampled_from(["all", "target", "none"]),
         "projection_bias": st.booleans(),
+        "output_bias": st.booleans(),
+        "activation": st.sampled_from(["relu", "silu", "gelu"]),
     }
 )
 SOURCE = torch.tensor([[7, 8, 9, 10, 11, EOS], [5, EOS, PAD, PAD, PAD, PAD], [EOS, PAD, PAD, PAD, PAD, PAD]])
@@ -98,6 +100,19 @@ def test_it_is_held_to_the_interpreter_as_every_backend(small: Callable[..., Spe
     found = disagreement(ctranslate2.build(_order(small())))
     assert set(found) == {Purpose.SCORE}
     assert found[Purpose.SCORE] < 1e-5
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "sinusoidal_halves"])
+def test_positions_begin_where_the_spec_says(small: Callable[..., Spec], encoding: str) -> None:
+    spec = small(positional_encoding=encoding, first_position=2)
+    found = ctranslate2.build(_order(spec)).score(SOURCE, TARGET)
+    torch.testing.assert_close(found, _expected(spec, initial_weights(spec, graphs(spec))), atol=1e-5, rtol=1e-5)
+
+
+def test_it_gives_out_no_attention_weights_and_says_so(small: Callable[..., Spec]) -> None:
+    with pytest.raises(ZooError, match="the backend `ctranslate2` cannot run this") as refused:
+        build(small(), [Purpose.ATTEND], backend="ctranslate2")
+    assert refused.value.hint == "it gives out no attention weights: take the backend `eager`"
 
 
 def test_the_threads_of_torch_are_left_alone(small: Callable[..., Spec]) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.functional import layer_norm
 
 from compiler import integers, runtime
-from compiler.instruction import MOST_INT8_ROWS, Code, Status
+from compiler.instruction import MOST_INT8_ROWS, Code, Curve, Status
 from compiler.likeliest import likeliest
+from compiler.recurrences import ssru
 
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
 """Rows, inputs, outputs."""
+CURVES: Mapping[Curve, Callable[[Tensor], Tensor]] = {
+    Curve.STRAIGHT: torch.clone,
+    Curve.RELU: torch.relu,
+    Curve.SILU: functional.silu,
+    Curve.GELU: functional.gelu,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +40,24 @@ def close(ours: Tensor, expected: Tensor) -> None:
 
 
 @pytest.mark.parametrize(("rows", "inner", "outer"), SHAPES)
-@pytest.mark.parametrize("relu", [False, True])
-def test_products(by_hand: Any, rows: int, inner: int, outer: int, relu: bool) -> None:
+@pytest.mark.parametrize("curve", CURVES)
+def test_products(by_hand: Any, rows: int, inner: int, outer: int, curve: Curve) -> None:
     x, w, bias = torch.randn(rows, inner + 3), torch.randn(outer, inner).T / inner**0.5, torch.randn(outer)
     machine = by_hand()
     a, out = machine.embed(x), machine.buffer(outer + 9)
-    p = machine.matrix(w, bias if relu else None)
-    machine.add(Code.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, relu=relu, matrix=p)
+    p = machine.matrix(w, bias if curve else None)
+    machine.add(Code.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, curve=curve, matrix=p)
     machine.show(out, outer, at=5)
-    close(machine.once(rows), (x[:, 3:] @ w + bias).relu() if relu else x[:, 3:] @ w)
+    close(machine.once(rows), CURVES[curve](x[:, 3:] @ w + bool(curve) * bias))
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_curves_are_torchs_far_from_zero_too(by_hand: Any, curve: Curve) -> None:
+    x = torch.cat([torch.linspace(-12, 12, 2001), torch.tensor([-200.0, -90.0, -0.0, 90.0, 200.0])])[None]
+    machine = by_hand()
+    out = machine.add(Code.BEND, a=machine.embed(x), out=machine.buffer(x.shape[1]), width=x.shape[1], curve=curve)
+    machine.show(out, x.shape[1])
+    torch.testing.assert_close(machine.once(1), CURVES[curve](x), rtol=1e-6, atol=2e-6)
 
 
 def whole(rows: int, inner: int) -> Tensor:
@@ -75,14 +92,16 @@ def test_rows_are_scaled_each_by_itself(by_hand: Any, rows: int, inner: int, out
     close(machine.once(rows), integers.quantised_linear(x, w, scales, bias))
 
 
-@pytest.mark.parametrize(("rows", "width", "halves"), [(1, 5, False), (131, 37, False), (3, 64, True), (3, 2, True)])
-def test_rows_by_themselves(by_hand: Any, rows: int, width: int, halves: bool) -> None:
+@pytest.mark.parametrize(
+    ("rows", "width", "halves", "first"), [(1, 5, False, 2), (131, 37, False, 0), (3, 64, True, 300), (3, 2, True, 0)]
+)
+def test_rows_by_themselves(by_hand: Any, rows: int, width: int, halves: bool, first: int) -> None:
     x, y, gain, bias = torch.randn(rows, width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
     table = torch.randn(9, width)
     machine = by_hand()
     a, b, out = machine.embed(x, scale=3.0), machine.embed(y), machine.buffer(width)
     machine.add(Code.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
-    machine.add(Code.POSITION, a=out, out=out, width=width, halves=halves)
+    machine.add(Code.POSITION, a=out, out=out, width=width, halves=halves, first=first)
     machine.add(Code.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
     machine.add(Code.ADD, a=out, b=b, out=out, width=width)
     machine.add(Code.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
@@ -90,7 +109,8 @@ def test_rows_by_themselves(by_hand: Any, rows: int, width: int, halves: bool) -
     tokens = torch.arange(rows)
     state = machine.start(tokens, [1] * rows)
     for t in range(5):
-        encoding = runtime.sinusoids(torch.zeros(1, 1, width), torch.tensor([[t]]), halves=halves)[0, :, :width].float()
+        place = torch.tensor([[first + t]])
+        encoding = runtime.sinusoids(torch.zeros(1, 1, width), place, halves=halves)[0, :, :width].float()
         expected = layer_norm(3 * x + table[t] + encoding + y, (width,), gain, bias) + y
         close(machine.shown(state, tokens), layer_norm(expected, (width,), gain, bias, 1e-2))
 
@@ -131,18 +151,49 @@ def test_attention_to_the_source_and_to_the_memory(by_hand: Any, heads: int, key
         close(found[:, v:], attention(q_table[token], keys, values, heads, 0.3))
 
 
+@pytest.mark.parametrize("width", [16, 37])
+def test_averages_of_a_source_go_either_way(by_hand: Any, width: int) -> None:
+    """Both side by side, read piece by piece: the step looks for its own token."""
+    pieces = 40
+    gates, values = torch.randn(pieces, width), torch.randn(pieces, width)
+    machine = by_hand(memory=[pieces, 2 * width])
+    gate, value, own = (machine.embed(table, machine.encode) for table in (gates, values, torch.eye(pieces)))
+    both = machine.buffer(2 * width)
+    for at, backwards in ((0, False), (width, True)):
+        out = machine.buffer(width)
+        given = {"a": gate, "b": value, "out": out, "width": width, "backwards": backwards}
+        machine.add(Code.AVERAGE_SOURCE, machine.encode, **given)
+        machine.add(Code.COPY, machine.encode, a=out, out=both, out_at=at, width=width)
+    machine.add(Code.KEEP, machine.encode, out=0, a=own, width=pieces, heads=1, keys=True)
+    machine.add(Code.KEEP, machine.encode, out=1, a=both, width=2 * width, heads=1)
+    sole = {"heads": 1, "key_width": pieces, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
+    found = machine.buffer(2 * width)
+    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(pieces) * 1000), b=0, c=1, out=found, **sole)
+    machine.show(found, 2 * width)
+    sources = [torch.randperm(pieces)[:length] for length in (1, 17, 40)]
+    state = machine.start(torch.cat(sources), [len(source) for source in sources])
+    for place in (0, -1):
+        shown = machine.shown(state, torch.stack([source[place] for source in sources]))
+        for each, source in zip(shown, sources, strict=True):
+            forwards, backwards = (
+                ssru(gates[turned][None], values[turned][None])[0] for turned in (source, source.flip(0))
+            )
+            close(each, torch.cat([forwards[place], backwards.flip(0)[place]]))
+
+
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(2, 16, 64), (3, 5, 7)])
 def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width: int, value_width: int) -> None:
     """Hypotheses are chosen, sentences dropped and joined at random, beside a copy that keeps every past apart."""
     pieces, k, v, beams = 30, heads * key_width, heads * value_width, 4
     q_table, k_table, v_table = (torch.randn(pieces, width) for width in (k, k, v))
-    machine = by_hand(cache=[k, v])
+    machine = by_hand(cache=[k, k, v])
     query, key, value = (machine.embed(table) for table in (q_table, k_table, v_table))
     machine.add(Code.APPEND, a=key, out=0, width=k)
-    machine.add(Code.APPEND, a=value, out=1, width=v)
-    out, size = machine.buffer(v), {"heads": heads, "key_width": key_width, "value_width": value_width}
-    machine.add(Code.ATTEND_CACHE, a=query, b=0, c=1, out=out, width=v, scale=0.5, **size)
-    machine.show(out, v)
+    machine.add(Code.APPEND, a=value, out=2, width=v)
+    out, size = machine.buffer(v + k), {"heads": heads, "key_width": key_width, "value_width": value_width}
+    machine.add(Code.ATTEND_CACHE, a=query, b=0, c=2, out=out, width=v, scale=0.5, **size)
+    machine.add(Code.AVERAGE, a=query, b=key, c=1, out=out, out_at=v, width=k)
+    machine.show(out, v + k)
     machine.open()
 
     def step(state: int, pasts: list[list[list[int]]]) -> None:
@@ -151,7 +202,8 @@ def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width
         every = [torch.tensor(past) for sentence in pasts for past in sentence]
         shown = machine.shown(state, torch.stack([past[-1] for past in every]))
         for found, past in zip(shown, every, strict=True):
-            close(found[None], attention(q_table[past[-1:]], k_table[past], v_table[past], heads, 0.5))
+            close(found[None, :v], attention(q_table[past[-1:]], k_table[past], v_table[past], heads, 0.5))
+            close(found[v:], ssru(q_table[past][None], k_table[past][None])[0, -1])
 
     def choose(state: int, pasts: list[list[list[int]]], kept: Sequence[int]) -> list[list[list[int]]]:
         parents = torch.stack([torch.randint(len(pasts[i]), (beams,)) for i in kept])

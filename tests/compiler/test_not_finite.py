@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.functional import layer_norm
 
 from compiler import TRANSLATE, graphs, integers
 from compiler.backends import BACKENDS, Order
 from compiler.host import cpp_compiler
 from compiler.initial import initial_weights
-from compiler.instruction import Code
+from compiler.instruction import Code, Curve
 from specs import EOS, Spec, ZooError
 from zoo.search.beam import Beam
 from zoo.search.source import Source
@@ -25,6 +26,12 @@ BITS = [each | sign for each in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
 """NaNs of both signs, quiet and signalling, and the infinities."""
 ROWS, WIDTH = len(BITS) + 4, 40
 """The last rows are clean."""
+CURVES: Mapping[Curve, Callable[[Tensor], Tensor]] = {
+    Curve.STRAIGHT: torch.clone,
+    Curve.RELU: torch.relu,
+    Curve.SILU: functional.silu,
+    Curve.GELU: functional.gelu,
+}
 
 
 def planted(x: Tensor) -> Tensor:
@@ -64,10 +71,10 @@ def test_rows_by_themselves(by_hand: Any, kernel: str) -> None:
     agree(machine.once(ROWS), expected)
 
 
-@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("inner", [WIDTH, 5, 37])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_products(by_hand: Any, relu: bool, inner: int, quantised: bool) -> None:
+def test_products(by_hand: Any, curve: Curve, inner: int, quantised: bool) -> None:
     """The ReLU makes 0 of minus infinity, and so it may."""
     x, outer = planted(torch.randn(ROWS, inner)), 23
     w, scales = torch.randint(-127, 128, (inner, outer), dtype=torch.int8), torch.rand(outer) / 127
@@ -75,10 +82,10 @@ def test_products(by_hand: Any, relu: bool, inner: int, quantised: bool) -> None
     machine = by_hand()
     out = machine.buffer(outer)
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, relu=relu, matrix=matrix)
+    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, curve=curve, matrix=matrix)
     machine.show(out, outer)
     expected = integers.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
-    agree(machine.once(ROWS), expected.relu() if relu else expected)
+    agree(machine.once(ROWS), CURVES[curve](expected))
 
 
 def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor:
