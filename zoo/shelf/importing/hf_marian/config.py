@@ -45,7 +45,8 @@ _WITHOUT_EFFECT = (
 )
 """Of training, of other models, of how it is run. `extra_pos_embeddings` is of tables that are learned."""
 _ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
-_EPSILON = 1e-5
+_EPSILON = {"marian": 1e-6, "transformers": 1e-5}
+"""Of the norms: each has its own."""
 
 
 def architecture(config: Settings, positions: Positions) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def architecture(config: Settings, positions: Positions) -> dict[str, Any]:
         # Those of transformers are the paper's, which ours have in another order.
         "positional_encoding": "sinusoidal_halves" if positions == "marian" else "sinusoidal",
         "norm": "post",
-        "norm_epsilon": _EPSILON,
+        "norm_epsilon": _EPSILON[positions],
         "tied_embeddings": _tied(config),
         "projection_bias": True,
         "output_bias": True,

@@ -28,8 +28,7 @@ class Transformers:
         self._model.eval()
         if imported.origin["positions"] == "marian":
             self.version += " with Marian's positions"
-            for side in (self._model.model.encoder, self._model.model.decoder):
-                _place(side.embed_positions.weight)
+            _as_marian(self._model, imported.spec.architecture.norm_epsilon)
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[Answer]:
@@ -62,7 +61,13 @@ class Transformers:
         return [float(total) for total in (each * counted).sum(1)]
 
 
-def _place(table: Tensor) -> None:
-    rows, width = table.shape
-    with torch.no_grad():
-        table.copy_(torch.tensor([encoding(position, width, halves=True) for position in range(rows)]))
+def _as_marian(model: Any, epsilon: float) -> None:
+    """Makes transformers compute what such a model was trained to: its positions, and its norms' epsilon."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = epsilon
+    for side in (model.model.encoder, model.model.decoder):
+        table = side.embed_positions.weight
+        rows, width = table.shape
+        with torch.no_grad():
+            table.copy_(torch.tensor([encoding(position, width, halves=True) for position in range(rows)]))
