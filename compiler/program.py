@@ -68,11 +68,10 @@ class Stepping(Steps[Any], Scoring, Protocol):
 
 
 class Found(NamedTuple):
-    """A translation without BOS and EOS, its log-probability with EOS, and that over the length penalty."""
+    """A translation without BOS and EOS, and its log-probability with EOS."""
 
     pieces: tuple[int, ...]
     log_probability: float
-    score: float
 
 
 class Searching(Scoring, Protocol):
@@ -87,9 +86,12 @@ class Searching(Scoring, Protocol):
         *,
         beam: int,
         alpha: float,
-        n_best: int,
+        barred: Sequence[int],
     ) -> Sequence[Sequence[Found]]:
-        """The best of each source, best first; a translation has at most so many pieces, EOS not counted."""
+        """What a beam finds of each source, in no order, without a piece that is barred.
+
+        A translation has at most so many pieces, EOS not counted; `alpha` is that of the length penalty.
+        """
 
 
 class Built(Protocol):

@@ -13,7 +13,7 @@ from specs.notation import dump
 from specs.section import Section, broken_rule
 from specs.task import SCORES, Parsing, Task
 from specs.training import Training
-from specs.vocabulary import Vocabulary
+from specs.vocabulary import EOS, Vocabulary
 
 # Letters, digits and - _ . , only; no two dots in a row, so that a name is never a way out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
@@ -129,6 +129,22 @@ class Spec(Section):
                 problem="`architecture.tied_embeddings` is `all`, but `vocabulary.shared` is false: "
                 "two vocabularies cannot share one matrix",
                 hint="write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_barred_is_a_piece_and_not_the_end(self) -> Self:
+        size, barred = self.vocabulary.sizes[1], self.decoding.barred
+        if EOS in barred:
+            broken_rule(
+                "decoding.barred", problem=f"`decoding.barred` has {EOS}, EOS: nothing would end", hint="leave it out"
+            )
+        if barred and (most := max(barred)) >= size:
+            broken_rule(
+                "decoding.barred",
+                "vocabulary.size",
+                problem=f"`decoding.barred` has {most:,}, but the target has {size:,} pieces, counted from 0",
+                hint="leave it out",
             )
         return self
 

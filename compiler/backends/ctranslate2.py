@@ -100,13 +100,13 @@ class CTranslate2:
         *,
         beam: int,
         alpha: float,
-        n_best: int = 1,
+        barred: Sequence[int] = (),
     ) -> list[list[Found]]:
-        """The `n_best` best of what its own beam search finds for each source, best first; `limits` as in ours.
+        """What its own beam search finds for each source, in no order; `limits` as in ours.
 
         Its search stops otherwise than ours: with alpha = 0 where the best of a step has ended, else at `beam` ends,
-        which it ranks by log-probability / length^alpha, where ours has ((5 + length) / 6)^alpha. And it searches as
-        if PAD and BOS had no share of the probabilities. So what it found is scored anew, and ranked here by ours.
+        of which it keeps those that are best by log-probability / length^alpha. And it searches as if PAD, BOS and what
+        is barred had no share of the probabilities. So what it found is scored anew.
         """
         rows = self._sources(source, max(limits, default=0) + 1)
         under_way: dict[int, Any] = {}
@@ -121,7 +121,7 @@ class CTranslate2:
                 max_input_length=0,
                 min_decoding_length=0,
                 max_decoding_length=limit + 1,
-                suppress_sequences=[[self.target[PAD]], [self.target[BOS]]],
+                suppress_sequences=[[self.target[piece]] for piece in sorted({PAD, BOS, *barred})],
                 return_end_token=True,
                 asynchronous=True,
             )
@@ -129,8 +129,7 @@ class CTranslate2:
         found = [self._rows(under_way[index].result(), limit) for index, limit in enumerate(limits)]
         several = [(source, row) for source, each in zip(rows, found, strict=True) for row in each]
         totals = iter(self._scored([source for source, _ in several], [row for _, row in several]))
-        ranked = [[_found(row, sum(next(totals)), alpha) for row in each] for each in found]
-        return [sorted(each, key=lambda one: -one.score)[:n_best] for each in ranked]
+        return [[Found(row, sum(next(totals))) for row in each] for each in found]
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors of a weights file, in its layout."""
@@ -158,10 +157,6 @@ class CTranslate2:
         share = -(-len(words) // self.workers)
         found = self.translator.score_batch(sources, words, max_batch_size=share, max_input_length=0)
         return [result.log_probs for result in found]
-
-
-def _found(row: Row, total: float, alpha: float) -> Found:
-    return Found(row, total, total / ((5 + len(row) + 1) / 6) ** alpha)
 
 
 def _unpadded(row: list[int]) -> list[int]:

@@ -36,7 +36,8 @@ class Profile(NamedTuple):
 def sizes(spec: Spec) -> dict[str, Profile]:
     """Of each symbolic size, as shapes of one dimension: from a sentence alone to a large batch of the longest."""
     longest = spec.corpus.max_length + 1
-    rooms = -(-(longest + spec.decoding.extra_length) // ROOMS) * ROOMS
+    written = int(longest * spec.decoding.length_factor) + spec.decoding.extra_length
+    rooms = -(-written // ROOMS) * ROOMS
     every = {
         "batch": (1, 32, 256),
         "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),

@@ -17,6 +17,7 @@ from compiler.captured import MOST, Results, bucket
 from compiler.likeliest import likeliest
 from compiler.switches import fast_float32
 from specs import BOS, EOS, Spec
+from zoo.search.barred import Barred
 from zoo.search.beam import Beam
 from zoo.search.brackets import Brackets
 from zoo.search.sample import Sample
@@ -113,8 +114,14 @@ TREES = Brackets(range(4, 20), range(20, 36), range(36, 40), 101)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "chooser",
-    [Beam(4, 0.6, 2), Beam(1, 0.6), Sample(2, 0.6, 1.0, 0, 1.0, 1), Beam(4, 0.6, 2, TREES)],
-    ids=["beam", "greedy", "sample", "trees"],
+    [
+        Beam(4, 0.6, 2),
+        Beam(1, 0.6),
+        Sample(2, 0.6, 1.0, 0, 1.0, 1),
+        Beam(4, 0.6, 2, TREES),
+        Beam(4, 0.6, 2, Barred((1, 9), 101), "power", True),
+    ],
+    ids=["beam", "greedy", "sample", "trees", "marian"],
 )
 def test_translations_are_the_same(two: Callable[..., Any], chooser: Any, shape: str) -> None:
     """Sentences of all lengths that leave, join and wait; batches of one, some and all."""

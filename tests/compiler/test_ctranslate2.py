@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,12 +18,12 @@ from compiler.agree import disagreement
 from compiler.backends.backend import Order
 from compiler.backends.ctranslate2 import POSITIONS, ctranslate2
 from compiler.initial import initial_weights
-from specs import BOS, EOS, PAD, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.benchmarks.decode import unending
-from zoo.search.beam import Beam
-from zoo.search.hypothesis import length_penalty
+from zoo.search.dispatch import dispatched
+from zoo.search.hypothesis import Hypothesis
+from zoo.search.request import Choice, Request
 from zoo.search.source import Source
-from zoo.search.workers import searched
 
 pytest.importorskip("ctranslate2")
 
@@ -44,6 +43,7 @@ architectures = st.fixed_dictionaries(
         "activation": st.sampled_from(["relu", "silu", "gelu"]),
     }
 )
+CPU = torch.device("cpu")
 SOURCE = torch.tensor([[7, 8, 9, 10, 11, EOS], [5, EOS, PAD, PAD, PAD, PAD], [EOS, PAD, PAD, PAD, PAD, PAD]])
 TARGET = torch.tensor([[BOS, 9, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]])
 
@@ -147,7 +147,7 @@ def test_8_bits_are_near_and_leave_the_weights_alone(small: Callable[..., Spec])
 class TestSearch:
     """What it finds, and what ours finds in the same model."""
 
-    def both(self, spec: Spec, seed: int, alpha: float) -> list[tuple[Any, Any]]:
+    def both(self, spec: Spec, seed: int, choice: Choice) -> list[tuple[Hypothesis, Hypothesis]]:
         """Ours and its best for some sources. PAD and BOS are impossible: its search leaves them out."""
         weights = unending(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
         program = build(spec, TRANSLATE, weights=weights, backend="eager")
@@ -155,22 +155,23 @@ class TestSearch:
         rows = [(*torch.randint(4, 101, (length,), generator=draw).tolist(), EOS) for length in range(1, 9)]
         limits = [(3 * number) % 11 for number in range(len(rows))]
         sources = [Source(number, row, limit) for number, (row, limit) in enumerate(zip(rows, limits, strict=True))]
-        ours = dict(searched(program, [sources], Beam(4, alpha), tokens=4096))
-        padded = torch.tensor([[*row, *[PAD] * (9 - len(row))] for row in rows])
-        theirs = ctranslate2.build(_order(spec, weights)).hypotheses(padded, limits, beam=4, alpha=alpha)
-        return [(ours[number][0], found[0]) for number, found in enumerate(theirs)]
+        request, engine = Request.of(spec, choice), ctranslate2.build(_order(spec, weights))
+        found = [dict(dispatched(each, [sources], request, device=CPU)) for each in (program, engine)]
+        return [(found[0][number][0], found[1][number][0]) for number in range(len(rows))]
 
     @pytest.mark.parametrize("norm", ["post", "pre"])
-    @pytest.mark.parametrize("alpha", [0.0, 0.6])
+    @pytest.mark.parametrize(("alpha", "kind"), [(0.0, "gnmt"), (0.6, "gnmt"), (0.6, "power")])
     def test_ours_finds_what_it_finds_or_what_is_better(
-        self, small: Callable[..., Spec], norm: str, alpha: float
+        self, small: Callable[..., Spec], norm: str, alpha: float, kind: str
     ) -> None:
         """It ends only what is among the first `beam` continuations, ours what is among twice as many."""
         same = 0
         spec = small(norm=norm)
+        decoding = spec.decoding.model_copy(update={"length_penalty": kind})
         for seed in range(5):
             training = spec.training.model_copy(update={"seed": seed})
-            for ours, theirs in self.both(spec.model_copy(update={"training": training}), seed, alpha):
+            seeded = spec.model_copy(update={"training": training, "decoding": decoding})
+            for ours, theirs in self.both(seeded, seed, {"beam": 4, "alpha": alpha}):
                 if ours.pieces == theirs.pieces:
                     same += 1
                     assert ours.log_probability == pytest.approx(theirs.log_probability, abs=2e-5, rel=1e-5)
@@ -180,17 +181,14 @@ class TestSearch:
         assert same >= 36, "of 40"
 
     def test_what_is_found_is_worth_what_it_says(self, small: Callable[..., Spec]) -> None:
-        """Those that reached the limit and had to end there, too; ranked by our penalty, not by its own."""
+        """Those that reached the limit and had to end there, too."""
         spec = small()
         weights = unending(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
         program = ctranslate2.build(_order(spec, weights))
-        for found, row in zip(program.hypotheses(SOURCE, [0, 3, 7], beam=4, alpha=0.6, n_best=3), SOURCE, strict=True):
-            assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+        for found, row in zip(program.hypotheses(SOURCE, [0, 3, 7], beam=4, alpha=0.6), SOURCE, strict=True):
             for each in found:
                 target = torch.tensor([[BOS, *each.pieces, EOS]])
                 assert float(program.score(row[None], target).sum()) == pytest.approx(each.log_probability, abs=1e-4)
-                wanted = each.log_probability / length_penalty(len(each.pieces) + 1, 0.6)
-                assert each.score == pytest.approx(wanted, rel=1e-6)
 
     def test_pad_and_bos_have_their_share_of_what_it_says(self, small: Callable[..., Spec]) -> None:
         """Though neither is ever chosen. What its decoder gives is always the same here, and mostly EOS follows."""
@@ -206,11 +204,17 @@ class TestSearch:
             assert float(ours.score(row[None], target).sum()) == pytest.approx(found[0].log_probability, abs=1e-4)
 
     def test_limits_are_kept_and_pad_and_bos_never_come(self, small: Callable[..., Spec]) -> None:
+        """Nor what is barred, be it the unknown piece."""
         program = ctranslate2.build(_order(small()))
         rows, limits = SOURCE[[0, 1] * 5], list(range(10))
-        for found, limit in zip(program.hypotheses(rows, limits, beam=3, alpha=0.6, n_best=3), limits, strict=True):
-            assert found
-            assert all(len(each.pieces) <= limit and not {PAD, BOS, EOS} & set(each.pieces) for each in found)
+        free = program.hypotheses(rows, limits, beam=3, alpha=0.6)
+        barred = {UNK, *(piece for several in free for each in several for piece in each.pieces[:1])}
+        for bars, never in (((), {PAD, BOS, EOS}), (tuple(barred), {PAD, BOS, EOS, *barred})):
+            for found, limit in zip(
+                program.hypotheses(rows, limits, beam=3, alpha=0.6, barred=bars), limits, strict=True
+            ):
+                assert found
+                assert all(len(each.pieces) <= limit and not never & set(each.pieces) for each in found)
 
 
 def test_a_sentence_longer_than_its_positions_is_refused(small: Callable[..., Spec]) -> None:

@@ -112,11 +112,9 @@ def searching(
     device="cpu",
     **choice,
 ):
-    """What is found for each source (pieces without EOS), with a beam of such a size, alpha and n_best."""
+    """What is found for each source (pieces without EOS), with a `beam` of such a size, and its other fields."""
     if chooser is None:
-        size, alpha, n_best = choice.pop("beam"), choice.pop("alpha"), choice.pop("n_best", 1)
-        chooser = Beam(size, alpha, n_best, choice.pop("constraint", None))
-    assert not choice
+        chooser = Beam(choice.pop("beam"), **choice)
     prefixes, words = prefixes or [()] * len(sources), words or [0] * len(sources)
     several = [
         Source(index, (*pieces, EOS), limit, tuple(prefix), words=number)

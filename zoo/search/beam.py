@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float32, Int
@@ -16,6 +17,7 @@ from specs import EOS
 from zoo.search.chooser import Chosen
 from zoo.search.constraint import Constraint
 from zoo.search.history import History
+from zoo.search.hypothesis import LengthPenalty, length_penalty
 from zoo.search.source import Source
 
 
@@ -24,13 +26,16 @@ class Beam:
     """`size` hypotheses of a sentence live at a time, likeliest first; `n_best` of those that ended are wanted.
 
     A step takes the 2 * `size` likeliest continuations: those that end are ranked by their score, the first `size` of
-    the others live on. (A beam of one takes the likeliest alone.)
+    the others live on. (A beam of one takes the likeliest alone.) One that is `shrinking` takes only as many as may
+    live, and from then on so many fewer may as have ended; what lives at the limit is cut off. So Marian searches.
     """
 
     size: int
     alpha: float
     n_best: int = 1
     constraint: Constraint | None = None
+    length_penalty: LengthPenalty = "gnmt"
+    shrinking: bool = False
 
     @property
     def moves(self) -> bool:
@@ -38,10 +43,11 @@ class Beam:
 
     @property
     def candidates(self) -> int:
-        return 2 * self.size if self.size > 1 else 1
+        return self.size if self.size == 1 or self.shrinking else 2 * self.size
 
     def history(self, source: Source) -> History:
-        return History(source, self.n_best, self.alpha, ranked=True)
+        penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
+        return History(source, self.n_best, penalty, ranked=True, cut=self.shrinking)
 
     def step(
         self,
@@ -53,7 +59,7 @@ class Beam:
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Chosen, State]:
         found, state = program.likeliest(state, token, self.candidates, allowed)
-        return self.choose(found, totals, [history.at_limit for history in histories]), state
+        return self.choose(found, totals, [history.must_end for history in histories]), state
 
     def choose(self, found: Likeliest, totals: Float32[Tensor, "sentences rows"], must_end: Sequence[bool]) -> Chosen:
         """Among equal totals the lower parent comes first, then the likelier piece, then the lower one.
@@ -70,6 +76,9 @@ class Beam:
             reached, pieces = pad(reached, (0, missing), value=-torch.inf), pad(pieces, (0, missing), value=EOS)
         reached, order = _best(reached, self.candidates)
         pieces = pieces.gather(1, order)
+        if self.shrinking and rows == self.size:
+            places = torch.arange(self.candidates, device=reached.device)
+            reached = reached.masked_fill(places >= totals.isfinite().sum(1, keepdim=True), -torch.inf)
         live_totals, live = _best(reached.masked_fill(pieces == EOS, -torch.inf), self.size)
         return Chosen(reached, (order // width).clamp_(max=rows - 1), pieces, live, live_totals)
 

@@ -10,7 +10,7 @@ from compiler.program import Searching
 from specs import ZooError
 from zoo.machine.ram import FAILURES, is_short
 from zoo.search.groups import groups, padded
-from zoo.search.hypothesis import Hypothesis
+from zoo.search.hypothesis import Hypothesis, length_penalty
 from zoo.search.loop import Found
 from zoo.search.request import Request
 from zoo.search.source import Source, too_long
@@ -29,6 +29,9 @@ def searched_by_program(
     if request.constraint is not None:
         problem = f"{name} searches by itself, and what it may produce cannot be constrained"
         raise ZooError(problem, hint="take another backend, such as `auto`")
+    if request.shrinking:
+        problem = f"{name} searches by itself, and its beam does not shrink (`decoding.ending` of the model's spec)"
+        raise ZooError(problem, hint="take another backend, such as `auto`")
     for window in windows:
         if any(source.prefix for source in window):
             problem = f"{name} searches by itself, and cannot be given the beginning of a translation"
@@ -45,7 +48,7 @@ def _found(program: Searching, sources: Sequence[Source], request: Request, devi
             [source.limit for source in sources],
             beam=request.beam,
             alpha=request.alpha,
-            n_best=request.n_best,
+            barred=() if request.barred is None else request.barred.pieces,
         )
     except FAILURES as error:
         if not is_short(error):
@@ -58,4 +61,10 @@ def _found(program: Searching, sources: Sequence[Source], request: Request, devi
         yield from _found(program, sources[half:], request, device)
         return
     for source, found in zip(sources, several, strict=True):
-        yield source.index, [Hypothesis(each.pieces, each.log_probability, each.score) for each in found]
+        ranked = sorted((_scored(*each, request) for each in found), key=lambda hypothesis: -hypothesis.score)
+        yield source.index, ranked[: request.n_best]
+
+
+def _scored(pieces: tuple[int, ...], log_probability: float, request: Request) -> Hypothesis:
+    penalty = length_penalty(len(pieces) + 1, request.alpha, request.length_penalty)
+    return Hypothesis(pieces, log_probability, log_probability / penalty)

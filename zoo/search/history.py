@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from specs import EOS, ZooError
-from zoo.search.hypothesis import Hypothesis, length_penalty
+from zoo.search.hypothesis import Hypothesis
 from zoo.search.source import Source
 
 
@@ -34,24 +35,35 @@ class History:
     """Grows with each step, on the host, from what the step has chosen.
 
     `wanted` hypotheses are looked for. Ranked ones are the best that have ended, and the search is over when no live
-    one can still be among them; others are kept in the order of their rows.
+    one can still be among them; others are kept in the order of their rows. What lives at the limit has to end with
+    EOS, unless it is `cut`: then its last piece may be any, and stands in the place of EOS.
     """
 
-    def __init__(self, source: Source, wanted: int, alpha: float, *, ranked: bool, streams: tuple[Random, ...] = ()):
-        self.source, self.wanted, self.alpha, self.ranked = source, wanted, alpha, ranked
+    def __init__(
+        self,
+        source: Source,
+        wanted: int,
+        penalty: Callable[[int], float],
+        *,
+        ranked: bool,
+        cut: bool = False,
+        streams: tuple[Random, ...] = (),
+    ) -> None:
+        """`penalty` is what a log-probability is divided by, by the length with EOS; it grows with that."""
+        self.source, self.wanted, self.penalty, self.ranked, self.cut = source, wanted, penalty, ranked, cut
         self.streams = streams
         """Where chance comes from, one for each row."""
         self.begun = len(source.prefix)
         """Pieces that were chosen, or are being chosen by a step that has not reported yet."""
         self.done = False
-        self._longest = length_penalty(source.limit + 1, alpha)
+        self._longest = penalty(source.limit + 1)
         self._steps: list[tuple[StepRecord, int]] = []
         self._ended: list[_Ended] = []
 
     @property
-    def at_limit(self) -> bool:
+    def must_end(self) -> bool:
         """Whether the next piece has to be EOS."""
-        return self.begun == self.source.limit
+        return not self.cut and self.begun == self.source.limit
 
     @property
     def over(self) -> bool:
@@ -61,10 +73,12 @@ class History:
     def add(self, record: StepRecord, row: int, best: float, ends: bool) -> None:
         """A step, where this sentence is one row; the best total of what has not ended, and whether something has."""
         self._steps.append((record, row))
-        if ends:
-            self._end(record.totals[row].tolist(), record.pieces[row].tolist())
         length = len(self.source.prefix) + len(self._steps)
-        self.done = length > self.source.limit or (bool(self._ended) and self._decided(best))
+        last = length > self.source.limit
+        every = last and self.cut
+        if ends or every:
+            self._end(record.totals[row].tolist(), record.pieces[row].tolist(), self.penalty(length), every)
+        self.done = last or (bool(self._ended) and self._decided(best))
 
     def hypotheses(self) -> list[Hypothesis]:
         """Raises ZooError where the program's probabilities were no numbers."""
@@ -76,12 +90,11 @@ class History:
             )
         return [Hypothesis(self._pieces(ended), ended.total, ended.score) for ended in self._ended]
 
-    def _end(self, totals: list[float], pieces: list[int]) -> None:
-        """Ranks what has just ended among what ended before; the earlier one wins a tie."""
+    def _end(self, totals: list[float], pieces: list[int], penalty: float, every: bool) -> None:
+        """Ranks what ends now, `every` one or those with EOS, among what ended before; the earlier one wins a tie."""
         step = len(self._steps) - 1
-        penalty = length_penalty(len(self.source.prefix) + step + 1, self.alpha)
         for place, (total, piece) in enumerate(zip(totals, pieces, strict=True)):
-            if piece == EOS and total != -math.inf:
+            if (every or piece == EOS) and total != -math.inf:
                 self._ended.append(_Ended(total / penalty, total, step, place))
         self._ended.sort(key=(lambda ended: -ended.score) if self.ranked else (lambda ended: ended.place))
         del self._ended[self.wanted :]
@@ -96,7 +109,8 @@ class History:
 
     def _pieces(self, ended: _Ended) -> tuple[int, ...]:
         record, sentence = self._steps[ended.step]
-        row, found = record.parents[sentence, ended.place], []
+        row, piece = record.parents[sentence, ended.place], int(record.pieces[sentence, ended.place])
+        found = [piece] if piece != EOS else []
         for record, sentence in reversed(self._steps[: ended.step]):
             place = record.live[sentence, row]
             found.append(int(record.pieces[sentence, place]))

@@ -1,6 +1,9 @@
 """One translation as the search finds it, and the length penalty that ranks it."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+LengthPenalty = Literal["gnmt", "power"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,7 +11,7 @@ class Hypothesis:
     """A finished translation in pieces.
 
     `pieces` carries neither BOS nor EOS; `log_probability` is the sum of the natural log-probabilities of
-    the pieces and of EOS; `score` is that sum divided by the length penalty (paper, section 6.1).
+    the pieces and of EOS, if it has one; `score` is that sum divided by the length penalty (paper, section 6.1).
     """
 
     pieces: tuple[int, ...]
@@ -16,6 +19,6 @@ class Hypothesis:
     score: float
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ** alpha, where EOS counts in the length (Wu et al. 2016, equation 14)."""
-    return float(((5 + length) / 6) ** alpha)
+def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
+    """((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14) or length ** alpha, where EOS counts in the length."""
+    return float(length**alpha if kind == "power" else ((5 + length) / 6) ** alpha)

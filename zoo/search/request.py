@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self, TypedDict
 
 from specs import Spec, ZooError
@@ -19,8 +19,10 @@ from specs.decoding import (
     MOST_WORKERS,
 )
 from specs.notation import shown
+from zoo.search.barred import Barred
 from zoo.search.beam import Beam
 from zoo.search.constraint import Constraint
+from zoo.search.hypothesis import LengthPenalty
 from zoo.search.sample import Sample
 
 TOKENS = 4096
@@ -56,7 +58,10 @@ class Choice(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A choice that is complete, how many hypotheses are wanted of each sentence, and what bounds them."""
+    """A choice that is complete, how many hypotheses are wanted of each sentence, and what bounds them.
+
+    What belongs to the model and is nobody's choice is as its spec says.
+    """
 
     search: str
     beam: int
@@ -69,6 +74,9 @@ class Request:
     workers: int | Literal["auto"]
     n_best: int = 1
     constraint: Constraint | None = None
+    length_penalty: LengthPenalty = "gnmt"
+    shrinking: bool = False
+    barred: Barred | None = None
 
     @classmethod
     def of(cls, spec: Spec, choice: Choice, n_best: int | None = None) -> Self:
@@ -78,15 +86,24 @@ class Request:
         chosen = {name: value for name, value in choice.items() if value is not None}
         if strange := sorted(chosen.keys() - known):
             raise TypeError(f"`{strange[0]}` is no choice: it is one of {', '.join(known)}")
-        request = cls(**{**known, **chosen}, n_best=1 if n_best is None else n_best)
+        decoding = spec.decoding
+        request = cls(
+            **{**known, **chosen},
+            n_best=1 if n_best is None else n_best,
+            length_penalty=decoding.length_penalty,
+            shrinking=decoding.ending == "shrinking",
+            barred=Barred(decoding.barred, spec.vocabulary.sizes[1]) if decoding.barred else None,
+        )
         request._check(chosen.keys())
         return request
 
     def chooser(self) -> Beam | Sample:
         """What chooses pieces as it is wanted."""
+        bounds = self.constraint if self.barred is None else replace(self.barred, other=self.constraint)
         if self.search == "beam":
-            return Beam(self.beam, self.alpha, self.n_best, self.constraint)
-        return Sample(self.n_best, self.alpha, self.temperature, self.top_k, self.top_p, self.seed, self.constraint)
+            return Beam(self.beam, self.alpha, self.n_best, bounds, self.length_penalty, self.shrinking)
+        top = (self.temperature, self.top_k, self.top_p)
+        return Sample(self.n_best, self.alpha, *top, self.seed, bounds, self.length_penalty)
 
     def _check(self, chosen: Iterable[str]) -> None:
         if self.search not in ("beam", "sample"):

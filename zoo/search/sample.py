@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import torch
@@ -17,6 +18,7 @@ from specs import BOS, EOS, PAD
 from zoo.search.chooser import Chosen
 from zoo.search.constraint import Constraint
 from zoo.search.history import History
+from zoo.search.hypothesis import LengthPenalty, length_penalty
 from zoo.search.source import Source
 
 
@@ -26,8 +28,8 @@ class Sample:
 
     The probabilities of a step are softmax(log-probabilities / temperature), of the `top_k` likeliest pieces if it is
     not 0, and of these the fewest likeliest that together reach `top_p`. Each translation has a stream of random
-    numbers of its own, so that it depends on no other one and on no other sentence. `alpha` only scores. What the
-    constraint bars has no share.
+    numbers of its own, so that it depends on no other one and on no other sentence. The length penalty only scores.
+    What the constraint bars has no share.
     """
 
     count: int
@@ -37,6 +39,7 @@ class Sample:
     top_p: float
     seed: int
     constraint: Constraint | None = None
+    length_penalty: LengthPenalty = "gnmt"
 
     @property
     def moves(self) -> bool:
@@ -44,7 +47,8 @@ class Sample:
 
     def history(self, source: Source) -> History:
         streams = tuple(Random(stream(self.seed, "sample", source.index, number)) for number in range(self.count))
-        return History(source, self.count, self.alpha, ranked=False, streams=streams)
+        penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
+        return History(source, self.count, penalty, ranked=False, streams=streams)
 
     def step(
         self,
@@ -63,7 +67,7 @@ class Sample:
                 allowed = allowed.expand(len(token), -1).repeat_interleave(self.count, 0)
         numbers = [[each.random() for each in history.streams] for history in histories]
         uniform = torch.tensor(numbers, dtype=torch.float64).to(token.device, non_blocking=True)
-        must_end = torch.tensor([history.at_limit for history in histories]).to(token.device, non_blocking=True)
+        must_end = torch.tensor([history.must_end for history in histories]).to(token.device, non_blocking=True)
         drawn = self.drawn(log_probabilities, uniform.flatten(), allowed)
         return self.choose(log_probabilities, totals, drawn, must_end, first=len(token) == len(histories)), state
 

@@ -28,10 +28,10 @@ class Intake:
     def __init__(
         self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest: int | None, report: Report
     ) -> None:
-        self.vocabulary, self.extra, self.positions = vocabulary, spec.decoding.extra_length, positions
+        self.vocabulary, self.decoding, self.positions = vocabulary, spec.decoding, positions
         self.empty = (vocabulary.source_end,)
         """The pieces of a source without a word."""
-        self.most = spec.decoding.max_source_length
+        self.most = self.decoding.max_source_length
         if positions is not None:
             self.most = min(self.most, positions - 1)  # EOS takes one
         self.lengths = Lengths(longest, self.most, report, self.unknown)
@@ -149,7 +149,7 @@ class Intake:
 
     def _limit(self, source: int) -> int:
         """Pieces of a translation at most, EOS not counted: the source's and 50 (paper, section 6.1)."""
-        limit = source + self.extra
+        limit = int(source * self.decoding.length_factor) + self.decoding.extra_length
         # BOS takes the first position; EOS is produced, but never read.
         return limit if self.positions is None else min(limit, self.positions - 1)
 

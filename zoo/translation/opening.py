@@ -11,6 +11,7 @@ from compiler import TRANSLATE, Purpose, build, find_device
 from specs import Task
 from zoo.model.contents import read_model
 from zoo.report import Library, Report
+from zoo.translation.attending import Attending
 from zoo.translation.building import built
 from zoo.translation.parser import Parser
 from zoo.translation.translator import Translator
@@ -61,7 +62,7 @@ def open_model(
         device=device,
         tokens=tokens,
     )
-    translator.attending = partial(
+    attends = partial(
         build,
         model.spec,
         [Purpose.ATTEND],
@@ -70,6 +71,7 @@ def open_model(
         precision=precision,
         backend=ATTENDS,
     )
+    translator.attending = Attending(attends)
     translator.opened = (_open, (folder.absolute(), device, precision, backend, tokens))
     return translator
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 class Translation:
     """One translation of a text, as text.
 
-    `log_probability` is the natural logarithm of its probability, EOS counted; `score` is that divided by the
-    length penalty (paper, section 6.1); `pieces` are its word pieces, without BOS and EOS.
+    `log_probability` is the natural logarithm of its probability, EOS counted if it was not cut off at the limit;
+    `score` is that divided by the length penalty (paper, section 6.1); `pieces` are its word pieces, without BOS and
+    EOS.
     """
 
     text: str

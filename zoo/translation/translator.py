@@ -8,9 +8,8 @@ from typing import Any, Self, Unpack, overload
 
 import torch
 
-from compiler import EmittedProgram, Program
 from compiler.program import Translating
-from specs import BOS, EOS, Spec, ZooError
+from specs import Spec, ZooError
 from zoo.planning.room import sentences_at_once
 from zoo.report import Report
 from zoo.search.constraint import Constraint
@@ -18,11 +17,10 @@ from zoo.search.dispatch import dispatched
 from zoo.search.groups import SHORTEST
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.request import Choice, Request, budget
-from zoo.search.source import Source
-from zoo.text.lines import clean
 from zoo.text.sentences import pairs, sentences, with_prefixes
 from zoo.text.vocabulary import Vocabulary
-from zoo.translation.attention import Attention, Row, attention
+from zoo.translation.attending import Attending
+from zoo.translation.attention import Attention
 from zoo.translation.ensemble import Ensemble, check_together
 from zoo.translation.intake import Intake, Pair
 from zoo.translation.lengths import Split
@@ -66,9 +64,8 @@ class Translator:
         """The rows of a learned table; sinusoids know no bound."""
         self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
         """What opens the same one again, and from what; None where it was made by hand."""
-        self.attending: Callable[[], Program] | None = None
-        """What builds the program that is asked for attention weights; None where it was made by hand."""
-        self._attends: EmittedProgram | None = None
+        self.attending: Attending | None = None
+        """What shows its attention; None where it was made by hand."""
         self.constraint: Constraint | None = None
         """What bounds all that it produces."""
 
@@ -272,41 +269,9 @@ class Translator:
         That is the target, a tree of a parser, or by default the model's own. Raises ZooError for a text without a
         word, for one that is too long to be translated whole, and where this translator is none of one opened model.
         """
-        if self._attends is None:
-            self._attends = self._attending()
-        intake = self.intake()
-        (read,) = intake.sources(sentences([source]), [""], 0)
-        _require_whole(read, intake)
-        if target is None:
-            ((best, *_),) = self.hypotheses([source])
-            row, text = [BOS, *best.pieces, EOS], best.text
-        else:
-            _, (text,) = self.given([source], [target])
-            (row,) = intake.rows([text], "target")
-            with intake.lengths:
-                intake.lengths.count([read])
-        reads = Row(clean(source), read.pieces, intake.spelled(source))
-        writes = Row(text, row, self.vocabulary.named(row[1:-1]))
-        return attention(self._attends, reads, writes, forced=target is not None)
-
-    def _attending(self) -> EmittedProgram:
-        """What gives out attention weights."""
         if self.attending is None:
             raise ZooError(
                 "attention is of one model that was opened: this translator is an ensemble, or made of a program",
                 hint="open one model: `zoo.load(NAME)`",
             )
-        made = self.attending()
-        assert isinstance(made, EmittedProgram)
-        return made
-
-
-def _require_whole(read: Source | Split, intake: Intake) -> None:
-    if read.pieces == intake.empty:
-        raise ZooError("there is no word to attend to: the text is empty", hint="give a sentence")
-    if isinstance(read, Split):
-        raise ZooError(
-            f"the text has {len(read.pieces) - 1:,} pieces, and the model takes {intake.most:,} at once "
-            "(`decoding.max_source_length`): it is translated in parts",
-            hint="attend to one of its sentences",
-        )
+        return self.attending.over(self, source, target)

@@ -1,47 +1,50 @@
 """Programs that bring a search of their own: used for what they can, refused for the rest."""
 
-from typing import NamedTuple
-
 import pytest
 
+from compiler.program import Found
 from specs import ZooError
 from zoo.search.brackets import Brackets
+from zoo.search.hypothesis import length_penalty
 from zoo.translation.stream import translate_lines
 
 TEXTS = ["ab", "", "hgfedc", "a b", "h"]
 
 
-class Ended(NamedTuple):
-    pieces: tuple[int, ...]
-    log_probability: float
-    score: float
-
-
 class Engine:
-    """Translates a text into itself, with the limit for a score, as long as a batch has at most so many rows."""
+    """Translates a text into itself, or first into half of it, as long as a batch has at most so many rows."""
 
     search, concurrent = "own", False
 
     def __init__(self, most=100):
         self.most, self.asked = most, []
 
-    def hypotheses(self, source, limits, *, beam, alpha, n_best):
+    def hypotheses(self, source, limits, *, beam, alpha, barred):
         if source.shape[0] > self.most:
             raise RuntimeError("CUDA failed with error out of memory")
-        self.asked.append((tuple(source.shape), beam, alpha, n_best))
+        self.asked.append((tuple(source.shape), beam, alpha, barred))
         rows = [tuple(piece for piece in row if piece > 3) for row in source.tolist()]
-        return [[Ended(row, -1.0, -float(limit))] * n_best for row, limit in zip(rows, limits, strict=True)]
+        return [[Found(row[: len(row) // 2], -1.25), Found(row, -1.0)] for row in rows]
 
 
 def test_its_search_is_taken(translator_of):
     engine = Engine()
     translator = translator_of(program=engine)
     assert translator.translate(TEXTS) == TEXTS
-    assert engine.asked == [((4, 7), 3, translator.spec.decoding.alpha, 1)]
-    assert [each[0].score for each in translator.hypotheses(TEXTS)] == [-4.0, 0.0, -8.0, -5.0, -3.0]
-    assert translator.translate(TEXTS, n_best=2, beam=2, alpha=0.0)[0] == ["ab", "ab"]
-    assert engine.asked[-1][1:] == (2, 0.0, 2)
+    assert engine.asked == [((4, 7), 3, translator.spec.decoding.alpha, ())]
+    assert translator.translate(TEXTS, n_best=2, beam=2, alpha=0.0)[0] == ["ab", "a"]
+    assert engine.asked[-1][1:] == (2, 0.0, ())
     assert [each[0].text for each in translate_lines(translator, TEXTS, window=2)] == TEXTS
+
+
+@pytest.mark.parametrize("kind", ["gnmt", "power"])
+def test_what_it_finds_is_ranked_by_our_length_penalty(translator_of, kind):
+    translator = translator_of([f"decoding.length_penalty={kind}", "decoding.barred=[1, 7]"], Engine())
+    (found,) = translator.hypotheses(["hgfedc"], n_best=2, alpha=0.8)
+    wanted = {"hgfedc": -1.0 / length_penalty(7, 0.8, kind), "hgf": -1.25 / length_penalty(4, 0.8, kind)}
+    assert {each.text: each.score for each in found} == wanted
+    assert found[0].score > found[1].score
+    assert translator.program.asked[-1][-1] == (1, 7)
 
 
 def test_batches_keep_to_the_budget_and_are_split_where_memory_ends(translator_of):
@@ -64,6 +67,8 @@ def test_what_it_cannot_do_is_refused(translator_of):
         with pytest.raises(ZooError, match=named) as caught:
             translator.translate(["ab"], **choice)
         assert caught.value.hint
+    with pytest.raises(ZooError, match=r"its beam does not shrink \(`decoding.ending` of the model's spec\)"):
+        translator_of(["decoding.ending=shrinking"], Engine()).translate(["ab"])
     translator.constraint = Brackets([4], [5], [6], 7)
     with pytest.raises(ZooError, match="Engine searches by itself, and what it may produce cannot be constrained"):
         translator.translate(["ab"])

@@ -15,11 +15,11 @@ from zoo.search.sample import Sample
 from zoo.search.source import Source
 
 
-def penalised(total, length, alpha):
-    return total / length_penalty(length, alpha)
+def penalised(total, length, alpha, kind="gnmt"):
+    return total / length_penalty(length, alpha, kind)
 
 
-def every_sequence(program, source, limit, alpha):
+def every_sequence(program, source, limit, alpha, kind="gnmt"):
     """All hypotheses there are, best first; which of equals comes first is not said."""
     letters = [piece for piece in range(program.vocabulary) if piece not in (PAD, BOS, EOS)]
     found = []
@@ -27,7 +27,7 @@ def every_sequence(program, source, limit, alpha):
         for pieces in itertools.product(letters, repeat=length):
             whole = (*pieces, EOS)
             total = sum(program.row(source, whole[:i])[piece] for i, piece in enumerate(whole))
-            found.append(Hypothesis(pieces, total, penalised(total, length + 1, alpha)))
+            found.append(Hypothesis(pieces, total, penalised(total, length + 1, alpha, kind)))
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
@@ -62,16 +62,18 @@ def worlds(number, **ranges):
         yield seed, pick, sources, [draw.randrange(pick["limit"] + 1) for _ in sources], draw
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
-def test_a_beam_wide_enough_finds_the_n_best_of_all_sequences(toy, search, alpha):
+@pytest.mark.parametrize(
+    ("alpha", "kind"), [(0.0, "gnmt"), (0.6, "gnmt"), (2.5, "gnmt"), (0.6, "power"), (1.0, "power")]
+)
+def test_a_beam_wide_enough_finds_the_n_best_of_all_sequences(toy, search, alpha, kind):
     ranges = {"vocabulary": [4, 5, 6], "limit": [3], "levels": [20, 200, 5000]}
     for seed, pick, sources, limits, draw in worlds(25, **ranges):
         program = toy(pick["vocabulary"], seed, pick["levels"])
         beam = max(2, (pick["vocabulary"] - 3) ** 3)
         n_best = draw.randrange(1, beam + 1)
-        found = search(program, sources, limits, beam=beam, alpha=alpha, n_best=n_best)
+        found = search(program, sources, limits, beam=beam, alpha=alpha, n_best=n_best, length_penalty=kind)
         for source, limit, hypotheses in zip(sources, limits, found, strict=True):
-            everything = every_sequence(program, (*source, EOS), limit, alpha)
+            everything = every_sequence(program, (*source, EOS), limit, alpha, kind)
             optimal = [hypothesis.score for hypothesis in everything[:n_best]]
             assert [hypothesis.score for hypothesis in hypotheses] == optimal
             assert len(set(hypotheses)) == len(hypotheses)
@@ -356,6 +358,12 @@ def test_length_penalty_is_that_of_wu_et_al():
     assert length_penalty(30, 0.0) == 1.0
 
 
+def test_or_a_power_of_the_length():
+    assert length_penalty(1, 0.6, "power") == 1.0
+    assert length_penalty(9, 0.5, "power") == 3.0
+    assert length_penalty(30, 0.0, "power") == 1.0
+
+
 def test_a_gpu_reports_one_step_late_and_nothing_changes(toy, search, monkeypatch):
     """Sentences at their limit leave at once all the same: a learned position after the last does not exist."""
 
@@ -377,7 +385,8 @@ def test_a_gpu_reports_one_step_late_and_nothing_changes(toy, search, monkeypatc
     sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(20)]
     limits = [len(source) + 3 for source in sources]
     for levels in (2, 400):
-        for choice in ({"beam": 3, "alpha": 0.6, "n_best": 2}, {"chooser": Sample(2, 0.6, 1.0, 0, 1.0, 1)}):
+        beam = {"beam": 3, "alpha": 0.6, "n_best": 2}
+        for choice in (beam, {**beam, "shrinking": True}, {"chooser": Sample(2, 0.6, 1.0, 0, 1.0, 1)}):
             expected = search(toy(9, 1, levels), sources, limits, tokens=70, **choice)
             with monkeypatch.context() as patch:
                 patch.setattr("zoo.search.batch._is_asynchronous", lambda tensor: True)

@@ -4,6 +4,7 @@ import pytest
 
 import specs
 from specs import ZooError
+from zoo.search.barred import Barred
 from zoo.search.beam import Beam
 from zoo.search.brackets import Brackets
 from zoo.search.request import TOKENS, Request
@@ -69,11 +70,22 @@ def test_values_out_of_range_and_out_of_place_are_named(choice, named):
     assert len(str(caught.value)) < 300
 
 
+def test_what_belongs_to_the_model_is_as_its_spec_says():
+    traits = ["decoding.length_penalty=power", "decoding.ending=shrinking", "decoding.barred=[1, 6]"]
+    spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", *traits])
+    bars = Barred((1, 6), spec.vocabulary.size)
+    assert Request.of(spec, {}, 2).chooser() == Beam(3, 0.8, 2, bars, "power", True)
+    assert Request.of(spec, {"search": "sample", "seed": 3}).chooser() == Sample(1, 0.8, 1.0, 0, 1.0, 3, bars, "power")
+
+
 def test_what_bounds_a_search_bounds_beams_and_samples(translator_of):
     translator, constraint = translator_of(), Brackets([4], [5], [6], 7)
     translator.constraint = constraint
+    barring = translator_of(["decoding.barred=[1]"])
+    barring.constraint = constraint
     for search in ("beam", "sample"):
         assert translator.request(None, {"search": search}).chooser().constraint is constraint
+        assert barring.request(None, {"search": search}).chooser().constraint.other is constraint
 
 
 def test_samples_may_be_more_than_a_beam():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from specs import BOS, EOS, PAD
+from zoo.search.hypothesis import length_penalty
 from zoo.search.sample import Sample
 
 ROW = [-0.5, -1.25, -0.5, -2.0, -0.75, -3.0, -1.5]
@@ -88,6 +89,18 @@ def test_log_probabilities_are_those_of_the_model_whatever_the_temperature(toy, 
         whole = (*each.pieces, EOS)
         assert each.log_probability == sum(program.row((4, EOS), whole[:i])[piece] for i, piece in enumerate(whole))
         assert each.score == pytest.approx(each.log_probability / ((5 + len(whole)) / 6) ** 0.6)
+
+
+def test_the_length_penalty_only_scores(toy, search):
+    """And what comes to the limit ends there."""
+    one, other = (
+        search(toy(9, 1, 100), [(4,)], [6], Sample(20, 0.6, 1.0, 0, 1.0, 1, None, kind))[0]
+        for kind in ("gnmt", "power")
+    )
+    assert [each.pieces for each in one] == [each.pieces for each in other]
+    assert len({len(each.pieces) for each in other}) > 2
+    for each in other:
+        assert each.score == each.log_probability / length_penalty(len(each.pieces) + 1, 0.6, "power")
 
 
 def test_a_sample_depends_on_no_other_one(toy, search):

@@ -9,6 +9,7 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD
+from zoo.search.barred import Barred
 from zoo.search.beam import Beam
 from zoo.search.sample import Sample
 
@@ -52,6 +53,30 @@ def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pa
     scores = program.score(rows(*[(*source, EOS) for source, _ in pairs]), rows(*targets)).sum(1).tolist()
     for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
+
+
+CHOOSERS = {
+    "power": Beam(4, 0.6, 4, None, "power"),
+    "shrinking": Beam(4, 0.6, 4, None, "power", True),
+    "barred": Beam(4, 0.6, 4, Barred((1, 5, *range(20, 30)), 60)),
+    "all": Beam(6, 0.6, 6, Barred((1, 5, *range(20, 30)), 60), "power", True),
+    "greedy": Beam(1, 0.0, 1, Barred((1,), 60), "power", True),
+}
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+def test_native_kernels_find_what_pytorch_finds(sources, search, tmp_path_factory, name):
+    if problem := BACKENDS["native"].absent():
+        pytest.skip(problem)
+    spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
+    torch.manual_seed(0)
+    eager = compiler.build(spec, compiler.TRANSLATE, backend="eager")
+    native = compiler.build(spec, compiler.TRANSLATE, weights=eager.weights(), backend="native", folder=folder)
+    limits = [3 * len(source) + 2 for source in sources]
+    one, other = (search(program, sources, limits, CHOOSERS[name], tokens=100) for program in (eager, native))
+    for several, same in zip(one, other, strict=True):
+        assert [each.pieces for each in several] == [each.pieces for each in same]
+        assert [each.score for each in several] == pytest.approx([each.score for each in same], abs=1e-4)
 
 
 class Anything:

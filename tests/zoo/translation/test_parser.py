@@ -15,6 +15,7 @@ from specs import UNK, ZooError
 from zoo.corpus import builtin
 from zoo.corpus.parallel import sentence
 from zoo.text.vocabulary import Vocabulary
+from zoo.translation.attending import Attending
 from zoo.translation.parser import Parser
 from zoo.trees.bracketed import plain
 from zoo.trees.symbols import Linearisation
@@ -90,7 +91,8 @@ def test_a_treebanks_tree_is_scored_as_what_is_learned_of_it(parser: Made) -> No
 
 def test_its_attention_is_over_words_and_brackets(parser: Made) -> None:
     one = parser(**{"task.linearisation": "vinyals"})
-    one.attending = partial(build, one.spec, [Purpose.ATTEND], weights=one.program.weights(), backend="eager")  # type: ignore[union-attr]
+    weights = one.program.weights()  # type: ignore[union-attr]
+    one.attending = Attending(partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager"))
     tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
     own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
     assert words(read(own.translation)) == ["-LRB-", "dog", "sleeps"]

@@ -284,6 +284,33 @@ def test_learned_positions_bound_sources_and_translations(translator_of):
         translator.score("ab", "abcdef")
 
 
+@pytest.mark.parametrize("longest", [0, 2, 5])
+def test_a_translation_is_at_most_so_many_times_as_long_and_some_pieces_more(translator_of, longest):
+    ending = {"shrinking": 1, "proven": 0}  # what is cut off has a piece in the place of EOS
+    for factor, extra, limit in ((1.0, 2, longest + 2), (0.0, 4, 4), (2.5, 1, int(2.5 * longest) + 1)):
+        for name, more in ending.items():
+            fields = {"length_factor": factor, "extra_length": extra, "ending": name}
+            translator = translator_of([f"decoding.{field}={value}" for field, value in fields.items()])
+            endless = [0.0 if piece == 5 else -9.0 for piece in range(13)]
+            translator.program.overriding = {(5,) * length: endless for length in range(30)}
+            (found,) = translator.hypotheses(["a" * longest], beam=1)[0]
+            assert len(found.text) == (limit + more if longest else 0)
+
+
+@pytest.mark.parametrize("choice", [{}, {"beam": 1}, {"search": "sample", "seed": 3}])
+def test_what_the_spec_bars_is_in_no_translation_and_scores_are_as_they_were(translator_of, choice):
+    texts = ["ab", "gfe", "h", "dcba"]
+    free = translator_of(["vocabulary.size=13"])
+    barring = translator_of(["vocabulary.size=13", "decoding.barred=[5, 1, 12]"])
+    for translator in (barring, Translator.ensemble([barring, barring])):
+        found = translator.translate(texts, **choice)
+        assert not any("b" in text or "?" in text for text in found)
+        assert any("b" in text or "?" in text for text in free.translate(texts, **choice))
+        scores = [each.log_probability for each, *_ in translator.hypotheses(texts, **choice)]
+        assert translator.score(texts, found) == pytest.approx(scores)
+        assert translator.score(texts, ["b"] * 4) == pytest.approx(free.score(texts, ["b"] * 4))
+
+
 @pytest.mark.parametrize("choice", [{}, {"beam": 1}, {"search": "sample", "seed": 3}])
 def test_a_constraint_bounds_all_that_is_produced(translator_of, choice):
     """Here `a` opens and `b` closes a constituent, and `c` is a word."""

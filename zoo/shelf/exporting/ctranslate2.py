@@ -22,7 +22,9 @@ from zoo.shelf.importing.word_model import is_of_words
 from zoo.storage.files import write_json
 from zoo.text.pieces import SPACE, Pieces
 
-_SEARCH = "CTranslate2 searches by options of each call: `beam_size={}`, `length_penalty={}` come nearest to the spec's."
+_SEARCH = (
+    "CTranslate2 searches by options of each call: `beam_size={}`, `length_penalty={}` come nearest to the spec's."
+)
 _GNMT = "The spec's length penalty is ((5 + length) / 6)^alpha, and CTranslate2's is length^alpha."
 
 

@@ -1,0 +1,63 @@
+"""Pieces that no translation has: as if they were impossible, and all others as likely as before."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from specs import UNK, ZooError
+from zoo.search.barred import Barred
+from zoo.search.beam import Beam
+from zoo.search.sample import Sample
+from zoo.search.source import Source
+
+CHOOSERS = {
+    "greedy": lambda bars: Beam(1, 0.6, 1, bars),
+    "beam": lambda bars: Beam(4, 0.6, 4, bars),
+    "shrinking": lambda bars: Beam(4, 0.6, 4, bars, "power", True),
+    "sample": lambda bars: Sample(3, 0.6, 1.3, 0, 1.0, 1, bars),
+    "top": lambda bars: Sample(3, 0.6, 1.3, 3, 0.9, 1, bars),
+}
+
+
+@pytest.fixture
+def world():
+    draw = random.Random(1)
+    sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(12)]
+    return sources, [len(source) + 3 for source in sources]
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+@pytest.mark.parametrize("levels", [3, 400])
+def test_they_are_as_if_they_were_impossible(toy, search, world, name, levels):
+    barred = (UNK, 6)
+
+    class Without(toy):
+        def row(self, source, prefix):
+            row = super().row(source, prefix)
+            return [-math.inf if piece in barred else value for piece, value in enumerate(row)]
+
+    found = search(toy(9, 1, levels), *world, CHOOSERS[name](Barred(barred, 9)), tokens=60, windows=5)
+    assert found == search(Without(9, 1, levels), *world, CHOOSERS[name](None))
+    free = search(toy(9, 1, levels), *world, CHOOSERS[name](None))
+    assert any(set(barred) & set(each.pieces) for several in free for each in several)
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+def test_what_another_constraint_bars_is_barred_too(toy, search, world, name):
+    both = CHOOSERS[name](Barred((UNK, 6), 9))
+    one_after_another = CHOOSERS[name](Barred((UNK,), 9, Barred((6,), 9)))
+    how = {"tokens": 60, "windows": 5}
+    assert search(toy(9, 1, 50), *world, one_after_another, **how) == search(toy(9, 1, 50), *world, both, **how)
+
+
+def test_one_mask_is_for_all_rows():
+    bounds = Barred((UNK,), 9).begun([Source(0, (4, 3), 5)], torch.device("cpu"))
+    after = bounds.after(torch.tensor([0, 0]), torch.tensor([4, 5])).joined(bounds)
+    assert after.allowed().tolist() == [[piece != UNK for piece in range(9)]]
+
+
+def test_a_prefix_that_has_one_is_refused(toy, search):
+    with pytest.raises(ZooError, match="is given a beginning that is not allowed"):
+        search(toy(9), [(5,)], [4], CHOOSERS["beam"](Barred((7,), 9)), prefixes=[(4, 7)])
