@@ -215,7 +215,7 @@ def _vocabularies(bundle: Bundle, folder: Path) -> None:
     ):
         assert isinstance(side, Pieces)
         (folder / model).write_bytes(side.content)
-        if not one or side is vocabulary.source:
+        if not (one and model == "target.spm"):
             named = {_name(side, id): id for id in range(side.size)}
             (folder / list_).write_text(json.dumps(named, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     write_json(

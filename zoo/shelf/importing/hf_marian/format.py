@@ -11,6 +11,7 @@ from zoo.shelf.importing.hf_marian import tensors, vocabularies
 from zoo.shelf.importing.hf_marian.config import architecture, shares_embeddings
 from zoo.shelf.importing.hf_marian.engine import Transformers
 from zoo.shelf.importing.hf_marian.generation import generation
+from zoo.shelf.importing.hf_marian.vocabularies import Special
 from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted
 from zoo.shelf.importing.settings import Settings
 from zoo.shelf.importing.spec import imported_spec
@@ -41,12 +42,13 @@ class HuggingFaceMarian:
         end = config.whole("eos_token_id", 0)
         start = config.whole("decoder_start_token_id", config.whole("pad_token_id", 58100))
         of = tensors.Tensors(place)
-        # What transformers writes into a file is no word on what the model was trained with.
-        tensors.require_sinusoids(of, config.whole("d_model", 1024, least=1))
-        positions = wanted.positions or "marian"
-        section = architecture(config, positions)
+        # Sinusoids that transformers writes into a file are no word on what the model was trained with.
+        own, tables = tensors.positions(of, config.whole("d_model", 1024, least=1))
+        positions = wanted.positions or ("transformers" if own else "marian")
+        section = {**architecture(config, positions), **own}
         sizes = _sizes(config)
-        pieces = vocabularies.read(place, sizes, shared=shares_embeddings(config), end=end, start=start)
+        special = Special(end, start, config.whole("pad_token_id", start))
+        pieces = vocabularies.read(place, sizes, special, shared=shares_embeddings(config))
         settings = _searched(place, config)
         search = generation(settings, end, pieces.target)
         positioned = config.whole("max_position_embeddings", 1024, least=2)
@@ -62,10 +64,18 @@ class HuggingFaceMarian:
         read = dict(tensors.layers(of, spec.architecture))
         read.update(tensors.embeddings(of, spec.architecture, (pieces.source, pieces.target), search.removed))
         of.finish()
-        if positions == "transformers":
+        read.update(tables)
+        if positions == "transformers" and not own:
             read = tensors.in_our_order(read, spec.architecture.d_model)
-        origin = {"format": self.name, "source": place.name, "engine": "transformers", "positions": positions}
-        return Imported(spec, pieces.vocabulary, read, origin, (*_told(positions), *search.notes, *pieces.notes))
+        origin = {
+            "format": self.name,
+            "source": place.name,
+            "engine": "transformers",
+            "positions": "its own" if own else positions,
+        }
+        return Imported(
+            spec, pieces.vocabulary, read, origin, (*([] if own else _told(positions)), *search.notes, *pieces.notes)
+        )
 
     def open(self, place: Path, imported: Imported) -> Engine:
         return Transformers(place, imported)
