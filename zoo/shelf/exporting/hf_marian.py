@@ -66,7 +66,8 @@ class HuggingFaceMarian:
             return None
         import transformers
 
-        model = transformers.MarianMTModel.from_pretrained(folder).eval()
+        model: Any = transformers.MarianMTModel.from_pretrained(folder)
+        model.eval()
         proof = bundle.proof
         source, target = proof.source, proof.target
         with torch.no_grad():

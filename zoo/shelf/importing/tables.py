@@ -36,15 +36,15 @@ class Tables:
         embeddings takes the difference, and is its own.
         """
         usual = self.target.shape[1] ** 0.5
-        embedded = [
+        of_source, of_target = (
             numbering.rows(table) * (1.0 if abs(scale / usual - 1) < 1e-6 else scale / usual)
             for numbering, table, scale in (
                 (source, self.source, self.source_scale),
                 (target, self.target, self.target_scale),
             )
-        ]
+        )
         output = target.rows(self.output)
-        found, tied = _named(*embedded, output, shared=source.names == target.names)
+        found, tied = _named(of_source, of_target, output, shared=source.names == target.names)
         biased = self.output_bias is not None or any(piece.row is None or piece.silent for piece in target.pieces)
         if biased:
             found["output_bias"] = target.bias(self.output_bias)

@@ -68,5 +68,5 @@ def endless(pieces: Pieces, name: str) -> Pieces:
 
 def is_of_words(pieces: Pieces) -> bool:
     """Whether a model cuts text between spaces alone."""
-    trainer = wire.last(next(field.value for field in wire.fields(pieces.content) if field.number == _TRAINER))
-    return trainer.get(_MODEL_TYPE) == _WORDS
+    trainer = wire.last(pieces.content).get(_TRAINER, b"")
+    return isinstance(trainer, bytes) and wire.last(trainer).get(_MODEL_TYPE) == _WORDS
