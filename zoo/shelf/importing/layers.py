@@ -61,4 +61,5 @@ class Layers:
 
 
 def _ours(tensor: Tensor) -> Tensor:
-    return tensor.detach().float().contiguous()
+    """A copy: foreign files may have one tensor under two names."""
+    return tensor.detach().float().clone(memory_format=torch.contiguous_format)

@@ -30,7 +30,8 @@ _DECODING: dict[str, Any] = {
 """The engine's own, which no file of a model says."""
 _ENDING = (
     "CTranslate2 ends a search when as many hypotheses have ended as the beam is wide; here it ends when no better one "
-    "can come, so with a beam of two or more a translation may be another one, of a higher score; and it writes one piece at least."
+    "can come, so with a beam of two or more a translation may be another one, of a higher score. It writes one piece "
+    "at least, and here a translation may be empty."
 )
 _WITHOUT_END = "The model reads no EOS behind a source, and is given none."
 

@@ -132,7 +132,7 @@ class _Reader:
         said = positions(*tables)
         if said["positional_encoding"] == "learned":
             for side, table in zip(("encoder", "decoder"), tables, strict=True):
-                self.layers.tensors[f"{side}.positions"] = table[: said["max_positions"]].float().contiguous()
+                self.layers.tensors[f"{side}.positions"] = table[: said["max_positions"]].float().clone()
         return said
 
     def embedding_scale(self, side: str, width: int) -> float:

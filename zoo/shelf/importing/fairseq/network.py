@@ -59,7 +59,7 @@ class Network:
         tables = [self.take(f"{side}.embed_positions.weight")[PADDING + 1 :] for side in ("encoder", "decoder")]
         rows = min(map(len, tables))
         for side, table in zip(("encoder", "decoder"), tables, strict=True):
-            self.layers.tensors[f"{side}.positions"] = table[:rows].float().contiguous()
+            self.layers.tensors[f"{side}.positions"] = table[:rows].float().clone()
         return {"positional_encoding": "learned", "max_positions": rows}
 
     def layer(self, side: str, number: int) -> None:

@@ -124,7 +124,7 @@ def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor
         return said, {}
     rows = said["max_positions"]
     sides = (("encoder", encoder), ("decoder", decoder))
-    return said, {f"{side}.positions": table[:rows].float().contiguous() for side, table in sides}
+    return said, {f"{side}.positions": table[:rows].float().clone() for side, table in sides}
 
 
 def in_our_order(tensors: Mapping[str, Tensor], width: int) -> dict[str, Tensor]:

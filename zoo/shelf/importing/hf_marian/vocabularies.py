@@ -32,7 +32,13 @@ def read(folder: Path, rows: tuple[int, int], special: Special, *, shared: bool)
     models = [folder / "source.spm", folder / "target.spm"]
     first, second = SentenceModel(models[0]), SentenceModel(models[1])
     if not shared:
-        source = _numbering(folder / "vocab.json", rows[0], [first], special._replace(start=None))
+        # Nothing begins a source: what has that number there is another piece, unless it is called alike.
+        start = (
+            None
+            if _name(folder / "vocab.json", special) != _name(folder / "target_vocab.json", special)
+            else special.start
+        )
+        source = _numbering(folder / "vocab.json", rows[0], [first], special._replace(start=start))
         target = _numbering(folder / "target_vocab.json", rows[1], [second], special)
         return joined(first, second, source, target)
     both = _numbering(folder / "vocab.json", rows[0], [first, second], special)
@@ -60,6 +66,11 @@ def _numbering(file: Path, rows: int, models: list[SentenceModel], special: Spec
         first=[name for model in models for name in model.named(Type.BYTE)],
         read_as_unknown=cut_otherwise(models, listed),
     )
+
+
+def _name(file: Path, special: Special) -> str | None:
+    """Of what decoding starts with."""
+    return next((name for name, number in read_json(file).items() if number == special.start), None)
 
 
 def _is_number(value: Any) -> bool:
