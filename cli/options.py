@@ -97,7 +97,7 @@ Precision = Annotated[
 ]
 
 
-def _known(backend: str | None) -> str | None:
+def known_backend(backend: str | None) -> str | None:
     """A backend that is none is told before a model that is not there."""
     if backend is not None:
         from compiler.backends import require_known
@@ -109,7 +109,7 @@ def _known(backend: str | None) -> str | None:
 Backend = Annotated[
     str | None,
     typer.Option(
-        callback=_known,
+        callback=known_backend,
         metavar="NAME",
         show_default=OF_SPEC,
         rich_help_panel=_HOW,

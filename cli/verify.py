@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle"
+from cli import options
+
+EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle --backend auto"
 
 
 def command(
@@ -16,14 +18,29 @@ def command(
             metavar="NAME|DIR", show_default=False, help="A published model by name (`zoo list`), or by folder."
         ),
     ],
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            callback=options.known_backend,
+            metavar="NAME",
+            show_default="eager, on the processor",
+            help="What computes, on the device there is: `auto`, or one that `zoo doctor` lists.",
+        ),
+    ] = None,
 ) -> None:
-    """Check a published model's files and its proof.
+    """Check a published model's files, its proof and its score.
 
-    Files must have their hashes, and a few sentences the log-probabilities they had when published, to 1e-4.
+    Files must have their hashes, a few sentences the log-probabilities they had when published, to 1e-4, and a sample
+    of its test set the score it had, to a point. A model whose test set is not anybody's has no such sample.
     """
     from cli.console import report
     from zoo.shelf.publish import verify
 
-    found = verify(name, report=report())
+    found = verify(name, backend=backend, report=report())
     print(f"{name}: {found.files} files are as published")
     print(f"{found.sentences} sentences get the log-probabilities of the proof, to {found.difference:.1g}")
+    if sample := found.sample:
+        told = f"{sample.metric} {sample.here:.2f}, and {sample.score:.2f} when it was published"
+        print(f"{sample.sentences} sentences of {sample.set} score {told}; {sample.identical} outputs are the same")
+    else:
+        print(f"it has no sample of its test set: `zoo evaluate --model {name}` scores it, where its corpus is here")

@@ -14,7 +14,7 @@ from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Code, Inexpressible, Instruction, Place
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Operation, Type
+from compiler.operations.operation import Kind, Type
 from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
@@ -91,7 +91,9 @@ class Lister:
     def add(self, node: Node, code: Code, *inputs: str, **fields: Any) -> None:
         """An instruction from the places of at most three values to a new one, of the node's result."""
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
-            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of heads")
+            raise Inexpressible(
+                f"it has no instruction for {type(node.operation).__name__} of heads: take the backend `eager`"
+            )
         fields = {**dict(zip("abc", map(self.place, inputs), strict=False)), "width": self.width(node.name), **fields}
         self.made.append(Instruction(code, self._new(node), **fields))
 
@@ -117,7 +119,7 @@ class Lister:
     def shape(self, parameter: str) -> tuple[int, ...]:
         return self.graph.parameters[parameter].origin.shape
 
-    def sole_reader(self, node: Node, kind: type[Operation]) -> Node | None:
+    def sole_reader(self, node: Node, kind: type) -> Node | None:
         """The node of this kind that alone reads its result."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         alone = self.uses[node.name] == 1 and len(readers) == 1
@@ -135,7 +137,8 @@ class Lister:
         """The slot of the cache of a state that becomes the node's result, which has one position."""
         to = self.nodes.get(self.graph.carried[state].value)
         if to is None or to.operation != Slice(1, start=-1) or to.inputs != (node.name,) or to.type != node.type:
-            raise Inexpressible(f"it has no instruction for {type(node.operation).__name__} of a state that is not its")
+            name = type(node.operation).__name__
+            raise Inexpressible(f"it has no instruction for {name} of another state: take the backend `eager`")
         return Place(list(self.graph.carried).index(state))
 
     def beside(self, node: Node) -> None:
@@ -153,12 +156,14 @@ class Lister:
         others = [each for each in hidden if not isinstance(each, PaddingMask | UnwrittenMask)]
         if others or len(hidden) != 1:
             names = ", ".join(type(each).__name__ for each in others) or f"{len(hidden)} masks"
-            raise Inexpressible(f"it has no instruction for attention with {names}")
+            raise Inexpressible(f"it has no instruction for attention with {names}: take the backend `eager`")
         of_memory = keys in self.graph.inputs
         if of_memory:
             slots = {name: Place(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
-                raise Inexpressible("it has no instruction for attention whose keys are its values")
+                raise Inexpressible(
+                    "it has no instruction for attention whose keys are its values: take the backend `eager`"
+                )
             code, b, c = Code.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             cached = isinstance(hidden[0], UnwrittenMask)

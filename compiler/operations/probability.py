@@ -34,7 +34,7 @@ class LogSoftmax(Operation):
     def native(self, lister: Lister, node: Node) -> None:
         """Part of LOGITS, whose result is in no buffer."""
         if node.inputs[0] in lister.places:
-            raise Inexpressible("it has no instruction for LogSoftmax but of logits")
+            raise Inexpressible("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
 
 
 @dataclass(frozen=True)

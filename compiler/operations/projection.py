@@ -81,7 +81,7 @@ class Logits(Operation):
         pieces = lister.sole_reader(node, Slice) or node
         width = lister.width(pieces.name)
         if pieces is not node and pieces.operation != Slice(-1, 0, width):
-            raise Inexpressible("it has no instruction for a part of the logits")
+            raise Inexpressible("it has no instruction for a part of the logits: take the backend `eager`")
         a = lister.place(node.inputs[0])
         lister.made.append(Instruction(Code.LOGITS, a=a, width=width, matrix=node.parameters))
 
@@ -134,4 +134,5 @@ def _quantised(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
 
 def _check_rows(rows: int) -> None:
     if rows > MOST_INT8_ROWS:
-        raise Inexpressible(f"its int8 products take at most {MOST_INT8_ROWS:,} numbers a row, not {rows:,}")
+        most = f"{MOST_INT8_ROWS:,} numbers a row, not {rows:,}"
+        raise Inexpressible(f"its int8 products take at most {most}: take the backend `eager`")

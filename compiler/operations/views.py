@@ -57,7 +57,7 @@ class Slice(Operation):
             lister.same(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
-            raise Inexpressible("it has no instruction for a slice of positions or of heads")
+            raise Inexpressible("it has no instruction for a slice of positions or of heads: take the backend `eager`")
         lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,11 @@ def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -
     assert "zoo decode --model transformer-tiny-ende" in done.err
     done = zoo("verify", "transformer-tiny-ende")
     assert done.status == 0
-    assert done.out.startswith("transformer-tiny-ende: 6 files are as published\n")
+    assert done.out.startswith("transformer-tiny-ende: 7 files are as published\n")
+    assert "it has no sample of its test set: `zoo evaluate --model transformer-tiny-ende` scores it" in done.out
+    assert zoo("publish", "tiny", "--text", "--name", "told").status == 0
+    assert re.search(r"\n4 sentences of test score BLEU .* when it was published; 4 outputs", zoo("verify", "told").out)
+    assert "`nope` is not a backend" in zoo("verify", "told", "--backend", "nope").err
     file = home / "shelf" / "transformer-tiny-ende" / "scores.json"
     file.write_text("{}\n")
     done = zoo("verify", "transformer-tiny-ende")

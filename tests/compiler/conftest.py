@@ -13,11 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from compiler import graphs
 from compiler.host import cpp_compiler
+from compiler.initial import initial_weights
 from compiler.instruction import Code, Status
 from compiler.kernels.abi import Record, declared
 from compiler.kernels.library import FLAGS as USUAL
 from compiler.kernels.library import compile_to
+from specs import Spec
 
 FLAGS = {
     "native": ("-O3", "-march=native"),
@@ -30,6 +33,18 @@ FLAGS = {
 def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where tests keep what takes a backend long to compile, so that it is compiled for one of them."""
     return tmp_path_factory.mktemp("artefacts")
+
+
+@pytest.fixture
+def shaken() -> Callable[[Spec], dict[str, Tensor]]:
+    """Weights of before training, but that no bias is 0 and no gain 1: one that is left out is seen."""
+
+    def make(spec: Spec) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        weights = initial_weights(spec, graphs(spec))
+        return {n: t + torch.randn(t.shape, generator=generator) / 3 if t.ndim == 1 else t for n, t in weights.items()}
+
+    return make
 
 
 @pytest.fixture(scope="session", params=FLAGS)

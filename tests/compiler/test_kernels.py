@@ -53,11 +53,10 @@ def test_products(by_hand: Any, rows: int, inner: int, outer: int, curve: Curve)
 
 @pytest.mark.parametrize("curve", CURVES)
 def test_curves_are_torchs_far_from_zero_too(by_hand: Any, curve: Curve) -> None:
-    x = torch.cat([torch.linspace(-12, 12, 2001), torch.tensor([-200.0, -90.0, -0.0, 90.0, 200.0])])[None]
+    x = torch.cat([torch.linspace(-12, 12, 2001), torch.tensor([-200.0, -90.0, -0.0, 90.0, 200.0])])[:, None]
     machine = by_hand()
-    out = machine.add(Code.BEND, a=machine.embed(x), out=machine.buffer(x.shape[1]), width=x.shape[1], curve=curve)
-    machine.show(out, x.shape[1])
-    torch.testing.assert_close(machine.once(1), CURVES[curve](x), rtol=1e-6, atol=2e-6)
+    machine.show(machine.add(Code.BEND, a=machine.embed(x), out=machine.buffer(1), width=1, curve=curve), 1)
+    torch.testing.assert_close(machine.once(len(x)), CURVES[curve](x), rtol=1e-6, atol=2e-6)
 
 
 def whole(rows: int, inner: int) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import compiler
 import specs
@@ -42,12 +43,34 @@ def test_one_vocabulary_explains_every_count_of_table_3(name: str, millions: int
 
 
 def test_parameters_follow_the_formula(small: Callable[..., Spec]) -> None:
-    spec = small(N=3, projection_bias=True, tied_embeddings="none", norm="pre")
+    spec = small(N=3, projection_bias=True, output_bias=True, tied_embeddings="none", norm="pre")
     a, v = spec.architecture, spec.vocabulary.size
     projections = a.h * (2 * a.d_k + a.d_v) * (a.d_model + 1) + a.h * a.d_v * a.d_model + a.d_model
     feed_forward = 2 * a.d_model * a.d_ff + a.d_ff + a.d_model
     layers = a.N * (3 * projections + 2 * feed_forward + 5 * 2 * a.d_model)
-    assert compiler.parameters(spec) == layers + 3 * v * a.d_model + 2 * 2 * a.d_model
+    assert compiler.parameters(spec) == layers + 3 * v * a.d_model + v + 2 * 2 * a.d_model
+
+
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+def test_models_of_their_own_for_each_side_leave_the_weights_those_of_one_vocabulary(tied: str) -> None:
+    both = (
+        specs.load("tiny", {"architecture": {"tied_embeddings": tied}, "vocabulary": {"separate_models": separate}})
+        for separate in (False, True)
+    )
+    one, other = (stored([lower(spec, Purpose.TRAIN)]) for spec in both)
+    assert one == other
+
+
+def test_a_piece_that_cannot_come_has_no_probability_and_takes_none(small: Callable[..., Spec]) -> None:
+    """A bias of -1e9: all others have what they have in a softmax without that piece."""
+    spec = small(output_bias=True)
+    weights, closed = _random_weights(spec), [0, 2, 50]
+    weights["output_bias"][closed] = -1e9
+    program = compiler.build(spec, weights=weights, backend="eager")
+    found, _ = program.decode_step(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([2]))
+    left = torch.tensor([piece for piece in range(101) if piece not in closed])
+    assert (found[:, closed] < -1e8).all()
+    torch.testing.assert_close(found[:, left].exp().sum(), torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("name", specs.names())
@@ -59,20 +82,23 @@ def test_every_shipped_spec_lowers_for_every_purpose(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")  # torch's own, and of no consequence here
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_interpreter_is_torchs_transformer(small: Callable[..., Spec], norm: str) -> None:
+@pytest.mark.parametrize(("activation", "biased", "first"), [("relu", False, 0), ("silu", True, 2), ("gelu", True, 0)])
+def test_the_interpreter_is_torchs_transformer(
+    small: Callable[..., Spec], norm: str, activation: str, biased: bool, first: int
+) -> None:
     """Where d_k = d_v = d_model / h torch has the same model; given our weights it must give our memory and output."""
-    spec = small(d_k=8, d_v=8, norm=norm)
+    spec = small(d_k=8, d_v=8, norm=norm, activation=activation, output_bias=biased, first_position=first)
     a = spec.architecture
     weights = _random_weights(spec)
     theirs = _torch_transformer(spec, weights)
     tokens = torch.tensor([[4, 9, 17, 3], [8, 3, 0, 0]]), torch.tensor([[2, 30, 31, 3], [2, 7, 3, 0]])
     source, target = tokens
     embedded = [weights["embedding"][t] * a.d_model**0.5 for t in (source, target[:, :-1])]
-    x, y = (e + sinusoids(e) for e in embedded)
+    x, y = (e + sinusoids(torch.zeros(1, 9, a.d_model))[first:][: e.shape[1]] for e in embedded)
     mask = nn.Transformer.generate_square_subsequent_mask(3)
     hidden = source == 0
     out = theirs(x, y, tgt_mask=mask, src_key_padding_mask=hidden, memory_key_padding_mask=hidden)
-    expected = (out @ weights["embedding"].T).log_softmax(-1)
+    expected = (out @ weights["embedding"].T + weights.get("output_bias", 0)).log_softmax(-1)
     labels = target[:, 1:]
     expected = expected.gather(-1, labels[..., None])[..., 0] * (labels != 0)
     graph = lower(spec, Purpose.SCORE)
@@ -88,7 +114,7 @@ def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Modul
     a = spec.architecture
     model = nn.Transformer(
         a.d_model, a.h, a.N, a.N, a.d_ff, dropout=0.0, batch_first=True,
-        norm_first=a.norm == "pre", layer_norm_eps=a.norm_epsilon,
+        norm_first=a.norm == "pre", layer_norm_eps=a.norm_epsilon, activation=getattr(functional, a.activation),
     )  # fmt: skip
     if a.norm == "post":
         model.encoder.norm = model.decoder.norm = None  # torch has one norm more than the paper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,6 @@ from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower
 from compiler.agree import disagreement
 from compiler.backends import Order
 from compiler.backends.eager import eager
-from compiler.initial import initial_weights
 from compiler.operations.attention import Attention, Kernel
 from compiler.operations.embedding import Embed
 from compiler.operations.projection import Linear, Logits
@@ -51,6 +51,8 @@ architectures = st.fixed_dictionaries(
         "positional_encoding": st.sampled_from(["sinusoidal", "learned"]),
         "tied_embeddings": st.sampled_from(["all", "target", "none"]),
         "projection_bias": st.booleans(),
+        "output_bias": st.booleans(),
+        "activation": st.sampled_from(["relu", "silu", "gelu"]),
         "attention_dropout": st.sampled_from([0.0, 0.2]),
         "activation_dropout": st.sampled_from([0.0, 0.2]),
         "attention_score": st.sampled_from(["scaled_dot_product", "dot_product", "additive"]),
@@ -61,10 +63,16 @@ architectures = st.fixed_dictionaries(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures, st.sets(st.sampled_from([p.name for p in PASSES])), st.booleans(), st.integers(0, 99))
 def test_programs_agree_with_the_interpreter_whichever_passes_run(
-    small: Callable[..., Spec], architecture: dict[str, object], without: set[str], train: bool, seed: int
+    small: Callable[..., Spec],
+    shaken: Callable[..., Any],
+    architecture: dict[str, object],
+    without: set[str],
+    train: bool,
+    seed: int,
 ) -> None:
     purposes = [Purpose.TRAIN, *TRANSLATE] if train else TRANSLATE
-    program = build(_without(small(**architecture), *without), purposes)
+    spec = _without(small(**architecture), *without)
+    program = build(spec, purposes, weights=shaken(spec))
     for purpose, error in disagreement(program, seed).items():
         assert error < 1e-5, purpose
 
@@ -72,12 +80,12 @@ def test_programs_agree_with_the_interpreter_whichever_passes_run(
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures, st.sets(st.sampled_from([p.name for p in PASSES if p.exact])))
 def test_the_interpreter_computes_the_same_before_and_after_exact_passes(
-    small: Callable[..., Spec], architecture: dict[str, object], without: set[str]
+    small: Callable[..., Spec], shaken: Callable[..., Any], architecture: dict[str, object], without: set[str]
 ) -> None:
     """The graphs themselves, without any code that is emitted from them."""
     spec = _without(small(**architecture), *without)
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
-    weights = initial_weights(spec, graphs(spec))
+    weights = shaken(spec)
     inputs = {"source": source, "target": target}
     before = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
     after = interpret(graphs(spec)[Purpose.SCORE], weights, inputs)["log_probabilities"]
@@ -85,10 +93,12 @@ def test_the_interpreter_computes_the_same_before_and_after_exact_passes(
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_the_emitted_code_rounds_as_the_interpreter_does(small: Callable[..., Spec], precision: str) -> None:
+def test_the_emitted_code_rounds_as_the_interpreter_does(
+    small: Callable[..., Spec], shaken: Callable[..., Any], precision: str
+) -> None:
     """An approximate pass is approximate against the paper, not against its own graph."""
-    spec = small()
-    weights = build(spec).weights()
+    spec = small(output_bias=True, activation="silu")
+    weights = shaken(spec)
     program = build(spec, [Purpose.SCORE], weights=weights, precision=precision)
     inputs = {"source": torch.randint(4, 101, (3, 7)), "target": torch.randint(4, 101, (3, 6))}
     expected = interpret(program.graphs[Purpose.SCORE], weights, inputs)["log_probabilities"]

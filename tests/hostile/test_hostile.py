@@ -10,7 +10,7 @@ import pytest
 from hostile.case import KINDS, Case, Verdict
 from hostile.court import verdicts
 
-_SOME, _MANY = 301, 10_000
+_SOME, _MANY, _INTRUDERS = 344, 10_000, 600
 
 
 def _cases(count: int, first: int = 0) -> list[Case]:
@@ -39,8 +39,18 @@ def test_a_hostile_case_is_answered_or_refused(judged: list[Verdict], kind: str)
     of_kind = [verdict for verdict in judged if verdict.case.kind == kind]
     assert len(of_kind) == _SOME // len(KINDS)
     assert not any(verdict.failure for verdict in of_kind), _told(of_kind)
+    if kind == "intruders":
+        assert all(verdict.refused for verdict in of_kind), "one is accepted"
     assert sum(verdict.answered > 0 for verdict in of_kind) > 5, "hardly anything is right: the cases test nothing"
     assert sum(verdict.refused > 0 for verdict in of_kind) > 5, "hardly anything is wrong: the cases are not hostile"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_intruder_is_refused(tmp_path: Path) -> None:
+    found = verdicts([Case("intruders", seed) for seed in range(_INTRUDERS)], tmp_path)
+    assert sum(verdict.refused > 0 for verdict in found) == _INTRUDERS
+    assert not any(verdict.failure for verdict in found), _told(found)
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.kept_answers import keep
 from zoo.evaluation.samples import samples
-from zoo.evaluation.scores import Scores
+from zoo.evaluation.scores import MACHINE, Scores
+from zoo.machine.called import called
 from zoo.model.folder import ModelFolder
 from zoo.report import Report
 from zoo.storage.files import write_json
@@ -48,6 +49,7 @@ def evaluate_model(
         report.say(samples(sources, references, answers.outputs))
     scores = scored(answers, translator.spec.task)
     of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
+    scores[MACHINE] = f"{called(str(translator.device))}, {translator.backend}, {precision}"
     if precision == "float32" and not of.published:
         keep(of.answers(split), answers)
         write_json(of.scores, {**of.known_scores, split: scores})

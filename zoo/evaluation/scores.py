@@ -13,6 +13,9 @@ Scores = dict[str, Any]
 A number that is not finite is None: JSON has no word for it.
 """
 
+MACHINE = "machine"
+"""Under which name scores say on what the model was that fast, and by which backend: for people."""
+
 
 def in_words(scores: Scores) -> str:
     """The metrics on one line, but for those that only a table needs."""

@@ -20,6 +20,7 @@ from compiler.backends import BACKENDS, Order, choose
 from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
 from zoo.machine.calibration import Calibration, all_kept
+from zoo.machine.called import processor
 from zoo.machine.peak import matrix_peak
 from zoo.storage import places
 from zoo.version import __version__
@@ -127,7 +128,7 @@ def _processor() -> Processor:
     told = cpuinfo()
     flags = set((told.get("flags") or told.get("Features") or "").split())
     return Processor(
-        model=told.get("model name") or platform.processor() or platform.machine(),
+        model=processor(),
         cores=os.cpu_count() or 1,
         usable=cores(),
         instructions=tuple(name for name in _INSTRUCTIONS if name in flags),

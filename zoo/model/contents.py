@@ -10,7 +10,7 @@ from compiler.graph import stored
 from compiler.weights import check
 from specs import Spec, ZooError
 from zoo.model import weights
-from zoo.model.folder import SPEC, ModelFolder
+from zoo.model.folder import LONGEST_SPEC, SPEC, ModelFolder
 from zoo.model.weights import Weights
 from zoo.storage import manifest
 from zoo.storage.files import require_utf8
@@ -49,7 +49,7 @@ _TRIES = 20
 
 
 def _read(of: ModelFolder, listed: Manifest | None) -> Model:
-    spec = of.spec if listed is None else of.parsed(listed.content(SPEC))
+    spec = of.spec if listed is None else of.parsed(listed.content(SPEC, LONGEST_SPEC))
     vocabulary = Vocabulary.load(of.folder, None if listed is None else lambda path: listed.content(path.name))
     said = spec.vocabulary
     found = (vocabulary.sizes, vocabulary.shared or (said.separate_models and vocabulary.alike), not vocabulary.shared)

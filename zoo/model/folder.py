@@ -13,7 +13,10 @@ from zoo.storage.files import read_json
 
 RUNS = Path("runs")
 SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
-_LONGEST_SPEC = 1_000_000  # bytes
+CARD = "README.md"
+"""What only a bundle has, for people."""
+LONGEST_SPEC = 1_000_000
+"""Bytes."""
 BASIS = "data.json"
 """What only a run has: what it follows from beside its spec."""
 
@@ -48,7 +51,7 @@ class ModelFolder:
         if not self.exists:
             hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
             raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
-        return self.parsed(content(self.spec_file, _LONGEST_SPEC))
+        return self.parsed(content(self.spec_file, LONGEST_SPEC))
 
     def parsed(self, written: bytes) -> Spec:
         """The spec of what its file holds. Raises ZooError where it is damaged."""

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specs import ZooError
+from zoo.model.header import require_header
 from zoo.storage import digests
 from zoo.storage.content import content, opened
 from zoo.storage.files import writing
@@ -72,12 +73,12 @@ def read(file: Path, listed: Manifest | None = None) -> Weights:
     """
     with _readable(file):
         before = digests.identity(file)
+        if listed is not None:
+            listed.hold(file.name)  # before anything looks into it
         with safe_open(file, framework="pt") as opened_file:
             facts = _facts(opened_file.metadata())
             tensors = {name: opened_file.get_tensor(name) for name in opened_file.keys()}  # noqa: SIM118
-        if listed is not None:
-            listed.hold(file.name)
-        elif _DIGEST in facts and not digests.holds(file, facts[_DIGEST], lambda: _digest(tensors)):
+        if listed is None and _DIGEST in facts and not digests.holds(file, facts[_DIGEST], lambda: _digest(tensors)):
             raise ZooError(f"`{file}` is damaged: its content is not what was written", exit_code=1)
         if digests.identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="read it again", exit_code=1)
@@ -100,7 +101,8 @@ def read_facts(file: Path) -> dict[str, str]:
 def _readable(file: Path) -> Iterator[None]:
     """Raises ZooError where it is not, with what to do."""
     try:
-        with opened(file):
+        with opened(file) as stream:
+            require_header(stream, file)
             yield
     except ZooError as error:
         raise ZooError(error.problem, hint=error.hint or _HINT, exit_code=1) from None

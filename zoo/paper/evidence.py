@@ -14,8 +14,8 @@ from zoo.corpus.presence import called
 from zoo.evaluation.metric import Metric
 from zoo.model.find import all_runs
 from zoo.model.folder import RUNS, ModelFolder
-from zoo.paper.record import Record, record_of
 from zoo.report import Report
+from zoo.training.record import Record, record_of
 
 _UNTOLD = (
     *("name", "description", "corpus", "decoding.workers", "compilation", "training.seed", "training.log_steps"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -10,6 +10,10 @@ import compiler
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
 from specs.task import COMMANDS
 from zoo.evaluation.metric import metrics_of
+from zoo.evaluation.scores import MACHINE
+from zoo.shelf.facts import Facts
+from zoo.shelf.origin import cell, origin, training
+from zoo.shelf.sample import Sample
 from zoo.text.vocabulary import Vocabulary
 
 _ARCHITECTURE = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
@@ -27,63 +31,41 @@ class _Words(NamedTuple):
 
 _TASKS = {
     "translation": _Words(
-        "It translates `{0.source}` to\n`{0.target}`.",
+        "It translates `{0.source}` to `{0.target}`.",
         *("translator", "translate", "source.txt > target.txt", "pairs"),
     ),
     "parsing": _Words(
-        "It parses\nsentences of `{0.source}` into constituency trees.",
+        "It parses sentences of `{0.source}` into constituency trees.",
         *("parser", "parse", "sentences.txt > trees.txt", "trees"),
     ),
 }
 
 
-def card(spec: Spec, vocabulary: Vocabulary, scores: Mapping[str, Any], facts: Mapping[str, str]) -> str:
-    """Markdown. `scores` are those of scores.json, `facts` those of the weights."""
-    corpus, training, task = spec.corpus, spec.training, _TASKS[spec.task.kind]
-    return f"""# {spec.name}
-
-{spec.description}
-
-A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {task.does.format(corpus)}
-
-{_table(*_architecture(spec))}
-
-Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's NFKC has it.
-{_unknown(vocabulary, spec.task)}
-
-## Scores
-
-{_scores(scores, spec.task)}
-
-## Training
-
-{_weights(facts)} A step had at most {training.source_tokens:,} source and {training.target_tokens:,} target tokens,
-padding counted. `spec.yaml` holds the whole recipe.
-
-Trained on:
-
-{_corpus(corpus, task.examples)}
-
-The weights follow from these texts: whoever passes them on has to keep to the licences of the texts, and to credit
-their authors.
-
-## Use
-
-```python
-import zoo
-
-{task.noun} = zoo.load("{spec.name}")
-{task.noun}.{task.verb}("...")
-```
-
-```sh
-zoo {COMMANDS[spec.task.kind]} --model {spec.name} < {task.files}
-zoo verify {spec.name}
-```
-
-`zoo verify` compares all files with `manifest.json`, and the log-probabilities that the model gives to a few
-sentences with those in `proof.safetensors`.
-"""
+def card(
+    spec: Spec,
+    vocabulary: Vocabulary,
+    scores: Mapping[str, Any],
+    facts: Facts,
+    longest_source: int | None = None,
+    sample: Sample | None = None,
+) -> str:
+    """Markdown, as it is read in a terminal or on a page. `scores` are those of scores.json; `longest_source` is that
+    of the training, in pieces."""
+    task = _TASKS[spec.task.kind]
+    parts = [
+        f"# {spec.name}\n\n{spec.description}",
+        f'A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {task.does.format(spec.corpus)}',
+        _table(*_architecture(spec)),
+        *origin(facts),
+        f"## Scores\n\n{_scores(scores, spec.task)}",
+        *_speed(scores),
+        f"## Training\n\n{training(spec, facts)}",
+        f"## Data and licence\n\n{_data(spec.corpus, task.examples, facts)}",
+        f"## Limits\n\n{_limits(spec, vocabulary, facts, longest_source)}",
+        _use(spec, task, sample),
+        *_published(facts),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _architecture(spec: Spec) -> tuple[list[str], list[list[str]]]:
@@ -131,13 +113,77 @@ def _scores(scores: Mapping[str, Any], task: Task) -> str:
     return "\n\n".join([_table([*columns, "sentences", "signature"], rows), *(["\n".join(signed)] if signed else [])])
 
 
-def _weights(facts: Mapping[str, str]) -> str:
-    steps = facts.get("steps", "").split(",")
-    if steps == [""]:
-        return "The weights do not say of which steps they are."
-    if len(steps) == 1:
-        return f"The weights are those of step {steps[0]}."
-    return f"The weights are the mean of {len(steps)} checkpoints, of the steps {steps[0]} to {steps[-1]}."
+def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
+    """On the machine that scored it; of what was scored before machines were written down, nothing."""
+    for split, of in scores.items():
+        if MACHINE in of and of.get("sentences_per_second"):
+            yield (
+                f"The {split} set went at {of['sentences_per_second']:,.1f} sentences a second, all at once, by the "
+                f"beam and penalty of its spec ({cell(str(of[MACHINE]))})."
+            )
+
+
+def _data(corpus: Corpus, examples: str, facts: Facts) -> str:
+    trained = _corpus(corpus, examples)
+    own = all(isinstance(part, Grammar) for part in corpus.train)
+    said = [f"Trained on:\n\n{trained}" if trained else "On what it was trained is not known here."]
+    if not (own and trained):
+        said.append(
+            "The weights follow from these texts: whoever passes them on has to keep to the licences of the texts, and "
+            "to credit their authors. The bundle does not know these licences."
+        )
+    if facts.text.fingerprint:
+        hashes = "; `facts.json` has hashes of its files" if facts.text.files or facts.text.archives else ""
+        said.append(f"The prepared corpus has the fingerprint `{facts.text.fingerprint}`{hashes}.")
+    return "\n\n".join(said)
+
+
+def _limits(spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: int | None) -> str:
+    longest = "" if longest_source is None else f", and its training had none of more than {longest_source:,}"
+    limits = [
+        f"It reads sentences of {spec.decoding.max_source_length:,} pieces at most{longest}.",
+        "Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's "
+        f"NFKC has it. {_unknown(vocabulary, spec.task)}",
+        "Its scores are of the sets above. Other text, above all of another kind than it was trained on, will come out "
+        "worse, and nothing in an output tells when it is wrong.",
+    ]
+    if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
+        limits.append("It knows no words and no sentences but those of zoo's own small grammar: it is no use beyond.")
+    return "\n".join(f"- {each}" for each in [*limits, *map(cell, facts.notes)])
+
+
+def _published(facts: Facts) -> Iterator[str]:
+    if facts.published:
+        yield (
+            f"Published on {facts.published.partition('T')[0]} by zoo {facts.by}. The fingerprint of its spec, which "
+            f"all of the same network and recipe have, is `{facts.spec}`."
+        )
+
+
+def _use(spec: Spec, task: _Words, sample: Sample | None) -> str:
+    if sample is None:
+        score = "It has no sample of its test set, whose text is not passed on here: its score is the publisher's word."
+    else:
+        score = (
+            f"Of its {sample.set} set {len(sample.sources):,} of {sample.sentences:,} sentences are in `sample.json`, "
+            f"with what it made of them: they score {sample.score:.2f}, and must here, to a point."
+        )
+    return f"""## Use
+
+```python
+import zoo
+
+{task.noun} = zoo.load("{spec.name}")
+{task.noun}.{task.verb}("...")
+```
+
+```sh
+zoo {COMMANDS[spec.task.kind]} --model {spec.name} < {task.files}
+zoo verify {spec.name}
+```
+
+`zoo verify` compares all files with `manifest.json`, and the log-probabilities that the model gives to a few
+sentences with those in `proof.safetensors`. {score}"""
 
 
 def _corpus(corpus: Corpus, examples: str) -> str:

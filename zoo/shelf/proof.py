@@ -5,6 +5,7 @@ A model whose weights were changed, or that is run by code or on a machine that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from compiler.program import Scoring
 from specs import BOS, EOS, PAD, Spec, ZooError
+from zoo.model.header import require_header
+from zoo.report import size
 from zoo.search.groups import padded
 from zoo.storage.content import opened
 from zoo.storage.files import writing
@@ -41,9 +44,10 @@ class Proof:
             safetensors.torch.save_file(vars(self), partial)
 
     @torch.no_grad()
-    def check(self, program: Scoring) -> float:
+    def check(self, program: Scoring, device: torch.device | None = None) -> float:
         """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
-        difference = float((program.score(self.source, self.target) - self.log_probabilities).abs().max())
+        found = program.score(self.source.to(device), self.target.to(device)).cpu()
+        difference = float((found - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
         raise ZooError(
@@ -68,7 +72,11 @@ def read(file: Path, spec: Spec) -> Proof:
     Raises ZooError where it is missing, damaged, empty, or not of such a model.
     """
     try:
-        with opened(file):
+        with opened(file) as stream:
+            require_header(stream, file)
+            if (found := os.fstat(stream.fileno()).st_size) > _BYTES:
+                problem = f"`{file}` proves nothing: it has {size(found)}, and {size(_BYTES)} at most"
+                raise ZooError(problem, exit_code=1)
             proof = Proof(**safetensors.torch.load_file(file))
     except (SafetensorError, OSError, TypeError) as error:
         raise ZooError(f"`{file}` cannot be read: {error}", exit_code=1) from None
@@ -91,12 +99,13 @@ def _fault(proof: Proof, spec: Spec) -> str | None:
     positions = limits.max_positions if limits.positional_encoding == "learned" else _LONGEST
     if max(longest, source.shape[1]) > positions or rows > _MOST:
         return "it is larger than any that was published"
-    for pieces, size in zip((source, target), spec.vocabulary.sizes, strict=True):
-        if int(pieces.min()) < 0 or int(pieces.max()) >= size:
-            return f"it has pieces that are none of {size:,}"
+    for pieces, count in zip((source, target), spec.vocabulary.sizes, strict=True):
+        if int(pieces.min()) < 0 or int(pieces.max()) >= count:
+            return f"it has pieces that are none of {count:,}"
     if not bool((source != PAD).any(1).all() & (target[:, 1:] != PAD).any(1).all()):
         return "a sentence in it is nothing but padding"
     return None if bool(expected.isfinite().all()) else "it has log-probabilities that are no numbers"
 
 
+_BYTES = 64_000_000  # all of it is held in memory
 _LONGEST, _MOST = 10_000, 1_000  # pieces of a sentence, and sentences: many times what `zoo publish` writes

@@ -20,6 +20,8 @@ from zoo.storage.exchange import exchange
 from zoo.storage.partial import REPLACED, beside, put_back, remove, sweep
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_MOST_JSON = 20_000_000
+"""Bytes: in memory it takes some thirty times as much."""
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
@@ -104,7 +106,7 @@ def require_utf8(path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ZooError where there is none, or where it is damaged."""
     try:
-        value = json.loads(content(path), parse_constant=_no_number)
+        value = json.loads(content(path, _MOST_JSON), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
     if not isinstance(value, dict):

@@ -18,6 +18,8 @@ from zoo.storage.files import read_json, sha256, write_json
 
 NAME = "manifest.json"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST = 20_000_000
+"""Bytes of a small file that is read whole."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,10 @@ class Manifest:
         except OSError:
             return False
 
-    def content(self, name: str) -> bytes:
-        """All of a small file. Raises ZooError where it is not as it was written."""
-        entry, path = self._entry(name), self.folder / name
-        found = content(path)
+    def content(self, name: str, most: int = _MOST) -> bytes:
+        """All of a small file. Raises ZooError where it is not as it was written, or has more than `most` bytes."""
+        entry, path = self._entry(name), self._place(name)
+        found = content(path, most)
         self._check_size(path, len(found), entry)
         if hashed_with(found).hexdigest() != entry.sha256:
             raise _changed(path)
@@ -56,16 +58,24 @@ class Manifest:
 
     def hold(self, name: str, *, anew: bool = False) -> None:
         """Raises ZooError where a file is not as it was written; hashed only if that was not done before, or `anew`."""
-        entry, path = self._entry(name), self.folder / name
+        entry, path = self._entry(name), self._place(name)
         self.check_size(name)
         if sha256(path) != entry.sha256 if anew else not digests.holds(path, entry.sha256, lambda: sha256(path)):
             raise _changed(path)
 
     def check_size(self, name: str) -> None:
         """Raises ZooError where a file is missing, or has another size than it was written with."""
-        entry, path = self._entry(name), self.folder / name
+        entry, path = self._entry(name), self._place(name)
         with opened(path) as file:
             self._check_size(path, os.fstat(file.fileno()).st_size, entry)
+
+    def _place(self, name: str) -> Path:
+        path = self.folder / name
+        inside = os.path.join(os.path.realpath(self.folder), "")
+        if not os.path.realpath(path).startswith(inside):
+            hint = "put the file itself in its place, if you trust where it leads"
+            raise ZooError(f"`{path}` is damaged: it is a link out of its folder", hint=hint, exit_code=1)
+        return path
 
     def _entry(self, name: str) -> Entry:
         if name not in self.entries:

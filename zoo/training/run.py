@@ -54,6 +54,8 @@ class Basis:
     """Of float32 products on a CPU, as it was chosen by measuring; where nobody did, the usual one."""
     named: bool = True
     """Whether the name in its spec is its own, and not that of the spec it extends."""
+    machine: str = ""
+    """What it was trained on, as `zoo.machine.called` has it: one after another; empty where nobody wrote it down."""
 
 
 class Run(ModelFolder):
@@ -139,7 +141,7 @@ class Run(ModelFolder):
             report.say(
                 f"the number of processes is {basis.processes}, and was {begun.processes}: {otherwise} from here on"
             )
-            begun = replace(basis, named=begun.named)
+            begun = replace(basis, named=begun.named, machine=begun.machine)
         if basis.sharded and not begun.sharded:
             report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
             begun = replace(begun, sharded=True)
@@ -149,6 +151,8 @@ class Run(ModelFolder):
         with writing(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")
         begun = replace(begun, backend=basis.backend, software=basis.software)
+        if begun.machine and basis.machine not in begun.machine:
+            begun = replace(begun, machine=f"{begun.machine}; {basis.machine}")
         write_json(self.data, asdict(begun))
         return begun
 
@@ -208,7 +212,7 @@ class Run(ModelFolder):
         return sorted(name for name in names - _OWN if begun(name) not in _OWN)
 
 
-_BEFORE = {"processes": 1, "sharded": False, "matrix_library": ""}
+_BEFORE = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
 """What the basis of a run says that was begun by a version without the word."""
 _LOCK = ".lock"
 _OWN = {

@@ -21,6 +21,7 @@ from zoo.corpus.prepare import prepare
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.scores import in_words
+from zoo.machine.called import called
 from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
@@ -116,7 +117,8 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     outset = Outset.of(spec, program, report) if processes.first else None
     chosen, threads = outset.matrix_library if outset else "", torch.get_num_threads()
     basis = Basis(
-        prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, chosen, spec.named
+        *(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, chosen, spec.named),
+        machine=called(device),
     )
     with processes.first_then_others():
         if processes.first and (problem := too_long(spec, prepared.vocabulary)):

@@ -62,6 +62,7 @@ def open_model(
         device=device,
         tokens=tokens,
     )
+    translator.backend = program.backend
     attends = partial(
         build,
         model.spec,

@@ -64,6 +64,8 @@ class Translator:
         """The rows of a learned table; sinusoids know no bound."""
         self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
         """What opens the same one again, and from what; None where it was made by hand."""
+        self.backend = ""
+        """The one that made its program; empty where it was made by hand."""
         self.attending: Attending | None = None
         """What shows its attention; None where it was made by hand."""
         self.constraint: Constraint | None = None

@@ -12,6 +12,7 @@ from specs import ZooError
 from zoo.corpus.prepare import prepare
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.own_sets import evaluate_model, texts
+from zoo.machine.called import called
 from zoo.report import Report
 from zoo.shelf.publish import publish, verify
 from zoo.storage import places
@@ -33,6 +34,7 @@ def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Ca
     same = ("bleu", "signature", "perplexity", "sentences")
     assert [found[name] for name in same] == [wanted[name] for name in same]
     assert found["sentences"] == 4
+    assert found["machine"] == f"{called('cpu')}, {run.spec.compilation.backend}, float32".replace("auto", "native")
     kept = read_json(run.scores)
     assert kept["test"] == found
     assert kept["dev"]["bleu"] == 12.345

@@ -16,15 +16,18 @@ import zoo
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, ZooError
 from specs.history import FORMAT
+from zoo.model import folder as model_folder
 from zoo.model import weights
 from zoo.model.weights import Weights
 from zoo.shelf import proof, publish
 from zoo.storage.files import write_json
+from zoo.text import pieces as text_pieces
 from zoo.training.run import Run
 from zoo.translation.opening import open_model
 
 FILES = [
     "README.md",
+    "facts.json",
     "manifest.json",
     "proof.safetensors",
     "scores.json",
@@ -187,6 +190,41 @@ def test_a_machine_that_lacks_a_backend_is_not_a_damaged_model(
         open_model(trained().folder, device="cpu", backend="inductor")
     assert caught.value.where is None
     assert "install g++" in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_nothing_looks_into_a_file_before_its_hash_is_right(
+    bundle: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(*given: object, **more: object) -> None:
+        pytest.fail("it was looked into")
+
+    flip(bundle / name, 0.4)
+    readers = ((model_folder, "parse"), (text_pieces, "_opened"), (weights, "safe_open"))
+    monkeypatch.setattr(*dict(zip(OPENED, readers, strict=True))[name], looked)
+    with pytest.raises(ZooError, match=f"{name}` is damaged: its content is not what was written"):
+        zoo.load(bundle.name, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "proof.safetensors"])
+def test_a_header_that_is_too_long_is_not_read(bundle: Path, name: str) -> None:
+    """Padded with spaces it would be as good as it was, and of any length."""
+    content = (bundle / name).read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    padding = b" " * 10_000_000
+    length = (end - 8 + len(padding)).to_bytes(8, "little")
+    (bundle / name).write_bytes(length + content[8:end] + padding + content[end:])
+    publish.manifest.write(bundle)
+    with pytest.raises(ZooError, match=f"{name}` is damaged: its header would have 10 MB"):
+        publish.verify(bundle.name)
+
+
+def test_a_proof_that_would_fill_the_memory_is_not_read(bundle: Path) -> None:
+    with (bundle / "proof.safetensors").open("ab") as file:
+        file.truncate(70_000_000)
+    publish.manifest.write(bundle)
+    with pytest.raises(ZooError, match="proves nothing: it has 70 MB"):
+        publish.verify(bundle.name)
 
 
 def test_weights_are_mapped_and_hashed_once(

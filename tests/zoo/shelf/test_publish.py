@@ -212,11 +212,10 @@ def test_scores_that_do_not_say_enough_are_told(trained: Callable[..., Run], hom
     assert list((home / "shelf").iterdir()) == []
 
 
-def test_the_proof_is_of_the_dev_set_where_it_is_prepared(trained: Callable[..., Run]) -> None:
+def test_the_proof_is_of_the_dev_set_where_its_text_goes_along(trained: Callable[..., Run]) -> None:
     run = trained()
     prepared = prepare(run.spec, Report())
-    publish.write_json(run.data, {"fingerprint": prepared.fingerprint, "longest_source": 31})
-    made = proof.read(publish.publish(run.folder) / "proof.safetensors", run.spec)
+    made = proof.read(publish.publish(run.folder, with_text=True) / "proof.safetensors", run.spec)
     vocabulary = prepared.vocabulary
     assert [vocabulary.decode(row, "source") for row in made.source.tolist()] == prepared.texts("dev")[0]
     assert [vocabulary.decode(row, "target") for row in made.target.tolist()] == prepared.texts("dev")[1]

@@ -57,6 +57,24 @@ def test_an_entry_that_does_not_say_enough_is_damage(folder, entry):
         manifest.check(folder)
 
 
+@pytest.mark.parametrize("listed", ["one", "inner/two", "inner"])
+def test_a_link_out_of_the_folder_is_refused_unread(folder, listed, tmp_path, monkeypatch):
+    """Whatever it leads to: it has the right content here. One that stays within is as good as a file."""
+    whole = manifest.read(folder)
+    (folder / listed).rename(tmp_path / "outside")
+    (folder / listed).symlink_to(tmp_path / "outside")
+    monkeypatch.setattr(manifest, "opened", lambda path: pytest.fail(f"opened {path}"))
+    name = "one" if listed == "one" else "inner/two"
+    for ask in (whole.content, whole.hold, whole.check_size):
+        with pytest.raises(ZooError, match=f"folder/{name}` is damaged: it is a link out of its folder"):
+            ask(name)
+    monkeypatch.undo()
+    (folder / listed).unlink()
+    (tmp_path / "outside").rename(folder / "moved")
+    (folder / listed).symlink_to(folder / "moved")
+    assert manifest.check(folder, [name])
+
+
 def test_another_size_is_told_even_where_it_looks_alike(folder):
     (folder / "one").write_bytes(b"1" * 1500)
     manifest.write(folder)
@@ -76,5 +94,5 @@ def test_of_a_link_to_a_device_nothing_is_read(folder):
     (folder / "one").unlink()
     (folder / "one").symlink_to("/dev/zero")
     for look in (lambda: manifest.check(folder), lambda: manifest.read(folder).content("one")):
-        with pytest.raises(ZooError, match="not a regular file"):
+        with pytest.raises(ZooError, match="is a link out of its folder"):
             look()

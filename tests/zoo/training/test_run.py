@@ -86,6 +86,26 @@ def test_whose_name_a_run_has_is_said_when_it_begins(world: World, words: Any) -
         assert run.start(spec, basis, words).named is False
 
 
+def test_every_machine_that_it_was_trained_on_is_remembered(world: World, words: Any) -> None:
+    run, spec = Run(Path("runs/tiny")), world()
+    run.folder.mkdir(parents=True)
+    run.start(spec, replace(BASIS, machine="one, 2 threads"), words)
+    run.start(spec, replace(BASIS, machine="other, 4 threads", processes=2), words)
+    assert (
+        run.start(spec, replace(BASIS, machine="one, 2 threads"), words).machine == "one, 2 threads; other, 4 threads"
+    )
+
+
+def test_a_run_of_before_knows_no_machine(world: World, words: Any) -> None:
+    run, spec = Run(Path("runs/tiny")), world()
+    run.folder.mkdir(parents=True)
+    run.start(spec, BASIS, words)
+    kept = json.loads(run.data.read_text())
+    del kept["machine"]
+    run.data.write_text(json.dumps(kept))
+    assert run.start(spec, replace(BASIS, machine="one"), words).machine == "", "it did not do all of it"
+
+
 def test_without_dropout_another_backend_is_another_rounding(world: World, words: Any) -> None:
     run, spec = Run(Path("runs/tiny")), world("architecture.dropout=0.0")
     run.folder.mkdir(parents=True)

@@ -131,16 +131,29 @@ def _difference(
     rows: Sequence[list[int] | None],
     progress: Progress,
 ) -> float:
-    """Of the log-probabilities that both give to the engine's translations, to each as a whole."""
+    """Of the log-probabilities that both give to the engine's translations, to each as a whole.
+
+    What was cut where it grew too long is left out: whether EOS counts there is a matter of taste.
+    """
     encode = translator.vocabulary.encode
     targets = [encode(answer.text, "target") if row is None else row for answer, row in zip(answers, rows, strict=True)]
+    sources = [encode(text) for text in texts]
+    decoding = translator.spec.decoding
     scores = forced(
         translator.program,
-        [[*encode(text), translator.vocabulary.source_end] for text in texts],
+        [[*row, translator.vocabulary.source_end] for row in sources],
         [[BOS, *row, EOS] for row in targets],
         tokens=translator.tokens,
         device=translator.device,
         progress=progress,
     )
-    pairs = zip(scores, answers, strict=True)
-    return max(abs(score.log_probability - answer.log_probability) for score, answer in pairs)
+    longest = [decoding.length_factor * len(source) + decoding.extra_length for source in sources]
+    differences = [
+        abs(score.log_probability - answer.log_probability)
+        for score, answer, target, most in zip(scores, answers, targets, longest, strict=True)
+        if len(target) < most
+    ]
+    if not differences:
+        hint = "check with other sentences"
+        raise ZooError("no translation of these sentences came to an end: there is nothing to compare", hint=hint)
+    return max(differences)

@@ -41,7 +41,7 @@ class Imported:
     """float32, as a weights file has them."""
     origin: Mapping[str, str]
     """Where it comes from: `format`, `source` (the file or folder), `engine`, and what was chosen, such as
-    `positions`; facts of the weights, each called `imported.KEY` there."""
+    `positions`; they stand among the bundle's facts."""
     notes: tuple[str, ...] = ()
     """What the user should know of it, a sentence each."""
 

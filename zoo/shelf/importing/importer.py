@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from compiler import TRANSLATE, Purpose, lower
-from compiler.graph import stored
-from compiler.weights import check
 from specs import ZooError
+from zoo.model.folder import ModelFolder
 from zoo.model.names import is_name
 from zoo.model.weights import Weights
 from zoo.report import Report
+from zoo.shelf.facts import Facts
 from zoo.shelf.importing import hub
 from zoo.shelf.importing.comparison import Comparison, compared
 from zoo.shelf.importing.formats import format_of
 from zoo.shelf.importing.imported import Imported, Positions, Wanted
+from zoo.shelf.provenance import facts_of_import
 from zoo.shelf.publish import shelve
+from zoo.storage.files import require_space
 from zoo.text.lines import read_lines
-from zoo.translation.building import built
-from zoo.translation.opening import How
-from zoo.translation.translator import Translator
-
-IMPORTED = "imported."
-"""What the facts of weights begin with that say where they were imported from."""
+from zoo.version import __version__
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Done:
-    """The bundle, what was read, and how it compared with its engine, if it was asked to."""
+    """The bundle, and how it compared with its engine, if it was asked to."""
 
     folder: Path
-    imported: Imported
     comparison: Comparison | None
 
 
@@ -60,35 +55,44 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
     if not is_name(name):
         hint = "`--name NAME`: letters, digits and - _ . , only, a letter or digit first"
         raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
-    of = format_of(place, choice.format)
-    texts = [line for line in read_lines(choice.check) if line.strip()] if choice.check else []
-    if choice.check and not texts:
-        raise ZooError(f"`{choice.check}` has no sentence to check with")
-    imported = of.read(place, Wanted(name, choice.languages, choice.positions))
-    imported = replace(imported, origin={**imported.origin, "source": source if hub.is_on_hub(source) else place.name})
-    for note in imported.notes:
-        report.say(f"note: {note}")
-    comparison = compared(of, place, imported, texts, report) if texts else None
-    facts = {f"{IMPORTED}{key}": said for key, said in imported.origin.items()}
-    if comparison:
-        facts[f"{IMPORTED}check"] = comparison.summary
-    translator = _translator(imported, report)
-    folder = shelve(translator, Weights(imported.tensors, facts), texts=texts, replace=choice.replace, report=report)
-    return Done(folder, imported, comparison)
+    of, texts = format_of(place, choice.format), _texts(choice.check)
+    called = source if hub.is_on_hub(source) else place.name
+    found: list[Comparison] = []
+
+    def fill(bundle: ModelFolder) -> Facts:
+        imported = of.read(place, Wanted(name, choice.languages, choice.positions))
+        for note in imported.notes:
+            report.say(f"note: {note}")
+        origin = {**imported.origin, "source": called}
+        if texts:
+            found.append(compared(of, place, imported, texts, report))
+            origin["check"] = found[0].summary
+        _write(bundle, imported)
+        return facts_of_import(imported.spec, origin, imported.notes)
+
+    folder = shelve(name, fill, replace=choice.replace, report=report)
+    return Done(folder, next(iter(found), None))
 
 
-def _translator(imported: Imported, report: Report) -> Translator:
-    """As the bundle will be opened to prove it."""
-    check(imported.tensors, stored([lower(imported.spec, Purpose.SCORE)]), imported.spec.name)
-    program = built(imported.spec, TRANSLATE, imported.tensors, report, **_PLAIN)
-    return Translator(program, imported.vocabulary, imported.spec, report=report)
+def _write(bundle: ModelFolder, imported: Imported) -> None:
+    """Spec, vocabulary and weights."""
+    require_space(bundle.folder, sum(tensor.nbytes for tensor in imported.tensors.values()), "the bundle")
+    bundle.spec_file.write_text(imported.spec.yaml(__version__), encoding="utf-8")
+    imported.vocabulary.save(bundle.folder)
+    Weights(imported.tensors).write(bundle.weights)
+
+
+def _texts(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    texts = [line for line in read_lines(file) if line.strip()]
+    if not texts:
+        raise ZooError(f"`{file}` has no sentence to check with")
+    return texts
 
 
 def _name(source: str) -> str:
     """That of its file or folder, without what no name has."""
-    last = Path(source.removeprefix(hub.PREFIX).partition("@")[0]).name
+    last = Path(source.removeprefix(hub.PREFIX).partition("@")[0]).absolute().name
     stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", last)
     return re.sub(r"[^-_,.A-Za-z0-9]+", "-", stem).strip("-.")
-
-
-_PLAIN: How = {"device": "cpu", "precision": "float32", "backend": "eager"}  # what every machine has, and exact

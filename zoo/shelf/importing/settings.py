@@ -81,7 +81,8 @@ class Settings:
         return default
 
     def _wrong(self, key: str, why: str, hint: str | None = None) -> ZooError:
-        return ZooError(f"`{key}: {on_one_line(self.values.get(key))}` {why}", where=self.where, hint=hint)
+        value = on_one_line(self.values.get(key)).strip("`")
+        return ZooError(f"`{key}: {value}` {why}", where=self.where, hint=hint)
 
 
 def _same(found: Any, value: Any) -> bool:

@@ -24,10 +24,15 @@ class Transformers:
         self.version = f"transformers {transformers.__version__}"
         self._beam = imported.spec.decoding.beam
         self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(place))
-        self._model: Any = transformers.MarianMTModel.from_pretrained(str(place), dtype=torch.float32)
-        self._model.eval()
+        model: Any = transformers.MarianMTModel
+        self._model = model.from_pretrained(str(place), dtype=torch.float32)
+        searched = self._model.generation_config
+        words = searched.bad_words_ids if searched.renormalize_logits else []
+        self._closed = [number for word in words or [] for number in word]
+        """Pieces that have no share of the probability."""
         if imported.origin["positions"] == "marian":
             self.version += " with Marian's positions"
+            self._closed.append(self._model.config.decoder_start_token_id)
             _as_marian(self._model, imported.spec.architecture.norm_epsilon)
 
     @torch.inference_mode()
@@ -54,11 +59,12 @@ class Transformers:
     def _totals(self, inputs: Any, output: Tensor) -> list[float]:
         """The log-probabilities of what was written, by one pass over it."""
         logits = self._model(**inputs, decoder_input_ids=output[:, :-1]).logits
+        logits[..., self._closed] = -torch.inf
         written = output[:, 1:]
         each = logits.log_softmax(-1).gather(2, written[:, :, None])[:, :, 0]
         ended = (written == self._model.config.eos_token_id).cumsum(1)
         counted = (ended == 0) | ((ended == 1) & (written == self._model.config.eos_token_id))
-        return [float(total) for total in (each * counted).sum(1)]
+        return [float(total) for total in each.masked_fill(~counted, 0.0).sum(1)]
 
 
 def _as_marian(model: Any, epsilon: float) -> None:

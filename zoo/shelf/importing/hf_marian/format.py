@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +62,19 @@ class HuggingFaceMarian:
             vocabulary=pieces.section,
             decoding=decoding,
         )
-        read = dict(tensors.layers(of, spec.architecture))
-        read.update(tensors.embeddings(of, spec.architecture, (pieces.source, pieces.target), search.removed))
+        network, width = spec.architecture, spec.architecture.d_model
+        numberings = pieces.source, pieces.target
+        # Marian starts from a vector of zeros, for which transformers has a piece.
+        removed = {*search.removed, *([start] if positions == "marian" and start == special.pad else [])}
+        found = chain(tensors.layers(of, network), tensors.embeddings(of, network, numberings, removed))
+        turn = tensors.in_our_order if positions == "transformers" and not own else tensors.as_it_is
+        read = {name: turn(name, tensor, width) for name, tensor in found}
         of.finish()
         read.update(tables)
-        if positions == "transformers" and not own:
-            read = tensors.in_our_order(read, spec.architecture.d_model)
-        origin = {
-            "format": self.name,
-            "source": place.name,
-            "engine": "transformers",
-            "positions": "its own" if own else positions,
-        }
-        return Imported(
-            spec, pieces.vocabulary, read, origin, (*([] if own else _told(positions)), *search.notes, *pieces.notes)
-        )
+        origin = {"format": self.name, "source": place.name, "engine": "transformers"}
+        origin["positions"] = "its own" if own else positions
+        notes = (*([] if own else _told(positions)), *search.notes, *pieces.notes)
+        return Imported(spec, pieces.vocabulary, read, origin, notes)
 
     def open(self, place: Path, imported: Imported) -> Engine:
         return Transformers(place, imported)

@@ -89,12 +89,12 @@ def generation(settings: Settings, end: int, numbering: Numbering) -> Generation
 
 
 def _longest(settings: Settings) -> int:
-    """Pieces of a translation: what decoding starts with and EOS count for transformers, and not here."""
-    new = settings.any("max_new_tokens")
-    if new is not None:
-        settings.any("max_length")
-        return max(0, settings.whole("max_new_tokens", least=1) - 1)
-    return max(0, settings.whole("max_length", _LENGTH, least=1) - 2)
+    """Pieces of a translation; what decoding starts with and the EOS that is forced at the end count there, not here."""
+    forced = int(settings.any("forced_eos_token_id", 0) is not None)
+    if settings.any("max_new_tokens") is not None:
+        settings.without_effect("max_length")
+        return max(0, settings.whole("max_new_tokens", least=1) - forced)
+    return max(0, settings.whole("max_length", _LENGTH, least=1) - 1 - forced)
 
 
 def _barred(settings: Settings) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def layers(of: Tensors, spec: Architecture) -> Named:
 
 
 def embeddings(
-    of: Tensors, spec: Architecture, numberings: tuple[Numbering, Numbering], removed: tuple[int, ...]
+    of: Tensors, spec: Architecture, numberings: tuple[Numbering, Numbering], removed: Collection[int]
 ) -> Named:
     """Those that have, in our order; what is `removed` is never written, nor has a share of the probability."""
     source, target = numberings
@@ -102,7 +102,7 @@ def embeddings(
             of.left.pop(_OUTPUT, None)
     bias = target.bias(of.take(_BIAS) if _BIAS in of.left else None)
     bias[[target.id(number) for number in removed]] = NEVER
-    yield "output_bias", bias
+    yield _LOGITS, bias
 
 
 def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -127,27 +127,29 @@ def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor
     return said, {f"{side}.positions": table[:rows].float().clone() for side, table in sides}
 
 
-def in_our_order(tensors: Mapping[str, Tensor], width: int) -> dict[str, Tensor]:
-    """The same network with its features in another order: a sine, its cosine, the next sine, as the paper has them.
+def in_our_order(name: str, tensor: Tensor, width: int) -> Tensor:
+    """One of the same network with its features in another order: a sine, its cosine, the next sine, as in the paper.
 
     Transformers has the same waves, all sines before all cosines.
     """
     order = torch.arange(width).view(2, width // 2).T.flatten()
-    found = {}
-    for name, tensor in tensors.items():
-        last = name.rpartition(".")[2]
-        if last in _INTO or name == "output_projection" or name.endswith("embedding"):
-            columns = name == "output_projection" or name.endswith("embedding")
-            found[name] = tensor[:, order] if columns else tensor[order]
-        elif last in _OUT_OF:
-            found[name] = tensor[..., order] if name != "output_bias" else tensor
-        else:
-            found[name] = tensor
-    return found
+    last = name.rpartition(".")[2]
+    if last in _INTO:
+        return tensor[order]
+    return tensor[..., order] if last in _OUT_OF and name != _LOGITS else tensor
+
+
+def as_it_is(name: str, tensor: Tensor, width: int) -> Tensor:
+    """The tensor."""
+    return tensor
 
 
 _INTO = ("query", "key", "value", "w1")
-_OUT_OF = ("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias")
+_OUT_OF = (
+    *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
+    *("embedding", "source_embedding", "target_embedding", "output_projection"),
+)
+_LOGITS = "output_bias"  # the one of no layer
 
 
 def _attention(of: Tensors, theirs: str, ours: str, spec: Architecture) -> Named:

@@ -33,11 +33,8 @@ def read(folder: Path, rows: tuple[int, int], special: Special, *, shared: bool)
     first, second = SentenceModel(models[0]), SentenceModel(models[1])
     if not shared:
         # Nothing begins a source: what has that number there is another piece, unless it is called alike.
-        start = (
-            None
-            if _name(folder / "vocab.json", special) != _name(folder / "target_vocab.json", special)
-            else special.start
-        )
+        begin, other = (_name(folder / name, special) for name in ("vocab.json", "target_vocab.json"))
+        start = special.start if begin == other else None
         source = _numbering(folder / "vocab.json", rows[0], [first], special._replace(start=start))
         target = _numbering(folder / "target_vocab.json", rows[1], [second], special)
         return joined(first, second, source, target)

@@ -1,4 +1,4 @@
-"""What a run's own log says of its training: how long it took, on what, and how much it computed."""
+"""What a run's own log says of its training: how long it took, on what, how much it computed, and what it learned."""
 
 from __future__ import annotations
 
@@ -37,11 +37,16 @@ class Record:
         return self.seconds * self.devices * self.peak
 
 
-def record_of(run: ModelFolder, spec: Spec) -> Record | None:
-    """Nothing where the run has no log yet, or no line of it is whole. Raises ZooError where it cannot be read."""
+def lines_of(run: ModelFolder) -> list[Mapping[str, Any]]:
+    """The lines of its log that are whole, in order; none where it has no log yet."""
     path = run.folder / "log.jsonl"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    lines = [line for line in map(_whole, text.splitlines()) if line is not None]
+    return [line for line in map(_whole, text.splitlines()) if line is not None]
+
+
+def record_of(run: ModelFolder, spec: Spec) -> Record | None:
+    """Nothing where the run has no log yet, or no line of it is whole. Raises ZooError where it cannot be read."""
+    lines = lines_of(run)
     if not lines:
         return None
     ends = [0.0, *(line["seconds"] for line in lines)]

@@ -1,0 +1,173 @@
+"""Transformers' Marian: the same matrices as Marian's own give the same, with the positions of either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from compiler import Purpose, interpret, lower
+from specs import BOS, EOS, ZooError
+from zoo.shelf.importing.formats import format_of
+from zoo.shelf.importing.imported import Imported, Positions, Wanted
+
+LINES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
+
+
+class Written:
+    """A folder, Marian's own matrices, and the pieces of both sides by their foreign numbers."""
+
+    def __init__(self, tiny: SimpleNamespace, folder: Path, **config: Any) -> None:
+        models = tuple(tiny.sentence_pieces(tiny.TEXT[part], 45) for part in (slice(3), slice(3, 6)))
+        self.source, self.target = map(tiny.opened, models)
+        names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
+        for each in (self.source, self.target):
+            names |= dict.fromkeys(each.id_to_piece(number) for number in range(2, each.get_piece_size()))
+        self.vocabulary = {name: number for number, name in enumerate([*names, "<pad>"])}
+        rows = len(self.vocabulary) - 1
+        self.weights = tiny.marian_weights(tiny.OPTIONS, (rows, rows))
+        self.weights["decoder_ff_logit_out_b"][0, 0] = 3.0  # so that translations end
+        self.place = tiny.write_transformers(folder / "hf", self.weights, self.vocabulary, models, **config)
+
+    def rows(self, source: str, target: str) -> tuple[list[int], list[int]]:
+        sides = ((self.source, source), (self.target, target))
+        found = [[*(self.vocabulary[name] for name in model.encode(line, out_type=str)), 0] for model, line in sides]
+        return found[0], found[1]
+
+    def read(self, positions: Positions | None = None) -> Imported:
+        return format_of(self.place).read(self.place, Wanted("mine", positions=positions))
+
+    def change(self, **config: Any) -> None:
+        file = self.place / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | config))
+
+
+@pytest.fixture
+def written(tiny: SimpleNamespace, tmp_path: Path) -> Written:
+    return Written(tiny, tmp_path)
+
+
+def scores(imported: Imported, source: str, target: str) -> np.ndarray:
+    encode = imported.vocabulary.encode
+    rows = [[*encode(source), EOS]], [[BOS, *encode(target, "target"), EOS]]
+    inputs = {"source": torch.tensor(rows[0]), "target": torch.tensor(rows[1])}
+    found = interpret(lower(imported.spec, Purpose.SCORE), dict(imported.tensors), inputs)
+    return found["log_probabilities"][0].numpy()
+
+
+@pytest.mark.parametrize(
+    ("positions", "halves", "epsilon"), [(None, None, 1e-6), ("transformers", 4.0, 1e-5)], ids=["Marian's", "the other"]
+)
+def test_it_computes_what_marian_does(
+    tiny: SimpleNamespace, written: Written, positions: Positions | None, halves: float | None, epsilon: float
+) -> None:
+    imported = written.read(positions)
+    how = {"epsilon": epsilon} | ({"halves": halves} if halves else {})
+    marian = tiny.MarianModel(written.weights, tiny.OPTIONS, **how)
+    for source, target in LINES:
+        theirs, wanted = written.rows(source, target)
+        every = marian.log_probabilities(theirs, wanted)
+        if positions == "transformers":  # its padding has a share: a logit of 0
+            log_sum = np.log(1 + np.exp(marian.last_logits).sum(-1, keepdims=True))
+            every = marian.last_logits - log_sum
+        expected = [row[piece] for row, piece in zip(every, wanted, strict=True)]
+        np.testing.assert_allclose(scores(imported, source, target), expected, atol=2e-5)
+
+
+def test_its_search_and_languages_come_along(written: Written) -> None:
+    imported = written.read("transformers")
+    spec = imported.spec
+    found = spec.decoding
+    assert (found.beam, found.alpha, found.length_penalty, found.barred) == (2, 1.0, "power", (BOS,))
+    assert (found.length_factor, found.extra_length, found.max_source_length) == (0.0, 30, 63)
+    assert (spec.corpus.source, spec.corpus.target) == ("eng", "deu")
+    assert (spec.vocabulary.shared, spec.vocabulary.separate_models) == (True, True)
+    assert any(">>deu<<" in note for note in imported.notes)
+
+
+def test_a_code_of_a_language_is_one_piece(written: Written) -> None:
+    encode = written.read().vocabulary.encode
+    assert encode(">>deu<< a house")[1:] == encode("a house")
+
+
+def test_what_is_renormalised_has_no_share(written: Written) -> None:
+    written.change(renormalize_logits=True)
+    imported = written.read("transformers")
+    assert imported.spec.decoding.barred == ()
+    assert float(imported.tensors["output_bias"][BOS]) < -1e8
+
+
+def test_weights_of_an_older_kind_are_read_without_code(written: Written) -> None:
+    before = written.read().tensors
+    file = written.place / "model.safetensors"
+    torch.save(load_file(file), written.place / "pytorch_model.bin")
+    file.unlink()
+    after = written.read().tensors
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    torch.save({"model.shared.weight": Exception}, written.place / "pytorch_model.bin")
+    with pytest.raises(ZooError, match="cannot be read"):
+        written.read()
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"normalize_before": True}, "`normalize_before: true`"),
+        ({"scale_embedding": False}, "`scale_embedding: false`"),
+        ({"activation_function": "gelu_new"}, "`activation_function: gelu_new`"),
+        ({"decoder_ffn_dim": 99}, "`decoder_ffn_dim: 99`"),
+        ({"no_repeat_ngram_size": 3}, "`no_repeat_ngram_size: 3`"),
+        ({"bad_words_ids": [[3, 4]]}, "words of several pieces"),
+        ({"length_penalty": -1.0}, "`length_penalty: -1.0`"),
+        ({"forced_bos_token_id": 5}, "`forced_bos_token_id: 5`"),
+        ({"something_new": 1}, "`something_new: 1` is not known here"),
+    ],
+)
+def test_what_a_spec_cannot_say_is_refused_by_name(written: Written, config: dict[str, Any], told: str) -> None:
+    written.change(**config)
+    with pytest.raises(ZooError) as error:
+        written.read()
+    assert told in error.value.problem
+    assert "config.json" in str(error.value.where)
+
+
+def test_every_tensor_is_known_and_there(written: Written) -> None:
+    file = written.place / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"model.encoder.layernorm_embedding.weight": torch.ones(8)}, file)
+    with pytest.raises(ZooError, match="layernorm_embedding"):
+        written.read()
+    save_file({name: tensor for name, tensor in tensors.items() if "fc1" not in name}, file)
+    with pytest.raises(ZooError, match="fc1"):
+        written.read()
+
+
+def test_positions_in_a_file_must_be_sinusoids(written: Written) -> None:
+    file, name = written.place / "model.safetensors", "model.encoder.embed_positions.weight"
+    tensors = load_file(file)
+    angles = torch.arange(64)[:, None] * 10000 ** (-torch.arange(4) / 4)
+    save_file(tensors | {name: torch.cat([angles.sin(), angles.cos()], 1)}, file)
+    written.read()
+    save_file(tensors | {name: torch.randn(64, 8)}, file)
+    with pytest.raises(ZooError, match="neither Marian's sinusoids"):
+        written.read()
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_transformers_finds_the_same(written: Written, beam: int) -> None:
+    pytest.importorskip("transformers")
+    from zoo.report import Report
+    from zoo.shelf.importing.comparison import compared
+
+    written.change(num_beams=beam, forced_eos_token_id=0)
+    imported = written.read("transformers")
+    found = compared(format_of(written.place), written.place, imported, [source for source, _ in LINES], Report())
+    assert found.difference < 1e-4
+    assert found.identical == 2 or beam > 1
