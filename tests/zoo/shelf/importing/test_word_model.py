@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs import EOS, PAD, UNK, ZooError
+from specs import EOS, PAD, UNK, Spec, ZooError
+from zoo.corpus.prepare import prepare
+from zoo.report import Report
 from zoo.shelf.importing.numbering import Numbering
 from zoo.shelf.importing.word_model import endless, is_of_words, word_model
 from zoo.text.vocabulary import Vocabulary
@@ -44,6 +49,12 @@ def test_a_source_without_an_end_is_told_by_its_model() -> None:
     assert (Vocabulary(pieces).source_end, Vocabulary(without, pieces).source_end) == (EOS, PAD)
     assert without.encode("a bc") == pieces.encode("a bc")
     assert without.named(range(without.size)) == pieces.named(range(pieces.size))
+
+
+def test_a_training_puts_an_end_behind_sources_and_says_so(small: Callable[..., Spec], home: Path) -> None:
+    pieces = word_model(NUMBERING, "list")
+    with pytest.raises(ZooError, match="reads no EOS behind a source"):
+        prepare(small(), Report(), Vocabulary(endless(pieces, "list"), pieces))
 
 
 def test_pieces_of_sentencepiece_are_not_words() -> None:

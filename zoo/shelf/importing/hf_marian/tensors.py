@@ -111,14 +111,13 @@ def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor
     Nothing where there are none, or Marian's sinusoids or those of transformers, which may be of whoever wrote the
     file. Raises ZooError where one side alone has them.
     """
-    found = [of.left.pop(_POSITIONS.format(side), None) for side in ("encoder", "decoder")]
-    encoder, decoder = found
-    if encoder is None and decoder is None:
+    encoder, decoder = (of.left.pop(_POSITIONS.format(side), None) for side in ("encoder", "decoder"))
+    known = list(_sinusoids(width))
+    if all(table is None or any(_is(table, sinusoids) for sinusoids in known) for table in (encoder, decoder)):
         return {}, {}
     if encoder is None or decoder is None or encoder.shape[1:] != (width,) or decoder.shape[1:] != (width,):
-        raise ZooError(f"`{of.file}` has positions of one side alone, or of another width than {width}", exit_code=1)
-    if all(any(_is(table, sinusoids) for sinusoids in _sinusoids(width)) for table in (encoder, decoder)):
-        return {}, {}
+        problem = f"`{of.file}` has positions that are neither Marian's sinusoids nor those of transformers"
+        raise ZooError(f"{problem}, of one side alone or of another width than {width}", exit_code=1)
     said = positions_of(encoder, decoder)
     if said["positional_encoding"] != "learned":
         return said, {}
