@@ -63,11 +63,16 @@ def _build(order: Order) -> EmittedProgram:
         "written by": written_by(__file__),
         "onnxruntime": onnxruntime.__version__,
     }
-    folder = Artefact(order.folder, "onnx", key).make(lambda empty: _write_quietly(order, empty))
+    return opened(order, Artefact(order.folder, "onnx", key).make(lambda empty: write_quietly(order, empty)))
+
+
+def opened(order: Order, folder: Path) -> EmittedProgram:
+    """The models of an order that were written into a folder, run by onnxruntime."""
     return assembled(order, {purpose: _Model(folder / f"{purpose}.onnx") for purpose in TRANSLATING}, "onnx")
 
 
-def _write_quietly(order: Order, folder: Path) -> None:
+def write_quietly(order: Order, folder: Path) -> None:
+    """As `write`, without what torch says on the way."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

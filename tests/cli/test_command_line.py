@@ -48,6 +48,7 @@ FROZEN = {
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
     "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
     "publish": ["RUN|NAME", "--name", "--replace", "--to", "--formerly", "--text"],
+    "export": ["NAME", "--to", "--output"],
     "verify": ["NAME|DIR", "--backend"],
     "pull": ["NAME"],
     "remove": ["NAME", "--yes"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specs import Parsing, Spec, ZooError
+from specs import EOS, Parsing, Spec, ZooError
 from specs.notation import dump
 from zoo.corpus.ahead import ahead
 from zoo.corpus.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
@@ -89,6 +89,11 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         raise ZooError(
             "there is nothing to train on: `corpus.train` is empty",
             hint="write the parts of the corpus: `corpus.train`, `corpus.dev`",
+        )
+    if vocabulary is not None and vocabulary.source_end != EOS:
+        raise ZooError(
+            "the model to start from reads no EOS behind a source, and a training puts one there",
+            hint="start from another model, or train without `training.start_from`",
         )
     if spec.training.start_from is None:
         vocabulary = None

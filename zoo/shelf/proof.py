@@ -61,7 +61,7 @@ class Proof:
 @torch.no_grad()
 def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
     """The proof that these sentences and their translations make; the program must be of float32, on the CPU."""
-    source = padded([[*vocabulary.encode(text, "source"), EOS] for text, _ in pairs], "cpu")
+    source = padded([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
     target = padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
     return Proof(source, target, program.score(source, target))
 

@@ -19,6 +19,7 @@ SPACE = "▁"
 """How SentencePiece writes a space before a piece."""
 _QUIET = 2
 _SPECIAL = (PAD, UNK, BOS, EOS)
+_ENDLESS = (PAD, UNK, BOS, -1)  # EOS is there, but unused
 _BYTES = 256
 _COVERAGE = 0.9999
 """Of a text's letters and signs have pieces of their own where there are bytes: rarer ones teach a model its bytes."""
@@ -50,6 +51,11 @@ class Pieces:
     def byte_fallback(self) -> bool:
         """Whether characters without a piece are spelled in bytes."""
         return bool(self.model.is_byte(EOS + 1))
+
+    @property
+    def ends(self) -> bool:
+        """Whether EOS stands behind the pieces of a text; it does not where an imported model reads none."""
+        return bool(self.model.eos_id() == EOS)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a line's pieces, without BOS and EOS. Raises ZooError for one that is too long."""
@@ -95,7 +101,7 @@ def _opened(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     except (RuntimeError, ValueError, IndexError):
         raise damaged(name, "it is not a SentencePiece model") from None
     found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if found != _SPECIAL or processor.get_piece_size() <= EOS + 1:
+    if found not in (_SPECIAL, _ENDLESS) or processor.get_piece_size() <= EOS + 1:
         raise damaged(name, f"its PAD, UNK, BOS, EOS are {found}, not {_SPECIAL}")
     return processor
 

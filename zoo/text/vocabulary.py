@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol, Self
 
 import specs
-from specs import UNK, Parsing, Task, ZooError
+from specs import EOS, PAD, UNK, Parsing, Task, ZooError
 from zoo.storage.content import content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean
@@ -54,6 +54,11 @@ class Vocabulary:
     def sizes(self) -> tuple[int, int]:
         """Numbers of pieces of the source and of the target, the special ones included."""
         return self.source.size, self.target.size
+
+    @property
+    def source_end(self) -> int:
+        """What is put behind the pieces of a source: EOS, or PAD where the model that was imported reads no EOS."""
+        return EOS if self.source.ends else PAD
 
     @property
     def alike(self) -> bool:

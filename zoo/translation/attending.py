@@ -12,6 +12,7 @@ from zoo.search.source import Source
 from zoo.text.lines import clean
 from zoo.text.sentences import sentences
 from zoo.translation.attention import Attention, Row, attention
+from zoo.translation.intake import Intake
 from zoo.translation.lengths import Split
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Attending:
         """That of the translator's model over a text and a translation of it, its own where none is given."""
         intake = translator.intake()
         (read,) = intake.sources(sentences([source]), [""], 0)
-        _require_whole(read, intake.most)
+        _require_whole(read, intake)
         if target is None:
             ((best, *_),) = translator.hypotheses([source])
             row, text = [BOS, *best.pieces, EOS], best.text
@@ -48,12 +49,12 @@ class Attending:
         return attention(self._program, reads, writes, forced=target is not None)
 
 
-def _require_whole(read: Source | Split, most: int) -> None:
-    if read.pieces == (EOS,):
+def _require_whole(read: Source | Split, intake: Intake) -> None:
+    if read.pieces == intake.empty:
         raise ZooError("there is no word to attend to: the text is empty", hint="give a sentence")
     if isinstance(read, Split):
         raise ZooError(
-            f"the text has {len(read.pieces) - 1:,} pieces, and the model takes {most:,} at once "
+            f"the text has {len(read.pieces) - 1:,} pieces, and the model takes {intake.most:,} at once "
             "(`decoding.max_source_length`): it is translated in parts",
             hint="attend to one of its sentences",
         )

@@ -29,6 +29,8 @@ class Intake:
         self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest: int | None, report: Report
     ) -> None:
         self.vocabulary, self.decoding, self.positions = vocabulary, spec.decoding, positions
+        self.empty = (vocabulary.source_end,)
+        """The pieces of a source without a word."""
         self.most = self.decoding.max_source_length
         if positions is not None:
             self.most = min(self.most, positions - 1)  # EOS takes one
@@ -46,10 +48,10 @@ class Intake:
             for window in windows:
                 several = self._until_an_error(window, first)
                 first += len(window)
-                self.nothing.extend(each.index for each in several if each.pieces == (EOS,))
+                self.nothing.extend(each.index for each in several if each.pieces == self.empty)
                 self.split.extend(each for each in several if isinstance(each, Split))
                 self.lengths.count(several)
-                yield [each for each in several if isinstance(each, Source) and each.pieces != (EOS,)]
+                yield [each for each in several if isinstance(each, Source) and each.pieces != self.empty]
                 if self.failure:
                     return
         except Exception as error:
@@ -134,7 +136,8 @@ class Intake:
     def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         before = [BOS] if side == "target" else []
         pieces = [self.vocabulary.encode(text, side) if text.strip() or before else () for text in texts]
-        return [[*before, *each, EOS] for each in pieces]
+        end = EOS if before else self.vocabulary.source_end
+        return [[*before, *each, end] for each in pieces]
 
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:

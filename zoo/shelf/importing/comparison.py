@@ -141,7 +141,7 @@ def _difference(
     decoding = translator.spec.decoding
     scores = forced(
         translator.program,
-        [[*row, EOS] for row in sources],
+        [[*row, translator.vocabulary.source_end] for row in sources],
         [[BOS, *row, EOS] for row in targets],
         tokens=translator.tokens,
         device=translator.device,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from specs import ZooError, nearest
+from zoo.shelf.importing.ctranslate2.format import CTranslate2
+from zoo.shelf.importing.fairseq.format import Fairseq
 from zoo.shelf.importing.hf_marian.format import HuggingFaceMarian
 from zoo.shelf.importing.imported import Format
 from zoo.shelf.importing.marian.format import Marian
 
-FORMATS: tuple[Format, ...] = (HuggingFaceMarian(), Marian())
+FORMATS: tuple[Format, ...] = (HuggingFaceMarian(), Marian(), CTranslate2(), Fairseq())
 
 
 def format_of(place: Path, name: str | None = None) -> Format:

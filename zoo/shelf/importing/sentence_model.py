@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -19,6 +20,8 @@ _TEXT, _SCORE, _TYPE = 1, 2, 3
 _INPUT, _MODEL_TYPE, _SIZE = 1, 3, 4
 _NUMBERS = {40: UNK, 41: BOS, 42: EOS, 43: PAD}
 _NAMES = {45: UNK, 46: BOS, 47: EOS, 48: PAD}
+_NO_TEXT = re.compile(r"<[^<>]+>(<\d+>)?|madeupword\d+")
+"""Names of pieces that stand for no text: tags, and those with which fairseq fills up a list."""
 _KINDS = {1: "unigram", 2: "bpe", 3: "words", 4: "characters"}
 
 
@@ -89,7 +92,8 @@ class SentenceModel:
         known = {each.name: each for each in self.entries if each.type not in (Type.UNKNOWN, Type.CONTROL)}
         written = [_special(number) for number in range(EOS + 1)]
         for piece in numbering.pieces[EOS + 1 :]:
-            unused = Entry(piece.name, 0.0, Type.UNUSED)
+            # Pairs would be merged into an unused piece, and not into one of control.
+            unused = Entry(piece.name, 0.0, Type.CONTROL if _NO_TEXT.fullmatch(piece.name) else Type.UNUSED)
             written.append(_of_a_language(piece.name) if is_language(piece.name) else known.get(piece.name, unused))
         if self.kind == "bpe" and any(each.type is Type.UNUSED and len(each.name) > 1 for each in written):
             raise ZooError(

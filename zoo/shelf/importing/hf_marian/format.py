@@ -12,6 +12,7 @@ from zoo.shelf.importing.hf_marian import tensors, vocabularies
 from zoo.shelf.importing.hf_marian.config import architecture, shares_embeddings
 from zoo.shelf.importing.hf_marian.engine import Transformers
 from zoo.shelf.importing.hf_marian.generation import generation
+from zoo.shelf.importing.hf_marian.vocabularies import Special
 from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted
 from zoo.shelf.importing.settings import Settings
 from zoo.shelf.importing.spec import imported_spec
@@ -42,12 +43,13 @@ class HuggingFaceMarian:
         end = config.whole("eos_token_id", 0)
         start = config.whole("decoder_start_token_id", config.whole("pad_token_id", 58100))
         of = tensors.Tensors(place)
-        # What transformers writes into a file is no word on what the model was trained with.
-        tensors.require_sinusoids(of, config.whole("d_model", 1024, least=1))
-        positions = wanted.positions or "marian"
-        section = architecture(config, positions)
+        # Sinusoids that transformers writes into a file are no word on what the model was trained with.
+        own, tables = tensors.positions(of, config.whole("d_model", 1024, least=1))
+        positions = wanted.positions or ("transformers" if own else "marian")
+        section = {**architecture(config, positions), **own}
         sizes = _sizes(config)
-        pieces = vocabularies.read(place, sizes, shared=shares_embeddings(config), end=end, start=start)
+        special = Special(end, start, config.whole("pad_token_id", start))
+        pieces = vocabularies.read(place, sizes, special, shared=shares_embeddings(config))
         settings = _searched(place, config)
         search = generation(settings, end, pieces.target)
         positioned = config.whole("max_position_embeddings", 1024, least=2)
@@ -63,13 +65,16 @@ class HuggingFaceMarian:
         network, width = spec.architecture, spec.architecture.d_model
         numberings = pieces.source, pieces.target
         # Marian starts from a vector of zeros, for which transformers has a piece.
-        removed = {*search.removed, *([start] if positions == "marian" else [])}
+        removed = {*search.removed, *([start] if positions == "marian" and start == special.pad else [])}
         found = chain(tensors.layers(of, network), tensors.embeddings(of, network, numberings, removed))
-        turn = tensors.in_our_order if positions == "transformers" else tensors.as_it_is
+        turn = tensors.in_our_order if positions == "transformers" and not own else tensors.as_it_is
         read = {name: turn(name, tensor, width) for name, tensor in found}
         of.finish()
-        origin = {"format": self.name, "source": place.name, "engine": "transformers", "positions": positions}
-        return Imported(spec, pieces.vocabulary, read, origin, (*_told(positions), *search.notes, *pieces.notes))
+        read.update(tables)
+        origin = {"format": self.name, "source": place.name, "engine": "transformers"}
+        origin["positions"] = "its own" if own else positions
+        notes = (*([] if own else _told(positions)), *search.notes, *pieces.notes)
+        return Imported(spec, pieces.vocabulary, read, origin, notes)
 
     def open(self, place: Path, imported: Imported) -> Engine:
         return Transformers(place, imported)

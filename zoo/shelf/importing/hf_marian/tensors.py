@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from compiler.operations.embedding import encoding
 from specs import Architecture, ZooError
 from zoo.shelf.importing.numbering import NEVER, Numbering
+from zoo.shelf.importing.tables import positions as positions_of
 from zoo.storage.content import opened, stands
 
 FILES = ("model.safetensors", "pytorch_model.bin")
@@ -103,13 +105,25 @@ def embeddings(
     yield _LOGITS, bias
 
 
-def require_sinusoids(of: Tensors, width: int) -> None:
-    """Takes the tables of positions out, where there are any. Raises ZooError where they are not Marian's sinusoids,
-    nor those of transformers."""
-    for name in map(_POSITIONS.format, ("encoder", "decoder")):
-        if name in of.left and not any(_is(of.left[name], table) for table in _sinusoids(width)):
-            raise ZooError(f"`{of.file}`: `{name}` are neither Marian's sinusoids nor those of transformers")
-        of.left.pop(name, None)
+def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What `architecture` says of tables of positions that somebody gave the model, and those that were learned.
+
+    Nothing where there are none, or Marian's sinusoids or those of transformers, which may be of whoever wrote the
+    file. Raises ZooError where one side alone has them.
+    """
+    encoder, decoder = (of.left.pop(_POSITIONS.format(side), None) for side in ("encoder", "decoder"))
+    known = list(_sinusoids(width))
+    if all(table is None or any(_is(table, sinusoids) for sinusoids in known) for table in (encoder, decoder)):
+        return {}, {}
+    if encoder is None or decoder is None or encoder.shape[1:] != (width,) or decoder.shape[1:] != (width,):
+        problem = f"`{of.file}` has positions that are neither Marian's sinusoids nor those of transformers"
+        raise ZooError(f"{problem}, of one side alone or of another width than {width}", exit_code=1)
+    said = positions_of(encoder, decoder)
+    if said["positional_encoding"] != "learned":
+        return said, {}
+    rows = said["max_positions"]
+    sides = (("encoder", encoder), ("decoder", decoder))
+    return said, {f"{side}.positions": table[:rows].float().clone() for side, table in sides}
 
 
 def in_our_order(name: str, tensor: Tensor, width: int) -> Tensor:

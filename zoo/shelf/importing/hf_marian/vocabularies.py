@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoo.shelf.importing.joined import Joined, cut_otherwise, joined
 from zoo.shelf.importing.numbering import Numbering
@@ -16,23 +16,35 @@ _UNKNOWN = "<unk>"
 _MOST = 1 << 20  # pieces
 
 
-def read(folder: Path, rows: tuple[int, int], *, shared: bool, end: int, start: int) -> Joined:
-    """Of embeddings with so many rows, where EOS and what decoding starts with have these numbers.
+class Special(NamedTuple):
+    """Foreign numbers of EOS, of what decoding starts with (None: of a side that is not decoded), and of PAD."""
+
+    end: int
+    start: int | None
+    pad: int
+
+
+def read(folder: Path, rows: tuple[int, int], special: Special, *, shared: bool) -> Joined:
+    """Of embeddings with so many rows.
 
     Raises ZooError where a file is missing or damaged.
     """
     models = [folder / "source.spm", folder / "target.spm"]
     first, second = SentenceModel(models[0]), SentenceModel(models[1])
     if not shared:
-        source = _numbering(folder / "vocab.json", rows[0], [first], end, None)
-        target = _numbering(folder / "target_vocab.json", rows[1], [second], end, start)
+        # Nothing begins a source: what has that number there is another piece, unless it is called alike.
+        begin, other = (_name(folder / name, special) for name in ("vocab.json", "target_vocab.json"))
+        start = special.start if begin == other else None
+        source = _numbering(folder / "vocab.json", rows[0], [first], special._replace(start=start))
+        target = _numbering(folder / "target_vocab.json", rows[1], [second], special)
         return joined(first, second, source, target)
-    both = _numbering(folder / "vocab.json", rows[0], [first, second], end, start)
+    both = _numbering(folder / "vocab.json", rows[0], [first, second], special)
     alike = content(models[0]) == content(models[1])
     return joined(first, None if alike else second, both, both)
 
 
-def _numbering(file: Path, rows: int, models: list[SentenceModel], end: int, start: int | None) -> Numbering:
+def _numbering(file: Path, rows: int, models: list[SentenceModel], special: Special) -> Numbering:
+    end, start, pad = special
     names: dict[int, str] = {}
     for name, number in read_json(file).items():
         if not _is_number(number) or number in names:
@@ -47,9 +59,15 @@ def _numbering(file: Path, rows: int, models: list[SentenceModel], end: int, sta
         unknown=unknown,
         end=end,
         start=start,
+        pad=pad,
         first=[name for model in models for name in model.named(Type.BYTE)],
         read_as_unknown=cut_otherwise(models, listed),
     )
+
+
+def _name(file: Path, special: Special) -> str | None:
+    """Of what decoding starts with."""
+    return next((name for name, number in read_json(file).items() if number == special.start), None)
 
 
 def _is_number(value: Any) -> bool:

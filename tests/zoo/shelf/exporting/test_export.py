@@ -1,0 +1,138 @@
+"""A bundle that is written for another engine computes the same there, and comes back as it was."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import zoo
+from specs import ZooError
+from zoo.report import Report
+from zoo.shelf import publish
+from zoo.shelf.exporting.export import export
+from zoo.shelf.importing.importer import Choice, import_model
+from zoo.training.run import Run
+
+EVEN = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8}
+MODELS: dict[str, dict[str, Any]] = {
+    "as in the paper": {},
+    "learned positions, silu": {"positional_encoding": "learned", "max_positions": 70, "activation": "silu"},
+    "halves from 2, gelu": {"positional_encoding": "sinusoidal_halves", "first_position": 2, "activation": "gelu"},
+    "two tables, biases": {"tied_embeddings": "target", "projection_bias": True, "output_bias": True},
+    "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
+}
+INSTALLED = {
+    "hf-marian": ("transformers",),
+    "ctranslate2": ("ctranslate2",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+}
+
+
+def needs(format: str) -> None:
+    for name in INSTALLED[format]:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture
+def published(trained: Callable[..., Run]) -> Callable[..., Path]:
+    def make(**architecture: Any) -> Path:
+        return publish.publish(trained(architecture={**EVEN, **architecture}).folder, name="exported")
+
+    return make
+
+
+@pytest.mark.parametrize("format", ["hf-marian", "ctranslate2"])
+@pytest.mark.parametrize("of", MODELS.values(), ids=MODELS)
+def test_it_comes_back_with_the_same_weights(
+    of: dict[str, Any], format: str, published: Callable[..., Path], tmp_path: Path
+) -> None:
+    if format == "ctranslate2":
+        needs(format)
+    bundle = published(**of)
+    done = export("exported", format, tmp_path / "written", Report())
+    assert done.checked is None or done.checked.difference < 1e-3
+    back = import_model(str(tmp_path / "written"), Choice(name="back"), Report())
+    before, after = (load_file(folder / "weights.safetensors") for folder in (bundle, back.folder))
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    assert not any(after[name].any() for name in after.keys() - before.keys()), "biases that do nothing"
+    texts = ["the old dog sees the cat", "two books?"]
+    one, other = (zoo.load(name, device="cpu", backend="eager") for name in ("exported", "back"))
+    assert one.score(texts, texts) == pytest.approx(other.score(texts, texts), abs=1e-3)
+
+
+@pytest.mark.parametrize("of", [MODELS["as in the paper"], MODELS["two tables, biases"]])
+def test_transformers_translates_alike(of: dict[str, Any], published: Callable[..., Path], tmp_path: Path) -> None:
+    needs("hf-marian")
+    import transformers
+
+    published(**of)
+    export("exported", "hf-marian", tmp_path / "written", Report())
+    tokenizer: Any = transformers.MarianTokenizer.from_pretrained(tmp_path / "written")
+    model: Any = transformers.MarianMTModel.from_pretrained(tmp_path / "written")
+    texts = ["the old dog sees the cat", "two books?", "we read today"]
+    translator = zoo.load("exported", device="cpu", backend="eager")
+    for text, (best, *_) in zip(texts, translator.hypotheses(texts, beam=1), strict=True):
+        found = model.generate(**tokenizer(text, return_tensors="pt"), num_beams=1, max_length=20)[0].tolist()
+        assert found[1 : 1 + len(best.pieces[:18])] == list(best.pieces[:18])
+
+
+@pytest.mark.slow
+def test_onnx_models_compute_the_same(published: Callable[..., Path], tmp_path: Path) -> None:
+    needs("onnx")
+    published()
+    done = export("exported", "onnx", tmp_path / "written", Report())
+    assert done.checked is not None
+    assert done.checked.difference < 1e-4
+    assert {"encode.onnx", "decode_step.onnx", "spec.yaml", "vocabulary.model"} <= {
+        file.name for file in (tmp_path / "written").iterdir()
+    }
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "pre-norm": ("norm: pre", {"norm": "pre"}),
+    "heads": ("heads do not share", {"d_k": 6, "d_v": 4}),
+    "SSRU": ("ssru", {"decoder": [{"kind": "ssru"}, {"kind": "memory_attention"}, {"kind": "feed_forward"}]}),
+    "score": ("attention_score", {"attention_score": "dot_product"}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_transformers_has_not_is_refused_by_name(
+    case: str, published: Callable[..., Path], tmp_path: Path
+) -> None:
+    named, of = REFUSED[case]
+    published(**of)
+    with pytest.raises(ZooError, match=named):
+        export("exported", "hf-marian", tmp_path / "written", Report())
+    assert not (tmp_path / "written").exists()
+
+
+def test_what_computes_something_else_is_not_written(published: Callable[..., Path], tmp_path: Path) -> None:
+    needs("ctranslate2")
+    bundle = published()
+    file = bundle / "proof.safetensors"
+    proof = load_file(file)
+    save_file({**proof, "log_probabilities": proof["log_probabilities"] - 0.01}, file)
+    with pytest.raises(ZooError, match="computes something else"):
+        export("exported", "ctranslate2", tmp_path / "written", Report())
+    assert not (tmp_path / "written").exists()
+
+
+def test_a_folder_that_is_there_and_a_format_that_is_not(published: Callable[..., Path], tmp_path: Path) -> None:
+    published()
+    (tmp_path / "written").mkdir()
+    (tmp_path / "written" / "mine").write_text("kept")
+    with pytest.raises(ZooError, match="is there already"):
+        export("exported", "hf-marian", tmp_path / "written", Report())
+    assert (tmp_path / "written" / "mine").read_text() == "kept"
+    with pytest.raises(ZooError, match="did you mean `ctranslate2`"):
+        export("exported", "ctranslate", tmp_path / "new", Report())
+    with pytest.raises(ZooError, match="there is no published model `nothing`"):
+        export("nothing", "onnx", tmp_path / "new", Report())

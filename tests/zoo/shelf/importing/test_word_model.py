@@ -1,0 +1,63 @@
+"""Vocabularies made of a list: text that comes cut into its pieces gets their numbers, and comes back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specs import EOS, PAD, UNK, Spec, ZooError
+from zoo.corpus.prepare import prepare
+from zoo.report import Report
+from zoo.shelf.importing.numbering import Numbering
+from zoo.shelf.importing.word_model import endless, is_of_words, word_model
+from zoo.text.vocabulary import Vocabulary
+
+NAMES = ["<s>", "<pad>", "</s>", "<unk>", "a", "bc", "d@@", "é", "<", "\u200c", "a b", "a", ""]
+NUMBERING = Numbering.of(NAMES, start=2, pad=1, end=2, unknown=3)
+WORDS = ["a", "bc", "d@@", "é", "<", "\u200c"]
+
+
+@given(st.lists(st.sampled_from(WORDS)))
+def test_words_get_their_numbers_and_come_back(words: list[str]) -> None:
+    pieces = word_model(NUMBERING, "list")
+    text = " ".join(words)
+    found = pieces.encode(text)
+    assert found == [NUMBERING.id(NAMES.index(word)) for word in words]
+    assert pieces.decode(found) == text
+
+
+@pytest.mark.parametrize("word", ["abc", "A", "bcd@@", "<s>", "▁a", "ａ"])
+def test_other_words_are_unknown(word: str) -> None:
+    found = word_model(NUMBERING, "list").encode(f"a {word} a")
+    assert UNK in found
+    assert found[0] == found[-1] == NUMBERING.id(4)
+
+
+def test_it_is_told_from_models_that_cut() -> None:
+    pieces = word_model(NUMBERING, "list")
+    assert is_of_words(pieces)
+    assert pieces.size == len(NUMBERING.pieces)
+
+
+def test_a_source_without_an_end_is_told_by_its_model() -> None:
+    pieces = word_model(NUMBERING, "list")
+    without = endless(pieces, "list")
+    assert (Vocabulary(pieces).source_end, Vocabulary(without, pieces).source_end) == (EOS, PAD)
+    assert without.encode("a bc") == pieces.encode("a bc")
+    assert without.named(range(without.size)) == pieces.named(range(pieces.size))
+
+
+def test_a_training_puts_an_end_behind_sources_and_says_so(small: Callable[..., Spec], home: Path) -> None:
+    pieces = word_model(NUMBERING, "list")
+    with pytest.raises(ZooError, match="reads no EOS behind a source"):
+        prepare(small(), Report(), Vocabulary(endless(pieces, "list"), pieces))
+
+
+def test_pieces_of_sentencepiece_are_not_words() -> None:
+    numbering = Numbering.of([*NAMES, "▁the", "▁of", "and"], start=2, pad=1, end=2, unknown=3)
+    with pytest.raises(ZooError, match="the model that cuts text into them is not beside it"):
+        word_model(numbering, "list")

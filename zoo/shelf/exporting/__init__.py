@@ -1,0 +1,1 @@
+"""Bundles written in the formats of other engines: a file for each."""

@@ -1,0 +1,119 @@
+"""CTranslate2's format, written through the backend of that name."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compiler import Purpose
+from compiler.assemble import ordered
+from compiler.backends.ctranslate2 import written
+from specs import BOS, EOS, PAD, UNK
+from zoo.shelf.exporting.exported import Bundle, Checked
+from zoo.shelf.exporting.read_back import require_same
+from zoo.shelf.importing.ctranslate2.format import CTranslate2 as Format
+from zoo.shelf.importing.word_model import is_of_words
+from zoo.storage.files import write_json
+from zoo.text.pieces import SPACE, Pieces
+
+_SEARCH = (
+    "CTranslate2 searches by options of each call: `beam_size={}`, `length_penalty={}` come nearest to the spec's."
+)
+_GNMT = "The spec's length penalty is ((5 + length) / 6)^alpha, and CTranslate2's is length^alpha."
+
+
+class CTranslate2:
+    """`zoo.shelf.exporting.exported.Target`."""
+
+    name = "ctranslate2"
+    description = "a folder of CTranslate2, in float32"
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        """The model, its pieces by name, and the SentencePiece models that text is cut by."""
+        with tempfile.TemporaryDirectory(prefix="zoo-") as passing:
+            _, order = ordered(
+                bundle.spec,
+                (Purpose.SCORE,),
+                weights=bundle.tensors,
+                precision="float32",
+                backend=self.name,
+                folder=Path(passing),
+            )
+            shutil.copyfile(written(order) / "model.bin", folder / "model.bin")
+        vocabulary = bundle.vocabulary
+        names = [_names(side) for side in (vocabulary.source, vocabulary.target) if isinstance(side, Pieces)]
+        if names[0] == names[1]:
+            _list(folder / "shared_vocabulary.json", names[0])
+        else:
+            _list(folder / "source_vocabulary.json", names[0])
+            _list(folder / "target_vocabulary.json", names[1])
+        write_json(folder / "config.json", _config(bundle, names[1]))
+        _models(bundle, folder)
+        decoding = bundle.spec.decoding
+        gnmt = [_GNMT] if decoding.length_penalty == "gnmt" and decoding.alpha else []
+        return [_SEARCH.format(decoding.beam, decoding.alpha), *gnmt]
+
+    def check(self, bundle: Bundle, folder: Path) -> Checked | None:
+        """Tensors read back, and the log-probabilities of the proof by the engine."""
+        if bundle.spec.architecture.d_k == bundle.spec.architecture.d_v:  # else features of zeros came to the narrower
+            require_same(bundle, Format(), folder)
+        if importlib.util.find_spec("ctranslate2") is None:
+            return None
+        import ctranslate2
+
+        threads = torch.get_num_threads()
+        engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
+        torch.set_num_threads(threads)
+        source, target = (_names(side) for side in (bundle.vocabulary.source, bundle.vocabulary.target))
+        proof = bundle.proof
+        sources = [[source[id] for id in row if id not in (PAD, EOS)] for row in proof.source.tolist()]
+        targets = [[target[id] for id in row if id not in (PAD, BOS, EOS)] for row in proof.target.tolist()]
+        found = [each.log_probs for each in engine.score_batch(sources, targets)]
+        expected = proof.log_probabilities
+        difference = max(
+            float((torch.tensor(row) - wanted[: len(row)]).abs().max())
+            for row, wanted in zip(found, expected, strict=True)
+        )
+        return Checked(f"CTranslate2 {ctranslate2.__version__}", difference)
+
+
+def _names(side: Any) -> list[str]:
+    """Words of a list as they were; pieces of SentencePiece as it calls them."""
+    found = [str(side.model.id_to_piece(id)) for id in range(side.size)]
+    return [name.removeprefix(SPACE) for name in found] if is_of_words(side) else found
+
+
+def _config(bundle: Bundle, target: list[str]) -> dict[str, Any]:
+    return {
+        "unk_token": target[UNK],
+        "bos_token": target[BOS],
+        "eos_token": target[EOS],
+        "decoder_start_token": target[BOS],
+        "add_source_bos": False,
+        "add_source_eos": bundle.vocabulary.source_end == EOS,
+        "layer_norm_epsilon": bundle.spec.architecture.norm_epsilon,
+        "multi_query_attention": False,
+    }
+
+
+def _models(bundle: Bundle, folder: Path) -> None:
+    """The SentencePiece models; a list of words needs none."""
+    source, target = bundle.vocabulary.source, bundle.vocabulary.target
+    assert isinstance(target, Pieces)
+    if is_of_words(source):
+        return
+    if source.content == target.content:
+        (folder / "sentencepiece.model").write_bytes(source.content)
+        return
+    for side, pieces in (("source", source), ("target", target)):
+        (folder / f"{side}.spm").write_bytes(pieces.content)
+
+
+def _list(file: Path, names: list[str]) -> None:
+    file.write_text(json.dumps(names, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

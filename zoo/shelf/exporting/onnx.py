@@ -1,0 +1,40 @@
+"""ONNX models of the encoder and of the decoder's step, written through the backend of that name."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from compiler.agree import disagreement
+from compiler.assemble import ordered
+from compiler.backends.onnx import opened, write_quietly
+from zoo.model.folder import SPEC
+from zoo.shelf.exporting.exported import Bundle, Checked
+from zoo.version import __version__
+
+_USE = "the inputs and outputs of `decode_step.onnx` are those that `zoo plan --code` shows; the search is the caller's"
+
+
+class Onnx:
+    """`zoo.shelf.exporting.exported.Target`."""
+
+    name = "onnx"
+    description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        """Both models, and what makes their numbers of a text."""
+        _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        write_quietly(order, folder)
+        (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")
+        bundle.vocabulary.save(folder)
+        return [_USE]
+
+    def check(self, bundle: Bundle, folder: Path) -> Checked | None:
+        """Both models on random pieces, by onnxruntime, held to the interpreter."""
+        if importlib.util.find_spec("onnxruntime") is None:
+            return None
+        import onnxruntime
+
+        _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        found = disagreement(opened(order, folder), weights=bundle.tensors)
+        return Checked(f"onnxruntime {onnxruntime.__version__}", max(found.values()))
