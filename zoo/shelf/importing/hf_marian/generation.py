@@ -80,7 +80,7 @@ def generation(settings: Settings, end: int, numbering: Numbering) -> Generation
         "beam": beam,
         "alpha": alpha,
         "length_penalty": "power",
-        # The nearest to its own rule: where lengths are divided by, a proof that nothing better comes needs the longest.
+        # The nearest to its own rule; where scores are means, a proof that nothing better comes takes the longest.
         "ending": "shrinking",
         "length_factor": 0.0,
         "extra_length": _longest(settings),
