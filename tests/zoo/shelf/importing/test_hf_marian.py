@@ -85,6 +85,7 @@ def test_its_search_and_languages_come_along(written: Written) -> None:
     spec = imported.spec
     found = spec.decoding
     assert (found.beam, found.alpha, found.length_penalty, found.barred) == (2, 1.0, "power", (BOS,))
+    assert found.ending == "shrinking"
     assert (found.length_factor, found.extra_length, found.max_source_length) == (0.0, 30, 63)
     assert (spec.corpus.source, spec.corpus.target) == ("eng", "deu")
     assert (spec.vocabulary.shared, spec.vocabulary.separate_models) == (True, True)

@@ -106,3 +106,28 @@ def test_it_is_trained_on(zoo: Zoo, model: Path) -> None:
     done = zoo("train", spec, *settings, "--run", "on")
     assert done.status == 0, done.err
     assert np.isfinite(json.loads(Path("on/log.jsonl").read_text().splitlines()[-1])["loss"])
+
+
+def test_a_model_with_two_sentence_models_is_read_again(zoo: Zoo, tiny: SimpleNamespace, tmp_path: Path) -> None:
+    """Of one set of numbers: its bundle has both models, and a word is cut by its own side's."""
+    models = tuple(tiny.sentence_pieces(tiny.TEXT[part], 45) for part in (slice(3), slice(3, 6)))
+    names = dict.fromkeys(["</s>", "<unk>"])
+    for each in map(tiny.opened, models):
+        names |= dict.fromkeys(each.id_to_piece(number) for number in range(2, each.get_piece_size()))
+    vocabulary = {name: number for number, name in enumerate([*names, "<pad>"])}
+    rows = len(vocabulary) - 1
+    weights = tiny.marian_weights(tiny.OPTIONS, (rows, rows))
+    place = tiny.write_transformers(tmp_path / "hf", weights, vocabulary, models)
+    done = zoo("import", str(place))
+    assert done.status == 0, done.err
+    assert "note: positions are Marian's own" in done.err
+    folder = Path(done.out.strip())
+    assert {file.name for file in folder.glob("vocabulary*")} == {"vocabulary.source.model", "vocabulary.target.model"}
+    translator = library.load("hf", backend="eager")
+    assert translator.vocabulary.alike
+    for line, side, model in zip(("the old dog", "der alte Hund"), ("source", "target"), models, strict=True):
+        cut = tiny.opened(model).encode(line, out_type=str)
+        assert translator.vocabulary.named(translator.vocabulary.encode(line, side)) == cut
+    assert translator.score("the old dog", "der alte Hund") < 0
+    (folder / "vocabulary.target.model").write_bytes((folder / "vocabulary.source.model").read_bytes())
+    assert zoo("verify", "hf").status == 1

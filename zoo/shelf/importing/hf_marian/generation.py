@@ -72,15 +72,16 @@ def generation(settings: Settings, end: int, numbering: Numbering) -> Generation
     alpha, beam = settings.number("length_penalty", 1.0), settings.whole("num_beams", _BEAM, least=1)
     if alpha < 0:
         raise settings.refused("length_penalty", "is less than 0, and a spec's `alpha` is not")
-    early = settings.any("early_stopping", False)
+    settings.without_effect("early_stopping")
     notes = []
-    if early is not False and beam > 1:
-        notes.append(f"`early_stopping: {early}` of transformers is left out: a search ends when the best is found")
+    if beam > 1:
+        notes.append("a beam search ends as Marian's does, and not by transformers' rule: a few translations differ")
     decoding = {
         "beam": beam,
         "alpha": alpha,
         "length_penalty": "power",
-        "ending": "proven",
+        # The nearest to its own rule; where scores are means, a proof that nothing better comes takes the longest.
+        "ending": "shrinking",
         "length_factor": 0.0,
         "extra_length": _longest(settings),
         "barred": [] if renormalised else [numbering.id(number) for number in barred],
