@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from specs import ZooError
 from zoo.report import Report
 
 PREFIX = "hf:"
-_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?", re.ASCII)
 _SMALL = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.bin", "*.npz", "*.pt")
 """The first of these that a model has is fetched: safetensors before what has to be unpickled with care."""
@@ -29,6 +30,9 @@ def fetched(source: str, report: Report) -> Path:
     name, _, revision = source.removeprefix(PREFIX).partition("@")
     if not _NAME.fullmatch(source.removeprefix(PREFIX)):
         raise ZooError(f"`{source}` is no model of the Hub", hint="write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`")
+    if os.environ.get("ZOO_OFFLINE", "0") not in ("", "0"):
+        hint = "unset it, or name a folder of your own disk"
+        raise ZooError(f"`{source}` is not fetched: ZOO_OFFLINE forbids it", hint=hint)
     try:
         import huggingface_hub as hub
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -36,8 +40,8 @@ def fetched(source: str, report: Report) -> Path:
         hint = "`pip install 'transformer-zoo[hf]'`"
         raise ZooError("`huggingface_hub` is not installed, which fetches models of the Hub", hint=hint) from None
     try:
-        files = hub.HfApi().list_repo_files(name, revision=revision or None)
-        wanted = _wanted(files)
+        listed = hub.HfApi().model_info(name, revision=revision or None).siblings or []
+        wanted = _wanted([each.rfilename for each in listed])
         report.say(f"fetching {len(wanted)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:

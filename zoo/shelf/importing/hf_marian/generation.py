@@ -89,7 +89,7 @@ def generation(settings: Settings, end: int, numbering: Numbering) -> Generation
 
 
 def _longest(settings: Settings) -> int:
-    """Pieces of a translation; what decoding starts with and the EOS that is forced at the end count there, not here."""
+    """Pieces of a translation; what decoding starts with and an EOS that is forced at the end count there, not here."""
     forced = int(settings.any("forced_eos_token_id", 0) is not None)
     if settings.any("max_new_tokens") is not None:
         settings.without_effect("max_length")

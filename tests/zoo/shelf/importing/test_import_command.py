@@ -1,0 +1,108 @@
+"""`zoo import` as a shell sees it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zoo as library
+from cli.app import run
+
+Zoo = Callable[..., Any]
+
+
+@pytest.fixture
+def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
+    def do(*arguments: str, stdin: str = "") -> SimpleNamespace:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        status = run(arguments)
+        said = capsys.readouterr()
+        return SimpleNamespace(status=status, out=said.out, err=said.err)
+
+    return do
+
+
+@pytest.fixture
+def model(tiny: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny model of Marian, where one is."""
+    monkeypatch.chdir(tmp_path)
+    spm = tiny.sentence_pieces(tiny.TEXT, 60)
+    (tmp_path / "vocab.spm").write_bytes(spm)
+    rows = tiny.opened(spm).get_piece_size()
+    weights = tiny.marian_weights(tiny.OPTIONS, (rows, rows))
+    weights["decoder_ff_logit_out_b"][0, 0] = 3.0  # so that translations end
+    return tiny.write_marian(tmp_path, tiny.OPTIONS, weights)
+
+
+def test_a_model_is_imported_and_translates(zoo: Zoo, model: Path) -> None:
+    done = zoo("import", str(model), "--name", "mine", "--languages", "en", "de")
+    assert done.status == 0, done.err
+    folder = Path(done.out.strip())
+    assert folder.name == "mine"
+    assert "next: zoo decode --model mine" in done.err
+    assert zoo("verify", "mine").status == 0
+    facts = json.loads((folder / "facts.json").read_text())
+    assert facts["imported"]["format"] == "marian"
+    assert "model.npz" in (folder / "README.md").read_text()
+    assert "It translates `en` to `de`" in (folder / "README.md").read_text()
+    translated = zoo("decode", "--model", "mine", "--backend", "eager", stdin="the old dog\na house\n")
+    assert translated.status == 0
+    assert len(translated.out.splitlines()) == 2
+    spec = library.spec(folder / "spec.yaml")
+    assert spec.name == "mine"
+    again = zoo("import", str(model), "--name", "mine")
+    assert again.status == 2
+    assert "there is a published model `mine` already" in again.err
+    assert zoo("import", str(model), "--name", "mine", "--replace").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nothing"], "error: there is no `nothing`\n\nhint: "),
+        (["vocab.spm"], "error: `vocab.spm` is of no format that is known here\n\nhint: the formats are "),
+        (["model.npz", "--format", "maria"], "error: there is no format `maria`\n\nhint: did you mean `marian`? "),
+        (["model.npz", "--name", "../x"], "error: `../x` cannot be the name of a model\n\nhint: "),
+        (["model.npz", "--positions", "mine"], "error: `--positions mine` are nobody's\n\nhint: "),
+        (["model.npz", "--languages", "English", "German"], "error: `corpus.source` cannot be `English`"),
+        (["hf:alone"], "error: `hf:alone` is no model of the Hub\n\nhint: "),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_remedy(zoo: Zoo, model: Path, arguments: list[str], told: str) -> None:
+    done = zoo("import", *arguments)
+    assert done.status == 2
+    assert told in done.err
+    assert not library.names()
+
+
+def test_a_check_needs_the_engine_and_sentences(zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("lines.en").write_text("a house\n")
+    monkeypatch.setattr("zoo.shelf.importing.comparison.find_spec", lambda name: None)
+    done = zoo("import", str(model), "--check", "lines.en")
+    assert done.status == 2
+    assert "`pymarian` is not installed" in done.err
+    Path("lines.en").write_text("\n\n")
+    assert "has no sentence to check with" in zoo("import", str(model), "--check", "lines.en").err
+    assert not library.names()
+
+
+def test_it_is_trained_on(zoo: Zoo, model: Path) -> None:
+    assert zoo("import", str(model), "--name", "mine", "--languages", "en", "de").status == 0
+    spec = str(Path("home/shelf/mine/spec.yaml").absolute())
+    bare = zoo("train", spec, "training.start_from=mine", "--run", "on")
+    assert bare.status == 2
+    assert "there is nothing to train on: `corpus.train` is empty" in bare.err
+    settings = ["name=on", "training.start_from=mine", "training.steps=2", "training.checkpoint_steps=1"]
+    settings += ["corpus.train=[{grammar: 20}]", "training.average=1", "training.dev_score=null"]
+    done = zoo("train", spec, *settings, "--run", "on")
+    assert done.status == 0, done.err
+    assert np.isfinite(json.loads(Path("on/log.jsonl").read_text().splitlines()[-1])["loss"])
