@@ -119,7 +119,7 @@ def command(
     how: How = {"device": device, "precision": precision, "backend": backend}
     with ExitStack() as files:
         page, drawing = (files.enter_context(into(each)) if each else None for each in (output, svg))
-        translator = open_model(chosen(spec, model), **how, report=words)
+        translator = open_model(chosen(spec, model, words), **how, report=words)
         found = translator.attention(text, target)
         view, said = _view(found, figure, (attention, layer, head, word))
         whose = "the translation that was given" if found.forced else "the model's own translation"

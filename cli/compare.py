@@ -53,8 +53,9 @@ def command(
     else:
         if language is not None:
             raise ZooError("`--language` is for files only", hint="leave `--language` out, or give `--references`")
+        words = report()
         how: How = {"device": device, "precision": precision, "backend": backend}
-        found = compare_models(model(a), model(b), set or "test", **how, tokens=tokens, report=report())
+        found = compare_models(model(a, words), model(b, words), set or "test", **how, tokens=tokens, report=words)
     if json:
         show_json([{**asdict(each), "difference": each.difference, "better": each.better} for each in found])
     else:

@@ -117,15 +117,15 @@ def command(
     `log_probability` (natural, of the whole translation).
     """
     from cli.answering import Files, answer, opened
+    from cli.console import report
     from zoo.model.find import all_chosen
 
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     lines = partial(_lines, json=json, n_best=n_best)
-    answer(
-        opened(all_chosen(spec, model), "translation", how, input), Files(input, output, prefix), choice, n_best, lines
-    )
+    translator = opened(all_chosen(spec, model, report()), "translation", how, input)
+    answer(translator, Files(input, output, prefix), choice, n_best, lines)
 
 
 def _lines(number: int, source: str, found: list[Translation], json: bool, n_best: int | None) -> list[str]:

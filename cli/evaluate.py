@@ -26,7 +26,7 @@ _FILES = "Files alone"
 
 def command(
     spec: options.OfSpec = None,
-    model: options.Model = None,
+    model: options.Models = None,
     set: Annotated[
         str | None, typer.Option(metavar="dev|test", show_default="test", help="Which pairs of the spec's corpus.")
     ] = None,
@@ -75,15 +75,17 @@ def command(
     BLEU is in points, by sacreBLEU, with its signature; the paper's BLEU is of Moses's tokens, with German compounds
     split; chrF and TER stand beside them. Perplexity is per word piece. A parser has F1 of its brackets in their place.
     Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
-    The float32 scores of a run are kept in its scores.json, and published with it. With --hypotheses and --references
+    The float32 scores of a run are kept in its scores.json, and published with it; those of an ensemble beside its
+    first run, for `zoo paper table2`. With --hypotheses and --references
     two files are compared, without a model, and with --brackets two files of trees, as EVALB compares them and in its
     own layout.
     """
     from cli.console import report, show_json
+    from zoo.evaluation.ensembles import evaluate_ensemble
     from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
     from zoo.evaluation.files import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
-    from zoo.model.find import chosen
+    from zoo.model.find import all_chosen
     from zoo.translation.opening import How
 
     words = report()
@@ -105,7 +107,11 @@ def command(
         _refused("--tokenize", tokenize is not None, "two files")
         _refused("--lowercase", lowercase, "two files")
         how: How = {"device": device, "precision": precision, "backend": backend}
-        found = evaluate_model(chosen(spec, model), set or "test", **how, tokens=tokens, report=words)
+        folders, split = all_chosen(spec, model, words), set or "test"
+        if len(folders) > 1:
+            found = evaluate_ensemble(folders, split, **how, tokens=tokens, report=words)
+        else:
+            found = evaluate_model(folders[0], split, **how, tokens=tokens, report=words)
     if json:
         show_json(found if isinstance(found, dict) else asdict(found))
     elif isinstance(found, BracketScores):
@@ -138,7 +144,9 @@ def _show_brackets(found: BracketScores, words: Report) -> None:
     words.say(f"F1 {found.f1:.2f} ({found.signature})")
 
 
-def _both(hypotheses: Path | None, references: Path | None, spec: str | None, model: str | None) -> tuple[Path, Path]:
+def _both(
+    hypotheses: Path | None, references: Path | None, spec: str | None, model: list[str] | None
+) -> tuple[Path, Path]:
     from specs import ZooError
 
     if hypotheses is None or references is None:
@@ -149,7 +157,7 @@ def _both(hypotheses: Path | None, references: Path | None, spec: str | None, mo
     return hypotheses, references
 
 
-def _alone(spec: str | None, model: str | None) -> None:
+def _alone(spec: str | None, model: list[str] | None) -> None:
     from specs import ZooError
 
     if spec is not None or model is not None:

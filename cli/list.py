@@ -13,7 +13,7 @@ from cli import options
 if TYPE_CHECKING:
     from zoo.shelf.inventory import FoundRun, PublishedModel
 
-EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json"
+EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
 
 
 def command(
@@ -23,12 +23,18 @@ def command(
             metavar="PATTERN", help="Part of a name, or a pattern such as `*-ende`.", show_default="everything"
         ),
     ] = None,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Published models alone: the shelf's, and those that registries have."),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Shipped specs, runs and published models, with their scores."""
     from cli.console import report, show_json, show_table
     from zoo.shelf.inventory import inventory
 
+    if published:
+        return _show_published(pattern, json)
     found = inventory(pattern, report())
     if json:
         return show_json(asdict(found))
@@ -70,6 +76,23 @@ def command(
     if not told:
         report().say(f"nothing matches `{pattern}`")
     return None
+
+
+def _show_published(pattern: str | None, json: bool) -> None:
+    from cli.console import report, show_json, show_table
+    from zoo.shelf.inventory import published
+
+    found = published(pattern, report())
+    if json:
+        return show_json([asdict(each) for each in found])
+    if not found:
+        return report().say("no model is published" if pattern is None else f"nothing matches `{pattern}`")
+    columns, cells = _scores(found)
+    rows = [
+        (m.name, "-" if m.revision is None else str(m.revision), f"{m.parameters:,}", *scores, m.where, m.description)
+        for m, scores in zip(found, cells, strict=True)
+    ]
+    return show_table(("model", "revision>", "parameters>", *columns, "where", "description…"), rows)
 
 
 def _scores(found: Sequence[FoundRun | PublishedModel]) -> tuple[list[str], list[list[str]]]:

@@ -20,7 +20,7 @@ def _shipped(incomplete: str) -> list[str]:
     return [name for name in specs.names() if name.startswith(incomplete)]
 
 
-def _published(incomplete: str) -> list[str]:
+def published(incomplete: str) -> list[str]:
     return [name for name in zoo.names() if name.startswith(incomplete)]
 
 
@@ -57,8 +57,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        autocompletion=_published,
-        help="A published model by name, or a run by folder or spec.",
+        autocompletion=published,
+        help="A published model by name (NAME@2 is a revision of it), or a run by folder or spec.",
     ),
 ]
 Models = Annotated[
@@ -66,7 +66,8 @@ Models = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        help="A published model by name, or a run by folder or spec; several, each with --model, are an ensemble.",
+        help="A published model by name (NAME@2 is a revision of it), or a run by folder or spec; several, each with "
+        "--model, are an ensemble.",
     ),
 ]
 Input = Annotated[

@@ -76,11 +76,12 @@ def command(
     these with `tree`, `score` (length-penalised) and `log_probability` (natural, of the whole tree).
     """
     from cli.answering import Files, answer, opened
+    from cli.console import report
     from zoo.model.find import all_chosen
     from zoo.translation.parser import Parser
 
     _require_one(pretty, json, n_best)
-    folders = all_chosen(spec, model)
+    folders = all_chosen(spec, model, report())
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"beam": beam, "alpha": alpha, "tokens": tokens}
     with _drawn(svg, input, output) as draw:

@@ -56,7 +56,7 @@ def command(
     _check(source, target)
     words, person = report(), source is None and typed(None)
     how: How = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(chosen(spec, model), **how, tokens=tokens, report=words)
+    translator = open_model(chosen(spec, model, words), **how, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     read = [source, target] if source else [None]
     with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:

@@ -31,14 +31,15 @@ def command(
     """Check a published model's files, its proof and its score.
 
     Files must have their hashes, a few sentences the log-probabilities they had when published, to 1e-4, and a sample
-    of its test set the score it had, to a point. A model whose test set is not anybody's has no such sample.
+    of its test set the score it had, to a point. A model whose test set has an owner has no sample, but by --text.
     """
     from cli.console import report
     from zoo.shelf.publish import verify
 
     found = verify(name, backend=backend, report=report())
     print(f"{name}: {found.files} files are as published")
-    print(f"{found.sentences} sentences get the log-probabilities of the proof, to {found.difference:.1g}")
+    by = f" by {found.backend}" if backend else ""
+    print(f"{found.sentences} sentences get the log-probabilities of the proof{by}, to {found.difference:.1g}")
     if sample := found.sample:
         told = f"{sample.metric} {sample.here:.2f}, and {sample.score:.2f} when it was published"
         print(f"{sample.sentences} sentences of {sample.set} score {told}; {sample.identical} outputs are the same")

@@ -60,8 +60,8 @@ class Architecture(Section):
         description="Dropout on the attention weights (5.4, a knob of its own, no letter); a probability."
     )
     activation_dropout: Probability = Field(
-        description="Dropout on the feed-forward network's inner layer, after its ReLU (3.3; the paper has none, its "
-        "authors' code has); a probability."
+        description="Dropout on the feed-forward network's inner layer, after its activation (3.3; the paper has none, "
+        "its authors' code has); a probability."
     )
     activation: Literal["relu", "silu", "gelu"] = Field(
         description="What stands between the two linear maps of the feed-forward network (3.3: ReLU): ReLU, "

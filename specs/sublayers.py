@@ -22,7 +22,7 @@ class MemoryAttention(Section):
 
 
 class FeedForward(Section):
-    """Two linear maps with a ReLU between them, at each position alone (3.3). Its size is d_ff."""
+    """Two linear maps with `activation` between them, at each position alone (3.3). Its size is d_ff."""
 
     kind: Literal["feed_forward"] = Field(description="Position-wise feed-forward network (3.3); a kind.")
 

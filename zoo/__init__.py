@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram
     from specs import Spec, ZooError
     from zoo.model.names import names
+    from zoo.shelf.describe import Description, describe
     from zoo.training.run import Run
     from zoo.translation.translator import Translator
 
-__all__ = ["Spec", "Translator", "ZooError", "load", "model", "names", "spec", "train"]
+__all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
 
 _LATER = {
     "Spec": "specs",
     "ZooError": "specs",
     "names": "zoo.model.names",
+    "Description": "zoo.shelf.describe",
+    "describe": "zoo.shelf.describe",
     "Translator": "zoo.translation.translator",
 }
 
@@ -57,19 +60,21 @@ def load(
 ) -> Translator:
     """A translator from a published model's name, from a run's folder, or from the name of a spec that has a run.
 
-    Several names of models of one vocabulary are an ensemble. `device` is auto, cpu, cuda or cuda:N; `precision`
-    (float32, bfloat16, int8) and `backend` (auto, or one that `zoo doctor` lists) are the spec's where they are not
-    given; `tokens` is the budget of one batch in source tokens. What is worth a warning comes by Python's `warnings`.
-    Weights are memory-mapped, and what is published is never written in place: whoever else writes over their file
-    changes the translations of this process, or ends it. Raises ZooError where there is no such model, or where a file
-    of it is damaged.
+    A name may be pinned to a revision (`NAME@2`, `NAME@sha256:...`); what is not here is pulled from the registries,
+    unless ZOO_OFFLINE=1. Several names of models of one vocabulary are an ensemble. `device` is auto, cpu, cuda or
+    cuda:N; `precision` (float32, bfloat16, int8) and `backend` (auto, or one that `zoo doctor` lists) are the spec's
+    where they are not given; `tokens` is the budget of one batch in source tokens. What is worth a warning comes by
+    Python's `warnings`. Weights are memory-mapped, and what is published is never written in place: whoever else writes
+    over their file changes the translations of this process, or ends it. Raises ZooError where there is no such model,
+    or where a file of it is damaged.
     """
     bundle, find = _ours("zoo.translation.opening"), _ours("zoo.model.find")
+    report = _ours("zoo.report").Shown()
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
     if backend is not None:
         _ours("compiler.backends").require_known(backend)  # before a model that is not there is told
     wanted = [name] if isinstance(name, str | PathLike) else name
-    opened: list[Translator] = [bundle.open_model(find.model(each), **how) for each in wanted]
+    opened: list[Translator] = [bundle.open_model(find.model(each, report), **how) for each in wanted]
     if not opened:
         raise _ours("specs").ZooError(
             "there is no model to load: the list is empty", hint="`zoo.names()` are the published ones"

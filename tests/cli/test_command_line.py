@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 _MODEL = ["--spec", "--model"]
 _HOW = ["--device", "--precision", "--backend", "--tokens"]
 FROZEN = {
-    "list": ["PATTERN", "--json"],
+    "list": ["PATTERN", "--published", "--json"],
     "show": ["SPEC", "KEY=VALUE", "--difference", "--json"],
     "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json", "--device"],
     "schema": [],
@@ -47,12 +47,14 @@ FROZEN = {
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_HOW],
     "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
-    "publish": ["RUN", "--name", "--replace", "--text"],
+    "publish": ["RUN|NAME", "--name", "--replace", "--to", "--formerly", "--text"],
     "export": ["NAME", "--to", "--output"],
     "verify": ["NAME|DIR", "--backend"],
+    "pull": ["NAME"],
+    "remove": ["NAME", "--yes"],
     "paper": ["TABLE", "--runs", "--html", "--measure", "--json"],
     "doctor": ["--json"],
-    "clean": ["compiled|prepared|archives|runs|RUN", "--yes"],
+    "clean": ["compiled|prepared|archives|pulls|runs|RUN", "--yes"],
     "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
     "benchmark decode": [
         *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),

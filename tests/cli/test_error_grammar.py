@@ -17,7 +17,8 @@ SNAPSHOTS = {
 error: `foo` is not a command of zoo
 
 hint: the commands are list, show, plan, schema, prepare, train, average, sweep, decode, parse, score, evaluate, \
-attend, compare, import, publish, verify, export, paper, doctor, clean, compile, benchmark decode, benchmark train
+attend, compare, import, publish, verify, pull, remove, export, paper, doctor, clean, compile, benchmark decode, \
+benchmark train
 """,
     ("benchmark", "decoed", "tiny"): """\
 error: `benchmark decoed` is not a command of zoo

@@ -1,8 +1,15 @@
 """What several rooms are tested with: a toy program, a report that listens, a world in which training is quick."""
 
+import functools
+import http.server
 import math
 import random
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +17,12 @@ import torch
 import specs
 from compiler.likeliest import likeliest
 from specs import EOS, PAD, Spec
+from zoo.registry.revision import Summary
 from zoo.report import Report
 from zoo.search.beam import Beam
 from zoo.search.source import Source
 from zoo.search.workers import searched
+from zoo.storage import manifest
 from zoo.translation.translation import ForcedScore, Translation
 from zoo.translation.translator import Translator
 
@@ -274,3 +283,101 @@ class Parrot:
 def parrot(parsing):
     """Makes one, by the kind of its task."""
     return lambda kind: Parrot(parsing() if kind == "parsing" else specs.load("tiny"))
+
+
+SUMMARY = Summary(
+    task="translation",
+    source="en",
+    target="de",
+    parameters=7,
+    metric="bleu",
+    dev=12.5,
+    test=None,
+    description="A model.",
+    published="2026-01-01T00:00:00+00:00",
+    zoo="0.1.0",
+)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a folder with a bundle's files, though no model could be made of them: `seed` says what bytes."""
+
+    def make(seed: int = 0, size: int = 30_000) -> Path:
+        folder = tmp_path / f"bundle-{seed}-{size}"
+        folder.mkdir(exist_ok=True)
+        (folder / "weights.safetensors").write_bytes(random.Random(seed).randbytes(size))
+        (folder / "vocabulary.model").write_bytes(b"the same in all")
+        (folder / "spec.yaml").write_text(f"seed: {seed}")
+        manifest.write(folder)
+        return folder
+
+    return make
+
+
+@dataclass
+class Served:
+    """A plain web server of the files in a folder."""
+
+    folder: Path
+    address: str = ""
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    """Paths, and the ranges that were wanted of them."""
+    breaks: list[int] = field(default_factory=list)
+    """Bytes of a blob after which the connection ends, one for each of the next answers."""
+
+
+class FileHandler(http.server.SimpleHTTPRequestHandler):
+    """With ranges, which Python's own has not."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, served: Served, *rest: object) -> None:
+        self.served = served
+        super().__init__(*rest, directory=str(served.folder))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        wanted = self.headers["Range"]
+        self.served.asked.append((self.path, wanted))
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            self.send_error(404)
+            return
+        content = file.read_bytes()
+        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted else 0
+        body = content[start:]
+        self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if "/blobs/" in self.path and self.served.breaks:
+            body, self.close_connection = body[: self.served.breaks.pop(0)], True
+        with suppress(ConnectionError):  # who asked was killed
+            self.wfile.write(body)
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Serves the folder `registry`, which may not exist yet, on this machine."""
+    monkeypatch.delenv("ZOO_OFFLINE", raising=False)
+    monkeypatch.setattr("zoo.storage.transfer.time.sleep", lambda seconds: None)
+    monkeypatch.setenv("no_proxy", "*")
+    served = Served(tmp_path / "registry")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(FileHandler, served))
+    served.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield served
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def summary() -> Summary:
+    """What a list says of any of them."""
+    return SUMMARY

@@ -11,25 +11,29 @@ from specs import Spec, ZooError, nearest
 from specs.history import NewerFormat
 from zoo.model.folder import BASIS, RUNS, SPEC, ModelFolder
 from zoo.model.identity import Differing, differing, told
-from zoo.model.names import is_name, names, place
+from zoo.model.names import forwarded, here, names, place
+from zoo.model.pull import looked, pull, there
+from zoo.registry.reference import Reference
+from zoo.registry.reference import reference as parsed
+from zoo.report import Library, Report
 from zoo.storage.partial import begun
 
 _YAML = (".yaml", ".yml")
 
 
-def chosen(of: str | None, name: str | None) -> Path:
+def chosen(of: str | None, name: str | None, report: Report | None = None) -> Path:
     """The folder that exactly one of `--spec` and `--model` names. Raises ZooError for none or both of them."""
     if of is not None and name is None:
         return of_spec(of)
     if name is not None and of is None:
-        return model(name)
+        return model(name, report)
     problem = "nothing says which model is meant" if of is None else "`--spec` and `--model` are both given"
     raise ZooError(problem, hint="say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is")
 
 
-def all_chosen(of: str | None, several: Sequence[str] | None) -> list[Path]:
+def all_chosen(of: str | None, several: Sequence[str] | None, report: Report | None = None) -> list[Path]:
     """The same, where `--model` may be given several times."""
-    return [chosen(of, name) for name in several or (None,)]
+    return [chosen(of, name, report) for name in several or (None,)]
 
 
 def of_spec(reference: str) -> Path:
@@ -57,34 +61,86 @@ def of_spec(reference: str) -> Path:
     )
 
 
-def model(reference: str | os.PathLike[str]) -> Path:
+def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
     """The folder of a run or bundle at this path, else the published model of this name, else the run of this spec.
 
-    Raises ZooError, with the places looked at, where there is none of them, or where the run has no weights yet.
+    A published model may be pinned (`NAME@2`, `NAME@sha256:...`). What is nowhere here is pulled from the registries.
+    Raises ZooError, with the places looked at, where there is none of them, where the run has no weights yet, and as
+    `pull` does.
     """
-    name = os.fspath(reference)
-    looked = [Path(name)]
-    if ModelFolder(looked[0]).exists:
-        return _trained(ModelFolder(looked[0]))
-    if is_name(name):
-        looked.append(place(name))
-        if ModelFolder(looked[-1]).published:
-            return looked[-1]
+    name, report = os.fspath(reference), report or Library()
+    looked_at = [Path(name)]
+    if ModelFolder(looked_at[0]).exists:
+        return _trained(ModelFolder(looked_at[0]))
+    wanted = parsed(name)
+    if wanted is not None:
+        looked_at.append(_place(wanted))
+        if (folder := _on_shelf(wanted, report)) is not None:
+            return folder
     if (of_name := _run_called(name)) is not None:
-        looked.append(of_name.folder)
+        looked_at.append(of_name.folder)
         if of_name.exists:
             return _trained(of_name)
-    raise missing("model", name, looked, [*names(), *_short_names()])
+    if wanted is not None and (pulled := pull(wanted, report)) is not None:
+        return pulled
+    known = [*names(), *_short_names(), *([] if wanted is None else there())]
+    raise missing("model", name, looked_at, known, "" if wanted is None else looked())
 
 
-def published(reference: str | os.PathLike[str]) -> Path:
-    """The bundle in this folder, else the published model of this name. Raises ZooError where there is neither."""
+def published(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
+    """The bundle in this folder, else the published model of this name, pulled where it is not here.
+
+    Raises ZooError where there is none of them, and as `pull` does.
+    """
+    report = report or Library()
+    found, wanted = on_shelf(reference, report), parsed(os.fspath(reference))
+    if found is None and wanted is not None:
+        found = pull(wanted, report)
+    if found is None:
+        raise unpublished(reference, "" if wanted is None else looked())
+    return found
+
+
+def on_shelf(reference: str | os.PathLike[str], report: Report | None = None) -> Path | None:
+    """The same of what is here; None where it is not."""
     name = os.fspath(reference)
-    looked = [Path(name), *([place(name)] if is_name(name) else [])]
-    for each in looked:
-        if ModelFolder(each).published:
-            return each
-    raise missing("published model", name, looked, names())
+    wanted = parsed(name)
+    if ModelFolder(Path(name)).published:
+        return Path(name)
+    return None if wanted is None else _on_shelf(wanted, report or Library())
+
+
+def pulled(reference: str, report: Report) -> Path:
+    """What registries have of a name, though an older revision is here. Raises ZooError where none has it."""
+    wanted = parsed(reference)
+    found = None if wanted is None else pull(wanted, report)
+    if found is None:
+        raise unpublished(reference, "" if wanted is None else looked())
+    return found
+
+
+def unpublished(reference: str | os.PathLike[str], further: str = "") -> ZooError:
+    """The error for what is no published model, though it was looked for on the shelf, and in `further` places."""
+    name = os.fspath(reference)
+    wanted = parsed(name)
+    looked_at, known = [Path(name)], names()
+    if wanted is not None:
+        looked_at, known = [*looked_at, _place(wanted)], [*known, *(there() if further else ())]
+    return missing("published model", name, looked_at, known, further)
+
+
+def _on_shelf(wanted: Reference, report: Report) -> Path | None:
+    """What is meant, if it stands there; an old name leads to the new one, if it did when it was pulled."""
+    folder = here(wanted)
+    if folder is None and not wanted.pinned and (new := forwarded(wanted.name)) is not None:
+        folder = here(Reference(new))
+        if folder is not None:
+            report.warn(f"`{wanted.name}` is called `{new}` now: write that name")
+    return folder
+
+
+def _place(wanted: Reference) -> Path:
+    return place(wanted.name).with_name(str(wanted))
 
 
 def own_run(reference: str | os.PathLike[str]) -> Path | None:
@@ -189,12 +245,12 @@ def _short_names() -> list[str]:
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 
-def missing(what: str, name: str, looked: Sequence[Path], known: Sequence[str]) -> ZooError:
-    """The error for a name that leads nowhere: the places looked at, the nearest name that is known."""
+def missing(what: str, name: str, looked: Sequence[Path], known: Sequence[str], further: str = "") -> ZooError:
+    """The error for a name that leads nowhere: the places looked at and `further` ones, the nearest name known."""
     near = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
     places = " and ".join(f"`{each}`" for each in dict.fromkeys(looked))
     guess = f"did you mean `{near}`? " if near else ""
     return ZooError(
-        f"there is no {what} `{name}`: looked for {places}",
+        f"there is no {what} `{name}`: looked for {places}{further}",
         hint=f"{guess}`zoo list` shows what there is; {_MAKES[what]}",
     )

@@ -1,38 +1,30 @@
-"""The names of published models, without a look inside (and without torch)."""
+"""Published models by name and by revision, without a look inside (and without torch)."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from specs import ZooError
-from specs.spec import Name
+from zoo.model.origin import digest, origin
+from zoo.registry.reference import Reference, is_name
+from zoo.registry.revision import Forward, parsed
 from zoo.storage import manifest, places
-from zoo.storage.content import stands
+from zoo.storage.content import content, stands
+from zoo.storage.files import write_json
 from zoo.storage.partial import put_back
 
-_NAME = TypeAdapter(Name)
+_FORWARD = "forward.json"
 
 
 def names(pattern: str = "*") -> list[str]:
     """The published models whose names match the pattern ("*big*"), in order."""
-    shelf = places.shelf()
-    if not shelf.is_dir():
-        return []
-    put_back(shelf)
-    found = (folder.name for folder in shelf.iterdir() if stands(folder / manifest.NAME))
-    return sorted(name for name in found if is_name(name) and fnmatchcase(name, pattern))
+    return sorted(name for name in _standing() if is_name(name) and fnmatchcase(name, pattern))
 
 
-def is_name(text: str) -> bool:
-    """Whether a model may be called so: as the `name` of a spec, which leads out of no folder."""
-    try:
-        _NAME.validate_python(text)
-    except ValidationError:
-        return False
-    return True
+def known_names() -> list[str]:
+    """The names of which anything stands on the shelf, though it be pinned revisions alone."""
+    return sorted({name for name in (folder.partition("@")[0] for folder in _standing()) if is_name(name)})
 
 
 def place(name: str) -> Path:
@@ -45,3 +37,52 @@ def place(name: str) -> Path:
         raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
     put_back(places.shelf())
     return places.shelf() / name
+
+
+def pinned_place(name: str, digest: str) -> Path:
+    """Where a revision stands that was pulled by its pin, beside the model of this name."""
+    return place(name).with_name(f"{name}@{digest[:16]}")
+
+
+def standing(name: str) -> list[Path]:
+    """All that stands on the shelf of a model: what its name alone means, and its pinned revisions."""
+    return [place(each) if is_name(each) else places.shelf() / each for each in sorted(_standing()) if _of(each, name)]
+
+
+def here(wanted: Reference) -> Path | None:
+    """The folder on the shelf that is meant, or None where it is not there."""
+    for folder in standing(wanted.name):
+        if not wanted.pinned and folder.name == wanted.name:
+            return folder
+        if wanted.digest is not None and digest(folder) == wanted.digest:
+            return folder
+        known = origin(folder) if wanted.revision is not None else None
+        if known is not None and (known.name, known.revision) == (wanted.name, wanted.revision):
+            return folder
+    return None
+
+
+def forwarded(name: str) -> str | None:
+    """The name that took the place of this one, as it was when a model was last pulled by it."""
+    file = place(name) / _FORWARD
+    return parsed(Forward, content(file), str(file)).to if stands(file) else None
+
+
+def remember_forward(old: str, new: str) -> None:
+    """So that the old name leads to what is here without a registry, too."""
+    if digest(place(old)) is None and forwarded(old) != new:
+        write_json(place(old) / _FORWARD, Forward(to=new).model_dump())
+
+
+def _standing() -> list[str]:
+    """The folders of bundles."""
+    shelf = places.shelf()
+    if not shelf.is_dir():
+        return []
+    put_back(shelf)
+    return [folder.name for folder in shelf.iterdir() if stands(folder / manifest.NAME)]
+
+
+def _of(folder: str, name: str) -> bool:
+    own, at, pin = folder.partition("@")
+    return own == name and (not at or len(pin) == 16)

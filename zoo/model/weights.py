@@ -71,7 +71,7 @@ def read(file: Path, listed: Manifest | None = None) -> Weights:
     changed, where a tensor is not of numbers, and where the vocabulary beside it is not the one that the weights were
     written with.
     """
-    with _readable(file):
+    with _readable(file, listed):
         before = digests.identity(file)
         if listed is not None:
             listed.hold(file.name)  # before anything looks into it
@@ -98,9 +98,11 @@ def read_facts(file: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _readable(file: Path) -> Iterator[None]:
+def _readable(file: Path, listed: Manifest | None = None) -> Iterator[None]:
     """Raises ZooError where it is not, with what to do."""
     try:
+        if listed is not None:
+            listed.place(file.name)
         with opened(file) as stream:
             require_header(stream, file)
             yield

@@ -11,6 +11,7 @@ from typing import Any
 import specs
 from specs import Spec, ZooError, difference
 from zoo.corpus.presence import called
+from zoo.evaluation.ensembles import KeptEnsemble, ensembles
 from zoo.evaluation.metric import Metric
 from zoo.model.find import all_runs
 from zoo.model.folder import RUNS, ModelFolder
@@ -36,6 +37,8 @@ class Found:
     weights: bool
     """Whether it has any yet."""
     record: Record | None
+    ensembles: tuple[KeptEnsemble, ...] = ()
+    """Those that it is the first of."""
 
     def score(self, split: str, metric: Metric) -> float | None:
         return metric.known(self.scores.get(split))
@@ -100,8 +103,7 @@ def _read(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator[Foun
         run = ModelFolder(folder)
         try:
             spec = run.spec
-            yield Found(
-                folder.as_posix(), spec, shipped.get(spec.name), run.known_scores, run.trained, record_of(run, spec)
-            )
+            told = run.known_scores, run.trained, record_of(run, spec), tuple(ensembles(folder))
+            yield Found(folder.as_posix(), spec, shipped.get(spec.name), *told)
         except ZooError as error:
             report.warn(error.summary)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import specs
 from zoo.evaluation.metric import named
@@ -12,6 +13,7 @@ from zoo.paper.claim import Check, Claim, Printed
 from zoo.paper.evidence import Evidence
 from zoo.paper.numbers import power, slug
 from zoo.planning.footprint import footprint
+from zoo.training.record import Record
 
 HOUR, DAY = 3600.0, 86400.0
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
@@ -187,7 +189,8 @@ _SENTENCES = (
 
 @dataclass(frozen=True)
 class OwnCost:
-    """Of a run here: what section 6.1 would call the cost of its training, and the FLOPs that it really did."""
+    """Of a run here, or of several whose probabilities are averaged: what section 6.1 would call the cost of their
+    training, and the FLOPs that it really did."""
 
     folder: str
     bleu: float | None
@@ -196,17 +199,36 @@ class OwnCost:
     seconds: float
     devices: int
     peak: float
+    """0 where the log does not tell, or several were trained on other devices."""
     priced: float
     flops: float
 
 
 def own(evidence: Evidence) -> Iterator[OwnCost]:
-    """Of every run that has a log of its training, and translates."""
+    """Of every run that has a log of its training, and translates; behind a run the ensembles that it is first of."""
+    records = {run.folder: run.record for run in evidence.runs}
     for run in evidence.runs:
-        record = run.record
-        if record is None or run.spec.task.kind != "translation":
+        if run.spec.task.kind != "translation":
             continue
-        scores = [run.score("test", named(name)) for name in ("paper_bleu", "bleu")]
-        bleu = next((score for score in scores if score is not None), None)
-        told = record.seconds, record.devices, record.peak, record.priced, record.flops
-        yield OwnCost(run.folder, bleu, run.scale, *told)
+        if run.record is not None:
+            yield _together(run.folder, run.scores, run.scale, [run.record])
+        for ensemble in run.ensembles:
+            folders = [member.as_posix() for member in ensemble.members]
+            trained = [record for record in map(records.get, folders) if record is not None]
+            if len(trained) == len(folders):
+                yield _together(" + ".join(folders), ensemble.scores, f"ensemble of {len(folders)}", trained)
+
+
+def _together(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[Record]) -> OwnCost:
+    found = [named(name).known(scores.get("test")) for name in ("paper_bleu", "bleu")]
+    peaks = {record.peak for record in records}
+    return OwnCost(
+        folder,
+        next((score for score in found if score is not None), None),
+        scale,
+        seconds=sum(record.seconds for record in records),
+        devices=max(record.devices for record in records),
+        peak=peaks.pop() if len(peaks) == 1 else 0.0,
+        priced=sum(record.priced for record in records) if all(record.peak for record in records) else 0.0,
+        flops=sum(record.flops for record in records),
+    )

@@ -26,8 +26,8 @@ class Beam:
     """`size` hypotheses of a sentence live at a time, likeliest first; `n_best` of those that ended are wanted.
 
     A step takes the 2 * `size` likeliest continuations: those that end are ranked by their score, the first `size` of
-    the others live on. (A beam of one takes the likeliest alone.) One that is `shrinking` takes only as many as may
-    live, and from then on so many fewer may as have ended; what lives at the limit is cut off. So Marian searches.
+    the others live on. (A beam of one takes the likeliest alone.) One that is `shrinking` takes as many as live, at
+    first `size`, so that each that ends leaves it one narrower; what lives at the limit is cut off. So Marian searches.
     """
 
     size: int

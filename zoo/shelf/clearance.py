@@ -1,4 +1,6 @@
-"""`zoo clean`: what may be removed, what that frees, and what stays for a reason; published models always do."""
+"""`zoo clean`: what may be removed, what that frees, and what stays for a reason; published models always do.
+
+(`zoo remove` is for those.)"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Clearance:
         return [kept for each in self.removable if (kept := _removed(each))]
 
 
-CACHES = ("compiled", "prepared", "archives")
+CACHES = ("compiled", "prepared", "archives", "pulls")
 """What is made or fetched again when it is wanted."""
 
 
@@ -92,6 +94,7 @@ _OF: dict[str, Callable[[], Iterator[_Candidate]]] = {
     "compiled": lambda: _within("compiled", places.compiled()),
     "prepared": lambda: _within("prepared", places.prepared()),
     "archives": lambda: (each for each in _within("fetched", places.archives()) if each[1] != lock_file()),
+    "pulls": lambda: _within("arrived", places.pulls()),
     "runs": _runs,
 }
 
@@ -117,6 +120,8 @@ _USED = {
     "prepared": "a process uses it",
     "fetched": "it is being fetched",
     "compiled": "a process uses it",
+    "arrived": "it is being pulled",
+    "model": "a process uses it",
 }
 
 
@@ -124,13 +129,14 @@ _NAMES = {
     "compiled": re.compile(r"\w+-[0-9a-f]{24}"),
     "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
     "fetched": re.compile(r"[0-9a-f]{8}-.+|members"),
+    "arrived": re.compile(r".+@[0-9a-f]{64}"),
 }
 """Of what is in a cache: its folder may have been there before, with other things in it."""
 
 
 def _lock(what: str, path: Path) -> Path:
     """What is somebody's while the path is used: itself, or a file that is locked."""
-    lock = {"run": Run(path).lock, "fetched": fetching(path)}.get(what)
+    lock = {"run": Run(path).lock, "fetched": fetching(path), "arrived": fetching(path)}.get(what)
     return lock if lock is not None and lock.exists() else path
 
 

@@ -68,7 +68,8 @@ class Training:
 
 @dataclass(frozen=True)
 class Facts:
-    """`spec` is the fingerprint of what it is and was learned by: two of one recipe have the same."""
+    """`spec` is the fingerprint of what it is and was learned by: of one recipe, two that the same format of specs
+    wrote have the same."""
 
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
 

@@ -13,7 +13,10 @@ from specs import Spec, ZooError
 from zoo.evaluation.metric import metrics_of
 from zoo.model import find
 from zoo.model.folder import ModelFolder
-from zoo.model.names import names, place
+from zoo.model.names import known_names, standing
+from zoo.model.origin import digest, origin
+from zoo.registry.listed import registries, unasked
+from zoo.registry.registry import Registry
 from zoo.report import Report
 
 
@@ -48,6 +51,12 @@ class PublishedModel:
     """dev and test are by `metric`, None where nobody scored them."""
 
     name: str
+    where: str
+    """SHELF, or the address of a registry."""
+    revision: int | None
+    """None where it is on the shelf, and was published to no registry."""
+    digest: str
+    """Of this state of it: what `NAME@sha256:...` pins."""
     parameters: int
     metric: str
     """The name of its task's first metric."""
@@ -65,7 +74,10 @@ class Inventory:
     models: tuple[PublishedModel, ...]
 
 
-class _Scored(TypedDict):
+SHELF = "shelf"
+
+
+class Scored(TypedDict):
     metric: str
     dev: float | None
     test: float | None
@@ -79,8 +91,19 @@ def inventory(pattern: str | None, report: Report) -> Inventory:
     return Inventory(
         tuple(spec for spec in _shipped() if _matches(pattern, spec.short, spec.name)),
         tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
-        tuple(model for model in _published(report) if _matches(pattern, model.name)),
+        tuple(model for model in _on_shelf(report) if _matches(pattern, model.name)),
     )
+
+
+def published(pattern: str | None, report: Report) -> tuple[PublishedModel, ...]:
+    """The models on the shelf, pinned revisions among them, then those of each registry: of each its newest revision.
+
+    What is damaged, and a registry that cannot be reached, is left out with a warning.
+    """
+    found = [*_on_shelf(report, pinned=True), *(each for one in registries() for each in _in_registry(one, report))]
+    for address in unasked():
+        report.warn(f"`{address}` is not asked: ZOO_OFFLINE forbids it")
+    return tuple(model for model in found if _matches(pattern, model.name))
 
 
 def _matches(pattern: str | None, *candidates: str) -> bool:
@@ -114,22 +137,41 @@ def _run(run: ModelFolder) -> FoundRun:
         step=max(steps, default=None),
         steps=spec.training.steps,
         trained=run.trained,
-        **_scored(spec, scores),
+        **scored(spec, scores),
     )
 
 
-def _published(report: Report) -> Iterator[PublishedModel]:
-    for name in names():
-        bundle = ModelFolder(place(name))
+def _on_shelf(report: Report, pinned: bool = False) -> Iterator[PublishedModel]:
+    for folder in (folder for name in known_names() for folder in standing(name)):
+        name, pin, _ = folder.name.partition("@")
+        if pin and not pinned:
+            continue
+        bundle, known = ModelFolder(folder), origin(folder)
         try:
-            spec, scores = bundle.spec, bundle.known_scores
+            spec, scores, own = bundle.spec, bundle.known_scores, digest(folder) or ""
         except ZooError as error:
             report.warn(error.summary)
             continue
-        parameters = compiler.parameters(spec)
-        yield PublishedModel(name, parameters, **_scored(spec, scores), description=spec.description)
+        parameters, number = compiler.parameters(spec), known.revision if known else None
+        yield PublishedModel(name, SHELF, number, own, parameters, **scored(spec, scores), description=spec.description)
 
 
-def _scored(spec: Spec, scores: Mapping[str, Any]) -> _Scored:
+def _in_registry(registry: Registry, report: Report) -> Iterator[PublishedModel]:
+    try:
+        entries = registry.entries()
+    except ZooError as error:
+        return report.warn(error.summary)
+    for each in entries:
+        said = each.summary
+        score: Scored = {"metric": said.metric, "dev": said.dev, "test": said.test}
+        yield PublishedModel(
+            *(each.name, registry.address, each.revision, each.digest, said.parameters),
+            **score,
+            description=said.description,
+        )
+
+
+def scored(spec: Spec, scores: Mapping[str, Any]) -> Scored:
+    """What the first metric of the spec's task says of both sets."""
     first, *_ = metrics_of(spec.task)
     return {"metric": first.name, "dev": first.known(scores.get("dev")), "test": first.known(scores.get("test"))}

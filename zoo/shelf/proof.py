@@ -78,7 +78,9 @@ def read(file: Path, spec: Spec) -> Proof:
                 problem = f"`{file}` proves nothing: it has {size(found)}, and {size(_BYTES)} at most"
                 raise ZooError(problem, exit_code=1)
             proof = Proof(**safetensors.torch.load_file(file))
-    except (SafetensorError, OSError, TypeError) as error:
+    except TypeError:
+        raise ZooError(f"`{file}` proves nothing: it has other tensors than a proof has", exit_code=1) from None
+    except (SafetensorError, OSError) as error:
         raise ZooError(f"`{file}` cannot be read: {error}", exit_code=1) from None
     if fault := _fault(proof, spec):
         raise ZooError(f"`{file}` proves nothing: {fault}", exit_code=1)

@@ -146,7 +146,7 @@ def _complete(
     manifest.write(bundle.folder)
 
 
-def verify(name: str, *, backend: str | None = None, report: Report | None = None) -> Verified:
+def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: Report | None = None) -> Verified:
     """Checks a published model's files against its manifest, its log-probabilities and its score against its own.
 
     They are computed in float32: on the processor by the plainest code, or by this `backend` (`auto`, or one that
@@ -155,7 +155,8 @@ def verify(name: str, *, backend: str | None = None, report: Report | None = Non
     `proof.TOLERANCE`, or the score of its sample, if it has one, by more than `sample.TOLERANCE`.
     """
     how: How = _PLAIN if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
-    return _verify(find.published(name), report or Report(), how)
+    report = report or Report()
+    return _verify(find.published(name, report), report, how)
 
 
 def _verify(folder: Path, report: Report, how: How = _PLAIN) -> Verified:

@@ -20,7 +20,7 @@ from zoo.report import Report
 from zoo.storage import places
 from zoo.storage.files import explained, sha256
 from zoo.storage.lock import Entry, alone, lock_file, record, recorded
-from zoo.storage.transfer import discard, transfer
+from zoo.storage.transfer import discard, offline, transfer
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _kept(path: Path, url: str, expected: str | None, report: Report) -> Fetched
 
 def _arrived(path: Path, source: str, url: str, expected: str | None, report: Report) -> Fetched:
     """The file fetched now; what is not as it must be leaves nothing behind."""
-    if os.environ.get("ZOO_OFFLINE", "0") not in ("", "0"):
+    if offline():
         hint = f"unset ZOO_OFFLINE, let ZOO_MIRROR name a folder that has it, or put it at `{path}`"
         raise ZooError(f"`{url}` is not here, and ZOO_OFFLINE forbids to fetch it", hint=hint)
     partial = path.with_name(f"{path.name}.partial")

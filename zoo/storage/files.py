@@ -47,6 +47,27 @@ def writing(path: Path, mode: int | None = None) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def create(path: Path, content: bytes) -> bool:
+    """Writes a file, whole, where there is none: whether it was this call that did. One that stands there stays.
+
+    Raises ZooError as `writing` does, and where the file system gives no file two names.
+    """
+    partial = beside(path)
+    with explained(path, partial):
+        sweep(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(content)
+            _flush(partial)
+            os.link(partial, path)
+            _flush(path.parent)
+        except FileExistsError:
+            return False
+        finally:
+            partial.unlink(missing_ok=True)
+    return True
+
+
 @contextmanager
 def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """The same for a folder, which is given empty.
@@ -70,6 +91,14 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
             _flush(path.parent)
         finally:
             remove(partial)
+
+
+def share(file: Path, place: Path) -> None:
+    """The same file under a second name, or a copy where the file system has no such thing."""
+    try:
+        os.link(file, place)
+    except OSError:
+        shutil.copyfile(file, place)
 
 
 def remove_folder(path: Path) -> None:

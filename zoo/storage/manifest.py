@@ -49,7 +49,7 @@ class Manifest:
 
     def content(self, name: str, most: int = _MOST) -> bytes:
         """All of a small file. Raises ZooError where it is not as it was written, or has more than `most` bytes."""
-        entry, path = self._entry(name), self._place(name)
+        entry, path = self._entry(name), self.place(name)
         found = content(path, most)
         self._check_size(path, len(found), entry)
         if hashed_with(found).hexdigest() != entry.sha256:
@@ -58,18 +58,19 @@ class Manifest:
 
     def hold(self, name: str, *, anew: bool = False) -> None:
         """Raises ZooError where a file is not as it was written; hashed only if that was not done before, or `anew`."""
-        entry, path = self._entry(name), self._place(name)
+        entry, path = self._entry(name), self.place(name)
         self.check_size(name)
         if sha256(path) != entry.sha256 if anew else not digests.holds(path, entry.sha256, lambda: sha256(path)):
             raise _changed(path)
 
     def check_size(self, name: str) -> None:
         """Raises ZooError where a file is missing, or has another size than it was written with."""
-        entry, path = self._entry(name), self._place(name)
+        entry, path = self._entry(name), self.place(name)
         with opened(path) as file:
             self._check_size(path, os.fstat(file.fileno()).st_size, entry)
 
-    def _place(self, name: str) -> Path:
+    def place(self, name: str) -> Path:
+        """Of a file. Raises ZooError where a link leads out of the folder: who opens it has asked before."""
         path = self.folder / name
         inside = os.path.join(os.path.realpath(self.folder), "")
         if not os.path.realpath(path).startswith(inside):

@@ -26,6 +26,16 @@ def shelf() -> Path:
     return home() / "shelf"
 
 
+def pulls() -> Path:
+    """What has arrived of models that are being pulled, one folder each, named by digest."""
+    return home() / "pulls"
+
+
+def registries() -> Path:
+    """The user's list of registries, an address a line."""
+    return home() / "registries.txt"
+
+
 def archives() -> Path:
     """Fetched archives, what was taken out of them, and `corpus.lock`."""
     return home() / "archives"

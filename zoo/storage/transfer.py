@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import time
 import urllib.error
@@ -16,13 +17,14 @@ from typing import Any
 from urllib.parse import quote
 
 from specs import ZooError
-from zoo.report import Report, sizes
+from zoo.report import Report, size, sizes
 from zoo.storage.files import explained, require_space
 
 _TRIES = 5  # without a byte more than ever before
 _TIMEOUT = 30.0  # seconds in which not a byte arrives
 _LONGEST_WAIT = 60.0
 _CHUNK = 1 << 18
+_NOT_THERE = {404, 410}
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
 
@@ -50,23 +52,33 @@ class _Again(Exception):
         self.wait = wait
 
 
-def transfer(url: str, partial: Path, report: Report) -> None:
+class NotThere(ZooError):
+    """The server says that nothing lies at the address."""
+
+
+def offline() -> bool:
+    """Whether ZOO_OFFLINE says that the network is left alone."""
+    return os.environ.get("ZOO_OFFLINE", "0") not in ("", "0")
+
+
+def transfer(url: str, partial: Path, report: Report, most: int | None = None, tries: int | None = None) -> None:
     """Brings all of what lies at `url` into the file `partial`, which may hold its beginning from another time.
 
-    Tries again, waiting longer and longer, while the server is busy or the connection breaks; as long as more
-    arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses or
-    the disk is full; what has arrived stays then.
+    Tries again, waiting longer and longer, while the server is busy or the connection breaks (`tries` times); as long
+    as more arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses,
+    where more than `most` bytes come or the disk is full; what has arrived stays then. Raises NotThere where nothing
+    is.
     """
-    most, failures = _size(partial), 0
+    longest, failures, tries = _size(partial), 0, tries or _TRIES
     while True:
         try:
             with explained(partial):
-                return _go_on(url, partial, report)
+                return _go_on(url, partial, report, most)
         except (_Again, *_NETWORK) as error:
-            failures = 1 if _size(partial) > most else failures + 1
-            most = max(most, _size(partial))
+            failures = 1 if _size(partial) > longest else failures + 1
+            longest = max(longest, _size(partial))
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-            if failures >= _TRIES:
+            if failures >= tries:
                 hint = "what has arrived is kept: the same command goes on from there; ZOO_MIRROR names another source"
                 raise ZooError(f"`{url}` could not be fetched: {reason}", hint=hint, exit_code=1) from error
             wait = getattr(error, "wait", None) or 2.0 ** (failures - 1)
@@ -80,7 +92,7 @@ def discard(partial: Path) -> None:
     _notes(partial).unlink(missing_ok=True)
 
 
-def _go_on(url: str, partial: Path, report: Report) -> None:
+def _go_on(url: str, partial: Path, report: Report, most: int | None) -> None:
     begun, version = _size(partial), _remembered(partial)
     request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers={"User-Agent": "zoo"})
     if begun:
@@ -101,13 +113,22 @@ def _go_on(url: str, partial: Path, report: Report) -> None:
         if not start:
             discard(partial)
             _notes(partial).write_text(json.dumps(asdict(found)))
-        _receive(
-            response, partial, start, found.total if found.total is not None or not start else version.total, report
-        )
+        total = found.total if found.total is not None or not start else version.total
+        _require_few(url, partial, total or 0, most)
+        _receive(response, partial, start, total, report, most)
+        _require_few(url, partial, _size(partial), most)
 
 
-def _receive(response: Any, partial: Path, start: int, total: int | None, report: Report) -> None:
-    """Appends the body from `start` on."""
+def _require_few(url: str, partial: Path, count: int, most: int | None) -> None:
+    if most is not None and count > most:
+        discard(partial)
+        raise ZooError(f"`{url}` has more than the {size(most)} that it may have", exit_code=1)
+
+
+def _receive(
+    response: Any, partial: Path, start: int, total: int | None, report: Report, most: int | None = None
+) -> None:
+    """Appends the body from `start` on; no more of it once there are more than `most` bytes."""
     name = partial.stem
     require_space(partial.parent, (total or start) - start, f"`{name}`")
     with (
@@ -117,7 +138,7 @@ def _receive(response: Any, partial: Path, start: int, total: int | None, report
         file.seek(start)
         file.truncate()
         progress.advance(start)
-        while chunk := response.read(_CHUNK):
+        while (most is None or file.tell() <= most) and (chunk := response.read(_CHUNK)):
             file.write(chunk)
             progress.advance(len(chunk))
         end = file.tell()
@@ -155,7 +176,8 @@ def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int,
         wait = min(float(asked), _LONGEST_WAIT) if asked.isdigit() else None
         raise _Again(f"the server answers {error.code} {error.reason}", wait)
     hint = "look at the address; ZOO_MIRROR names a folder or an address that has copies"
-    raise ZooError(f"`{url}` cannot be fetched: the server answers {error.code} {error.reason}", hint=hint, exit_code=1)
+    kind = NotThere if error.code in _NOT_THERE else ZooError
+    raise kind(f"`{url}` cannot be fetched: the server answers {error.code} {error.reason}", hint=hint, exit_code=1)
 
 
 def _notes(partial: Path) -> Path:

@@ -9,7 +9,7 @@ from zoo.model.contents import Model, read_model
 from zoo.report import Report
 
 
-def first_model(spec: Spec) -> Model | None:
+def first_model(spec: Spec, report: Report | None = None) -> Model | None:
     """The model to start from; None where the spec names none.
 
     Raises ZooError where it is not there, is damaged, or differs from the spec in task, weights or vocabulary.
@@ -17,7 +17,7 @@ def first_model(spec: Spec) -> Model | None:
     name = spec.training.start_from
     if name is None:
         return None
-    model = read_model(find.model(name))
+    model = read_model(find.model(name, report))
     differing = [
         f"\n  {section}.{key}: {there} there, {here} here"
         for section in ("task", "architecture", "vocabulary")
@@ -32,7 +32,7 @@ def first_model(spec: Spec) -> Model | None:
 
 def prepared_for(spec: Spec, report: Report) -> Prepared:
     """The spec's prepared corpus, as its training will want it. Raises ZooError as `prepare` and `first_model` do."""
-    model = first_model(spec)
+    model = first_model(spec, report)
     return prepare(spec, report, model.vocabulary if model else None)
 
 

@@ -103,7 +103,7 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
 def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
     """What every process does."""
     # The model that a run started from may be gone once it has checkpoints of its own.
-    model = first_model(spec) if fresh or not checkpoints(run) else None
+    model = first_model(spec, report) if fresh or not checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)

@@ -51,7 +51,7 @@ class Compiled:
 
 def compile_model(name: str, *, report: Report | None = None, **how: Unpack[How]) -> Compiled:
     """`compile_spec` with the weights of a published model or of a run. Raises ZooError where there is none."""
-    model = read_model(find.model(name))
+    model = read_model(find.model(name, report))
     return compile_spec(model.spec, weights=model.weights.tensors, report=report, **how)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -174,3 +175,19 @@ def test_every_claim_is_in_a_table_and_counted(entries: tuple[Entry, ...]) -> No
     assert sum(summary(entries).values()) == len(entries)
     assert of_table("claims", entries) == entries
     assert {entry.claim.key.partition(".")[0] for entry in of_table("table2", entries)} == {"table2"}
+
+
+def test_an_ensemble_costs_what_its_runs_do(made: Made) -> None:
+    scores = {"test": {"bleu": 20.0, "signature": "s", "sentences": 5}}
+    for seed in (1, 2):
+        made("base", f"base.seed{seed}", scores=scores)
+    file = Path("runs/base.seed1/ensembles.json")
+    members = [{"run": f"../base.seed{seed}", "digest": None} for seed in (1, 2)]
+    better = {"test": {**scores["test"], "bleu": 22.0}}
+    file.write_text(json.dumps({"ensembles": [{"members": members, "scores": better}]}), encoding="utf-8")
+    first, both, second = table2.own(evidence(None, Report()))
+    assert (first.bleu, both.bleu, second.bleu) == (20.0, 22.0, 20.0)
+    assert both.folder == "runs/base.seed1 + runs/base.seed2"
+    for what in ("seconds", "priced", "flops"):
+        assert getattr(both, what) == getattr(first, what) + getattr(second, what) > 0
+    assert (both.devices, both.peak) == (first.devices, first.peak)

@@ -12,6 +12,7 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.search.barred import Barred
 from zoo.search.brackets import Brackets
 from zoo.search.hypothesis import length_penalty
 from zoo.search.sample import Sample
@@ -187,6 +188,8 @@ CHOOSERS = {
     "greedy": {"beam": 1, "alpha": 0.3, "constraint": TREES},
     "beam": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES},
     "wide": {"beam": 21, "alpha": 0.3, "n_best": 21, "constraint": TREES},
+    "shrinking": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES, "shrinking": True},
+    "barring": {"beam": 4, "alpha": 0.3, "constraint": Barred((UNK,), SIZE, TREES)},
     "sample": {"chooser": Sample(3, 0.3, 2.0, 0, 1.0, 1, TREES)},
     "top": {"chooser": Sample(3, 0.3, 2.0, 4, 0.9, 1, TREES)},
 }

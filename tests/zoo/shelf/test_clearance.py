@@ -48,6 +48,7 @@ def caches(home: Path) -> list[Path]:
         fill(places.prepared(), "0123456789abcdef"),
         archive,
         fill(places.archives(), "members"),
+        fill(places.pulls(), f"model@{'0' * 64}"),
     ]
 
 
@@ -167,6 +168,13 @@ def test_what_is_being_fetched_stays(caches: list[Path]) -> None:
         kept = clearance(("archives",)).kept
         assert [(each.path.name, each.reason) for each in kept] == [(f"{archive.name}.partial", "it is being fetched")]
     assert Path(f"{archive}.partial") in paths(("archives",))
+
+
+def test_what_is_being_pulled_stays(caches: list[Path]) -> None:
+    with alone(caches[4], Report()):
+        kept = clearance(("pulls",)).kept
+        assert [(each.path, each.reason) for each in kept] == [(caches[4], "it is being pulled")]
+    assert paths(("pulls",)) == [caches[4]]
 
 
 def test_links_are_never_followed(caches: list[Path], trained: Trained, tmp_path: Path) -> None:

@@ -5,15 +5,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from specs import ZooError
 from zoo.storage.files import (
+    create,
     read_json,
     remove_folder,
     require_space,
     sha256,
+    share,
     write_json,
     writing,
     writing_folder,
@@ -223,3 +226,38 @@ def test_others_may_read_what_a_library_wrote_for_its_user_alone(place, umask):
         os.umask(before)
     modes = {(path / "file").stat().st_mode & 0o777 for path in (place, place / "folder")}
     assert modes == {0o666 & ~umask}
+
+
+def test_a_file_is_created_once(place):
+    path = place / "new" / "file"
+    assert create(path, b"first")
+    assert not create(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert names(path.parent) == ["file"]
+
+
+def test_of_many_that_create_a_file_at_once_one_does(place):
+    start, done = threading.Barrier(8), []
+
+    def creating(content):
+        start.wait()
+        done.append((create(place / "file", content), content))
+
+    threads = [threading.Thread(target=creating, args=(bytes([number]) * 100_000,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ((_, content),) = [each for each in done if each[0]]
+    assert (place / "file").read_bytes() == content
+    assert names(place) == ["file"]
+
+
+def test_a_file_is_shared_or_copied(place, monkeypatch):
+    (place / "one").write_text("same")
+    share(place / "one", place / "two")
+    assert (place / "one").samefile(place / "two")
+    monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
+    share(place / "one", place / "three")
+    assert (place / "three").read_text() == "same"
+    assert not (place / "one").samefile(place / "three")

@@ -6,7 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo.report import Report
-from zoo.storage.transfer import discard, transfer
+from zoo.storage.transfer import NotThere, discard, transfer
 
 CONTENT = random.Random(1).randbytes(20_000)
 OTHER = random.Random(2).randbytes(20_000)
@@ -196,3 +196,34 @@ def test_progress_begins_where_the_file_does(site, partial):
     assert [each[:3] for each in counting.seen] == [["fetching file.tgz", 20_000, "bytes"]] * 2
     assert [sum(each[3:]) for each in counting.seen] == [7_000, 20_000]
     assert counting.seen[1][3] == 7_000
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_what_has_more_than_it_may_is_refused(site, partial, length):
+    site.content, site.length = CONTENT, length
+    transfer(f"{site.address}/file", partial, Report(), len(CONTENT))
+    discard(partial)
+    with pytest.raises(ZooError, match="has more than the 20 kB that it may have"):
+        transfer(f"{site.address}/file", partial, Report(), len(CONTENT) - 1)
+    assert not partial.exists()
+
+
+def test_a_body_without_end_is_not_read_to_its_end(site, partial):
+    site.content, site.length = CONTENT * 1000, False
+    with pytest.raises(ZooError, match="has more than"):
+        transfer(f"{site.address}/file", partial, Report(), 1000)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, NotThere), (410, NotThere), (403, ZooError)])
+def test_what_is_not_there_is_told_from_what_is_refused(site, partial, status, kind):
+    site.statuses = [status]
+    with pytest.raises(ZooError) as told:
+        transfer(f"{site.address}/file", partial, Report())
+    assert type(told.value) is kind
+
+
+def test_so_many_tries_and_no_more(site, partial):
+    site.statuses = [503] * 9
+    with pytest.raises(ZooError, match="503"):
+        transfer(f"{site.address}/file", partial, Report(), tries=2)
+    assert len(site.asked) == 2

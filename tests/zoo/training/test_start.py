@@ -80,7 +80,7 @@ def test_another_task_is_told(
     monkeypatch: pytest.MonkeyPatch, other: str, overrides: list[str], told: str | None
 ) -> None:
     model = Model(specs.load(other), cast(Vocabulary, None), cast(Weights, None))
-    monkeypatch.setattr(start.find, "model", Path)
+    monkeypatch.setattr(start.find, "model", lambda name, report: Path(name))
     monkeypatch.setattr(start, "read_model", lambda folder: model)
     spec = specs.load("parsing/tiny", ["training.start_from=first", *overrides])
     if told is None:

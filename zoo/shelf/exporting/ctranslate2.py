@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,9 @@ class CTranslate2:
         """Tensors read back, and the log-probabilities of the proof by the engine."""
         if bundle.spec.architecture.d_k == bundle.spec.architecture.d_v:  # else features of zeros came to the narrower
             require_same(bundle, Format(), folder)
-        if importlib.util.find_spec("ctranslate2") is None:
+        if find_spec("ctranslate2") is None:
             return None
-        import ctranslate2
-
+        ctranslate2 = import_module("ctranslate2")
         threads = torch.get_num_threads()
         engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
         torch.set_num_threads(threads)

@@ -6,9 +6,10 @@ out as a table, which transformers takes in place of its own.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,9 @@ class HuggingFaceMarian:
     def check(self, bundle: Bundle, folder: Path) -> Checked | None:
         """Tensors read back, and the log-probabilities of the proof by transformers."""
         require_same(bundle, Format(), folder)
-        if importlib.util.find_spec("transformers") is None:
+        if find_spec("transformers") is None:
             return None
-        import transformers
-
+        transformers = import_module("transformers")
         model: Any = transformers.MarianMTModel.from_pretrained(folder)
         model.eval()
         proof = bundle.proof

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from pathlib import Path
 
 from specs import ZooError
@@ -34,8 +35,7 @@ def fetched(source: str, report: Report) -> Path:
         hint = "unset it, or name a folder of your own disk"
         raise ZooError(f"`{source}` is not fetched: ZOO_OFFLINE forbids it", hint=hint)
     try:
-        import huggingface_hub as hub
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+        hub, errors = import_module("huggingface_hub"), import_module("huggingface_hub.errors")
     except ImportError:
         hint = "`pip install 'transformer-zoo[hf]'`"
         raise ZooError("`huggingface_hub` is not installed, which fetches models of the Hub", hint=hint) from None
@@ -44,7 +44,7 @@ def fetched(source: str, report: Report) -> Path:
         wanted = _wanted([each.rfilename for each in listed])
         report.say(f"fetching {len(wanted)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
         hint = "look for its name on the Hub; a model of your own disk is named by its folder"
         raise ZooError(f"`{source}` cannot be fetched: {first}", hint=hint, exit_code=1) from None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.model.folder import ModelFolder
-from zoo.model.names import is_name
 from zoo.model.weights import Weights
+from zoo.registry.reference import is_name
 from zoo.report import Report
 from zoo.shelf.facts import Facts
 from zoo.shelf.importing import hub

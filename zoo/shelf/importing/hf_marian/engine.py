@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ class Transformers:
     """`zoo.shelf.importing.imported.Engine`: with the positions that were imported, on one thread, in float32."""
 
     def __init__(self, place: Path, imported: Imported) -> None:
-        import transformers
-
+        transformers = import_module("transformers")
         self.version = f"transformers {transformers.__version__}"
         self._beam = imported.spec.decoding.beam
         self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(place))

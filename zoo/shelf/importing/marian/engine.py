@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from zoo.shelf.importing.imported import Answer, Imported
@@ -17,8 +18,7 @@ class PyMarian:
     """`zoo.shelf.importing.imported.Engine`: on one thread, in float32."""
 
     def __init__(self, around: Decoder, imported: Imported) -> None:
-        import pymarian
-
+        pymarian = import_module("pymarian")
         self.version = f"Marian {pymarian.__version__}"
         self._around, self._imported, self._marian = around, imported, pymarian
         self._cuts = any(file.suffix != ".spm" for file in around.vocabularies)

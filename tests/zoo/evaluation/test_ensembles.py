@@ -1,0 +1,87 @@
+"""Several runs scored as one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
+from zoo.evaluation.own_sets import evaluate_model
+from zoo.model import weights
+from zoo.model.weights import Weights
+from zoo.shelf.publish import publish
+from zoo.training.run import Run
+
+
+@pytest.fixture
+def two(trained: Callable[..., Run]) -> tuple[Path, Path]:
+    """Runs of one vocabulary with other weights."""
+    first = trained().folder
+    second = first.with_name("second")
+    shutil.copytree(first, second)
+    other(second)
+    return first, second
+
+
+def other(run: Path) -> None:
+    read = weights.read(run / "weights.safetensors")
+    Weights({name: tensor * 0.9 for name, tensor in read.tensors.items()}, read.facts).write(
+        run / "weights.safetensors"
+    )
+
+
+def test_it_scores_the_mean_of_their_probabilities_and_is_kept(two: tuple[Path, Path]) -> None:
+    found = evaluate_ensemble(two, "test", device="cpu")
+    single = [evaluate_model(each, "test", device="cpu")["perplexity"] for each in two]
+    assert found["perplexity"] not in single
+    (kept,) = ensembles(two[0])
+    assert kept.members == two
+    assert kept.scores == {"test": found}
+    assert not list(ensembles(two[1]))
+
+
+def test_an_ensemble_of_a_model_and_itself_scores_as_it_does(two: tuple[Path, Path]) -> None:
+    alone = evaluate_model(two[0], "test", device="cpu")
+    assert evaluate_ensemble((two[0], two[0]), "test", device="cpu")["perplexity"] == pytest.approx(alone["perplexity"])
+
+
+def test_a_set_is_kept_beside_the_other_and_in_place_of_itself(two: tuple[Path, Path]) -> None:
+    for split in ("test", "dev", "test"):
+        evaluate_ensemble(two, split, device="cpu")
+    (kept,) = ensembles(two[0])
+    assert set(kept.scores) == {"dev", "test"}
+
+
+def test_other_weights_are_another_ensemble(two: tuple[Path, Path]) -> None:
+    evaluate_ensemble(two, "dev", device="cpu")
+    other(two[1])
+    assert not list(ensembles(two[0]))
+    evaluate_ensemble(two, "test", device="cpu")
+    (kept,) = ensembles(two[0])
+    assert set(kept.scores) == {"test"}
+    shutil.rmtree(two[1])
+    assert not list(ensembles(two[0]))
+
+
+def test_neither_bfloat16_nor_a_bundle_is_kept(two: tuple[Path, Path]) -> None:
+    evaluate_ensemble(two, "test", device="cpu", precision="bfloat16")
+    evaluate_ensemble((publish(two[0]), two[1]), "test", device="cpu")
+    assert not list(two[0].parent.rglob(FILE))
+
+
+def test_models_of_other_sets_do_not_belong_together(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:
+    file = two[1] / "spec.yaml"
+    file.write_text(file.read_text("utf-8").replace("pairs.de", "others.de"), encoding="utf-8")
+    with pytest.raises(ZooError, match=r"the test sets of .* are not the same"):
+        evaluate_ensemble(two, "test", device="cpu")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"ensembles": [{}]}', '{"ensembles": 1}', '{"ensembles": [{"members": 1}]}'])
+def test_a_damaged_file_is_told(two: tuple[Path, Path], text: str) -> None:
+    (two[0] / FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(ZooError, match="is damaged"):
+        list(ensembles(two[0]))

@@ -1,0 +1,147 @@
+"""What there is in a registry, wherever it lies."""
+
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from specs import ZooError
+from zoo.registry import listed, publishing
+from zoo.registry.folder import Folder
+from zoo.registry.place import Writable
+from zoo.registry.reference import Reference
+from zoo.registry.registry import INDEX, Registry, registry
+from zoo.report import Report
+from zoo.storage import places
+
+
+class Counted(Folder):
+    """Counts what is read."""
+
+    def read(self, path, most):
+        reads.append(path)
+        return super().read(path, most)
+
+
+reads: list[str] = []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 31])
+def test_the_newest_is_found_without_a_list(filled, count):
+    place = filled(count).place
+    reads.clear()
+    newest = Registry(Counted(place.folder)).newest("model")
+    assert (newest.revision if newest else 0) == count
+    assert len(reads) <= 2 * (count + 1).bit_length()
+
+
+def test_each_revision_is_found_by_number_and_by_digest(filled):
+    found = filled(5)
+    for number in range(1, 6):
+        one = found.find(Reference("model", revision=number))
+        assert one.revision == number
+        assert found.find(Reference("model", digest=one.digest)) == one
+    assert found.find(Reference("model")).revision == 5
+    assert found.find(Reference("model", revision=6)) is None
+    assert found.find(Reference("model", digest="0" * 64)) is None
+    assert found.find(Reference("another")) is None
+
+
+def test_a_web_server_has_the_same(filled, web):
+    folder = filled(3)
+    served = registry(web.address)
+    assert served.newest("model") == folder.newest("model")
+    assert served.revision("model", 2) == folder.revision("model", 2)
+    assert served.entries() == folder.entries() != ()
+    assert served.forward("model") is None
+    with pytest.raises(ZooError, match="only read"):
+        publishing.forward(served, "old", "model")
+
+
+def test_what_lies_under_another_name_or_number_is_refused(filled):
+    found = filled(2)
+    models = found.place.folder / "models"
+    (models / "model" / "1.json").write_bytes((models / "model" / "2.json").read_bytes())
+    with pytest.raises(ZooError, match=r"1.json` is damaged: it is of `model@2`"):
+        found.revision("model", 1)
+    (models / "model").rename(models / "other")
+    with pytest.raises(ZooError, match=r"is damaged: it is of `model@2`"):
+        found.newest("other")
+
+
+def test_a_list_says_the_newest_of_each_name_though_the_index_is_old(filled, summary, bundle):
+    found = filled(2)
+    filled(1, name="another")
+    stale = (found.place.folder / INDEX).read_bytes()
+    publishing.publish(found, "model", bundle(7), summary, Report())
+    assert (found.place.folder / INDEX).read_bytes() == stale
+    assert [(each.name, each.revision) for each in found.entries()] == [("another", 1), ("model", 3)]
+
+
+def test_what_is_no_revision_is_none(filled):
+    found = filled(1)
+    models = found.place.folder / "models"
+    for stray in ("0.json", "01.json", "x.json", "forward.json", "1.json.partial", "²."):
+        (models / "model" / stray).write_text("{}")
+    (models / "empty").mkdir()
+    assert [(each.name, each.revision) for each in found.entries()] == [("model", 1)]
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        *(("models", "Folder"), ("/srv/models", "Folder"), ("file:///srv/a%20b", "Folder"), ("http://h/x", "Web")),
+        *(("https://h", "Web"), ("s3://bucket/x", "Bucket"), ("hf://org/name", "Hub"), ("memory://x", "Remote")),
+    ],
+)
+def test_an_address_says_what_kind_it_is(address, kind):
+    found = registry(f"{address}/" if "://" in address else address)
+    assert type(found.place).__name__ == kind
+    if kind == "Folder":
+        assert found.place.folder.is_absolute()
+        assert found.place.folder.name in ("models", "a b")
+        assert not found.place.outside
+    else:
+        assert urlsplit(found.address) == urlsplit(address)
+        assert found.place.outside
+
+
+@pytest.mark.parametrize("address", ["https://", "s3:///x", "http://[", "nonsense://x"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(ZooError, match="is no address of a registry"):
+        registry(address).newest("model")
+
+
+def test_registries_are_those_of_the_variable_then_those_of_the_list(monkeypatch, home):
+    assert listed.registries() == []
+    home.mkdir()
+    places.registries().write_text("# ours\n\nhttps://own.org/zoo\n  /srv/two models  \n/srv/one\n")
+    monkeypatch.setenv("ZOO_REGISTRIES", " /srv/one\n s3://bucket/x ")
+    monkeypatch.delenv("ZOO_OFFLINE")
+    assert [each.address for each in listed.registries()] == [
+        *("/srv/one", "s3://bucket/x", "https://own.org/zoo", "/srv/two models")
+    ]
+    assert listed.unasked() == []
+    monkeypatch.setenv("ZOO_OFFLINE", "1")
+    assert [each.address for each in listed.registries()] == ["/srv/one", "/srv/two models"]
+    assert listed.unasked() == ["s3://bucket/x", "https://own.org/zoo"]
+
+
+def test_an_index_that_is_damaged_is_told(filled, web):
+    (filled(1).place.folder / INDEX).write_text(json.dumps({"models": [{"name": "x"}]}))
+    with pytest.raises(ZooError, match=r"index.json` is damaged: models.0.revision"):
+        registry(web.address).entries()
+
+
+@pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]"), ("gs://b/x", "names")])
+def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch, address, hint):
+    def missing(scheme, **options):
+        raise ImportError(f"Install what reads {scheme}")
+
+    monkeypatch.setattr("zoo.registry.remote.fsspec.filesystem", missing)
+    found = registry(address)
+    writes = [lambda: found.place.create("x", b"")] if isinstance(found.place, Writable) else []
+    for ask in (lambda: found.newest("model"), *writes):
+        with pytest.raises(ZooError, match="cannot be reached: Install what reads") as told:
+            ask()
+        assert hint in str(told.value.hint)

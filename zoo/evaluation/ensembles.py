@@ -1,0 +1,109 @@
+"""Several runs scored as one, by the mean of their probabilities: kept beside the first of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from specs import Spec, ZooError
+from zoo.evaluation.answers import Answers
+from zoo.evaluation.evaluate import scored
+from zoo.evaluation.own_sets import split_named, texts
+from zoo.evaluation.scores import Scores
+from zoo.model import weights
+from zoo.model.folder import ModelFolder
+from zoo.model.weights import Weights
+from zoo.report import Report
+from zoo.storage.content import stands
+from zoo.storage.files import read_json, write_json
+from zoo.translation.opening import How, open_model
+
+FILE = "ensembles.json"
+
+
+@dataclass(frozen=True)
+class KeptEnsemble:
+    """Folders of its runs, in the order in which they were named, and its scores by set."""
+
+    members: tuple[Path, ...]
+    scores: Mapping[str, Any]
+
+
+def evaluate_ensemble(
+    folders: Sequence[Path], split: str, *, tokens: int | None = None, report: Report | None = None, **how: Unpack[How]
+) -> Scores:
+    """Scores of the ensemble of models on "dev" or "test" of the first, by its beam and penalty.
+
+    Those of runs in float32 are kept beside the first. Raises ZooError where models do not belong together (other
+    vocabularies, another such set), and as `evaluate_model` does.
+    """
+    known, report = split_named(split), report or Report()
+    of = [ModelFolder(folder) for folder in folders]
+    for other in of[1:]:
+        _require_same_set(of[0], other, known)
+    models = [open_model(each.folder, tokens=tokens, report=report, **how) for each in of]
+    together = type(models[0]).ensemble(models)
+    sources, references = texts(together.spec, known, report, together.vocabulary)
+    scores = scored(Answers(together, sources, references, report), together.spec.task)
+    exact = all((how.get("precision") or each.spec.compilation.precision) == "float32" for each in models)
+    if exact and not any(each.published for each in of):
+        _keep(of, known, scores)
+    return scores
+
+
+def ensembles(folder: Path) -> Iterator[KeptEnsemble]:
+    """Those kept beside a run whose weights are all what they were. Raises ZooError where the file is damaged."""
+    file = folder / FILE
+    if not stands(file):
+        return
+    try:
+        kept = [(each["scores"], [(Path(m["run"]), m["digest"]) for m in each["members"]]) for each in _read(file)]
+    except (KeyError, TypeError, ValueError):
+        hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it anew"
+        raise ZooError(f"`{file}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
+    for scores, members in kept:
+        there = [Path(os.path.normpath(folder / run)) for run, _ in members]
+        if all(_digest(ModelFolder(run)) == digest for run, (_, digest) in zip(there, members, strict=True)):
+            yield KeptEnsemble(tuple(there), scores)
+
+
+def _require_same_set(first: ModelFolder, other: ModelFolder, split: str) -> None:
+    """Else what one is asked, another may have learned."""
+    one, two = (_set(each.spec, split) for each in (first, other))
+    if one != two:
+        raise ZooError(
+            f"the {split} sets of `{first.folder}` and `{other.folder}` are not the same",
+            hint=f"an ensemble is scored on the set of all its models: see `corpus.{split}` in their specs",
+        )
+
+
+def _set(spec: Spec, split: str) -> object:
+    corpus = spec.corpus
+    return corpus.source, corpus.target, getattr(corpus, split)
+
+
+def _keep(of: Sequence[ModelFolder], split: str, scores: Scores) -> None:
+    """In place of what the same weights had on this set."""
+    file = of[0].folder / FILE
+    members = [
+        {"run": Path(os.path.relpath(each.folder, of[0].folder)).as_posix(), "digest": _digest(each)} for each in of
+    ]
+    before = _read(file) if stands(file) else []
+    known: dict[str, Any] = next((each["scores"] for each in before if each["members"] == members), {})
+    others = [each for each in before if [m["run"] for m in each["members"]] != [m["run"] for m in members]]
+    write_json(file, {"ensembles": [*others, {"members": members, "scores": {**known, split: scores}}]})
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return list(read_json(file)["ensembles"])
+
+
+def _digest(run: ModelFolder) -> str | None:
+    """Of its weights; None where it has none any more, or they do not say."""
+    try:
+        return Weights({}, weights.read_facts(run.weights)).digest if run.trained else None
+    except ZooError:
+        return None

@@ -1,0 +1,183 @@
+"""From a registry to the shelf: a revision's files arrive one by one, are held to their hashes, and appear together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from specs import ZooError
+from zoo.model import names
+from zoo.model.origin import digest, of, origin
+from zoo.registry.listed import registries, unasked
+from zoo.registry.reference import Reference
+from zoo.registry.registry import Registry
+from zoo.registry.revision import File, Revision
+from zoo.report import Report
+from zoo.storage import manifest, places
+from zoo.storage.content import stands
+from zoo.storage.files import explained, require_space, sha256, share, writing_folder
+from zoo.storage.lock import alone
+from zoo.storage.partial import remove
+from zoo.storage.transfer import discard
+
+_HOPS = 10
+
+
+class Found(NamedTuple):
+    """A revision, and where it is published."""
+
+    registry: Registry
+    revision: Revision
+
+
+def pull(wanted: Reference, report: Report) -> Path | None:
+    """The newest revision of a name, or the pinned one, on the shelf; None where no registry has it.
+
+    A pinned one stands beside what the name alone means. What has arrived when a pull ends early stays, and the next
+    goes on from there; processes that ask at once wait for the one that fetches. Raises ZooError where a registry that
+    may have it cannot be reached, where what came is not what was published, where a model that was made here would
+    be replaced, and where the disk is full.
+    """
+    found = published(wanted, report)
+    if found is None:
+        return None
+    revision = found.revision
+    place = names.place(revision.name)
+    if wanted.pinned and digest(place) != revision.digest:
+        place = names.pinned_place(revision.name, revision.digest)
+    _require_free(place, found, wanted)
+    _bring(found, place, report)
+    if revision.name != wanted.name:
+        names.remember_forward(wanted.name, revision.name)
+    return place
+
+
+def published(wanted: Reference, report: Report) -> Found | None:
+    """What is referred to, in the first registry that has it; a name that leads to another is followed, with a warning.
+
+    Where one cannot be reached the next is asked, and it is warned of. Raises ZooError where then none has it.
+    """
+    failed: list[ZooError] = []
+    for registry in registries():
+        try:
+            revision = _followed(registry, wanted, report)
+        except ZooError as error:
+            failed.append(error)
+            continue
+        if revision is not None:
+            for each in failed:
+                report.warn(each.summary)
+            return Found(registry, revision)
+    if failed:
+        raise failed[0]
+    return None
+
+
+def looked() -> str:
+    """Where a model was looked for beside the shelf, for an error."""
+    asked = [f", in `{registry.address}`" for registry in registries()]
+    return "".join([*asked, *(f", and not in `{address}`: ZOO_OFFLINE forbids it" for address in unasked())])
+
+
+def there() -> list[str]:
+    """The names that registries list, as far as they can be reached: one of them may have been meant."""
+    found = []
+    for registry in registries():
+        with suppress(ZooError):
+            found += [entry.name for entry in registry.entries()]
+    return found
+
+
+def _followed(registry: Registry, wanted: Reference, report: Report) -> Revision | None:
+    seen = wanted
+    for _ in range(_HOPS):
+        new = None if seen.pinned else registry.forward(seen.name)
+        if new is None:
+            return registry.find(seen)
+        report.warn(f"`{seen.name}` is called `{new}` now: write that name")
+        seen = Reference(new)
+    raise ZooError(f"`{registry.address}` leads `{wanted.name}` from one name to the next without end", exit_code=1)
+
+
+def _require_free(place: Path, found: Found, wanted: Reference) -> None:
+    """Raises ZooError where a model stands that was made here: it would be lost."""
+    there = digest(place)
+    if there is None or there == found.revision.digest or origin(place) is not None:
+        return
+    raise ZooError(
+        f"`{place}` was published here, and is no revision that `{found.registry.address}` has given",
+        hint=f"`zoo remove {place.name}` makes room for it; `zoo pull {found.revision.pin}` puts it beside that one",
+    )
+
+
+def _bring(found: Found, place: Path, report: Report) -> None:
+    revision = found.revision
+    folder = places.pulls() / f"{revision.name}@{revision.digest}"
+    with explained(folder), alone(folder, report):
+        if digest(place) != revision.digest:
+            folder.mkdir(parents=True, exist_ok=True)
+            arrived = sum(each.stat().st_size for each in folder.iterdir())
+            require_space(folder, revision.bytes - arrived, f"`{revision.pin}`")
+            for name, file in revision.files.items():
+                _arrive(found, folder / name, file, report)
+            _require_whole(folder, revision)
+            with writing_folder(place) as partial:
+                for name in revision.files:
+                    share(folder / name, partial / name)
+                of(revision, found.registry.address).write(partial)
+        elif origin(place) is None:
+            of(revision, found.registry.address).write(place)
+        remove(folder)
+
+
+def _arrive(found: Found, path: Path, file: File, report: Report) -> None:
+    """Brings a file to `path`, where it has the content that it must have."""
+    if path.exists() and _is(path, file):
+        return
+    path.unlink(missing_ok=True)
+    for other in _alike(found.revision.name, path.name, file):
+        share(other, path)
+        if _is(path, file):
+            return
+        path.unlink()
+    partial = path.with_name(f"{path.name}.partial")
+    again = partial.exists()
+    found.registry.fetch(file.sha256, partial, file.bytes, report)
+    if again and not _is(partial, file):
+        discard(partial)
+        report.warn(f"what had arrived of `{path.name}` does not go on as `{found.registry.address}` does: once more")
+        found.registry.fetch(file.sha256, partial, file.bytes, report)
+    if not _is(partial, file):
+        discard(partial)
+        problem = f"`{found.registry.address}` is damaged: what it has of `{path.name}` is not what was published"
+        raise ZooError(problem, hint=f"publish `{found.revision.name}` there again, or pull another", exit_code=1)
+    os.replace(partial, path)
+    discard(partial)
+
+
+def _alike(name: str, file_name: str, file: File) -> Iterator[Path]:
+    """Files of other revisions on the shelf that should have the same content."""
+    for folder in names.standing(name):
+        try:
+            entry = manifest.read(folder).entries.get(file_name)
+        except ZooError:
+            continue
+        place = folder / file_name
+        same = entry is not None and (entry.sha256, entry.bytes) == (file.sha256, file.bytes)
+        if same and stands(place) and not place.is_symlink():
+            yield place
+
+
+def _require_whole(folder: Path, revision: Revision) -> None:
+    """Raises ZooError where the manifest lists other files than the revision."""
+    listed = {name: (entry.sha256, entry.bytes) for name, entry in manifest.read(folder).entries.items()}
+    given = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
+    if listed != given:
+        raise ZooError(f"`{revision.pin}` is damaged: its manifest lists other files than it has", exit_code=1)
+
+
+def _is(path: Path, file: File) -> bool:
+    return path.is_file() and path.stat().st_size == file.bytes and sha256(path) == file.sha256

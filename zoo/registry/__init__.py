@@ -1,0 +1,1 @@
+"""Registries: where models are published to and pulled from. Revisions, blobs, names; no torch, and no shelf."""

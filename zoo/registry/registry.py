@@ -1,0 +1,153 @@
+"""A registry: names, the revisions of each, and what an old name leads to.
+
+    blobs/sha256/HEX        files of bundles, called by their content
+    models/NAME/N.json      revision N of a model, from 1 on without a gap; made once, never changed
+    models/OLD/forward.json the name that took the place of an old one
+    registry.json           that it is one, and of which format
+    index.json, index.html  made again after each publication from what is there; never the truth
+
+What nobody can list (a web server) is found all the same: by asking for one number after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from specs import ZooError
+from zoo.registry import revision as revisions
+from zoo.registry.folder import Folder
+from zoo.registry.hub import Hub
+from zoo.registry.place import Place
+from zoo.registry.reference import Reference
+from zoo.registry.remote import Bucket, Remote
+from zoo.registry.revision import Entry, Forward, Revision, Written, parsed
+from zoo.registry.web import Web
+from zoo.report import Report
+from zoo.storage.content import MOST
+
+INDEX, PAGE = "index.json", "index.html"
+_KINDS: Mapping[str, Callable[[str], Place]] = {"http": Web, "https": Web, "s3": Bucket, "s3a": Bucket, "hf": Hub}
+
+
+class Index(Written):
+    """What there was when it was written."""
+
+    format: Literal[1] = 1
+    models: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All of it raises ZooError where the place cannot be reached, or where what is read there is damaged."""
+
+    place: Place
+
+    @property
+    def address(self) -> str:
+        return self.place.address
+
+    def find(self, wanted: Reference) -> Revision | None:
+        """The revision that is referred to; None where there is none."""
+        if wanted.revision is not None:
+            return self.revision(wanted.name, wanted.revision)
+        newest = self.newest(wanted.name)
+        if wanted.digest is None:
+            return newest
+        return next((each for each in self._before(newest) if each.digest == wanted.digest), None)
+
+    def newest(self, name: str) -> Revision | None:
+        """Of a model: the numbers have no gap, so that it is found by doubling, and then by halving."""
+        found, there, absent = None, 0, 1
+        while (seen := self.revision(name, absent)) is not None:
+            found, there, absent = seen, absent, 2 * absent
+        while absent - there > 1:
+            middle = (there + absent) // 2
+            if (seen := self.revision(name, middle)) is not None:
+                found, there = seen, middle
+            else:
+                absent = middle
+        return found
+
+    def revision(self, name: str, number: int) -> Revision | None:
+        path = revision_path(name, number)
+        content = self.place.read(path, revisions.MOST)
+        if content is None:
+            return None
+        found = parsed(Revision, content, f"{self.address}/{path}")
+        if (found.name, found.revision) != (name, number):
+            raise ZooError(f"`{self.address}/{path}` is damaged: it is of `{found.pin}`", exit_code=1)
+        return found
+
+    def forward(self, name: str) -> str | None:
+        """The name that took the place of this one."""
+        path = forward_path(name)
+        content = self.place.read(path, revisions.MOST)
+        return None if content is None else parsed(Forward, content, f"{self.address}/{path}").to
+
+    def blob(self, sha256: str, most: int) -> bytes | None:
+        """A small one."""
+        return self.place.read(blob_path(sha256), most)
+
+    def fetch(self, sha256: str, partial: Path, size: int, report: Report) -> None:
+        self.place.fetch(blob_path(sha256), partial, size, report)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it."""
+        content = self.place.read(INDEX, MOST)
+        index = None if content is None else parsed(Index, content, f"{self.address}/{INDEX}")
+        listed, known = self.place.revisions(), {each.name: each for each in index.models} if index else {}
+        if listed is None:
+            return tuple(known[name] for name in sorted(known))
+        return tuple(self._entries(listed, known))
+
+    def _entries(self, listed: dict[str, int], known: dict[str, Entry]) -> Iterator[Entry]:
+        for name, number in sorted(listed.items()):
+            if name in known and known[name].revision == number:
+                yield known[name]
+            elif (found := self.revision(name, number)) is not None:
+                yield found.entry
+
+    def _before(self, newest: Revision | None) -> Iterator[Revision]:
+        """A revision, and all before it, the newest first."""
+        if newest is None:
+            return
+        yield newest
+        for number in range(newest.revision - 1, 0, -1):
+            if (found := self.revision(newest.name, number)) is not None:
+                yield found
+
+
+def registry(address: str) -> Registry:
+    """The one at a folder, or at an address of http(s)://, s3://, hf:// and what else fsspec reads.
+
+    Nothing is asked there yet. Raises ZooError where it is no address.
+    """
+    scheme, remote, _ = address.partition("://")
+    if not remote or scheme == "file":
+        folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
+        return Registry(Folder(folder.expanduser().absolute()))
+    try:
+        host = urlsplit(address).netloc
+    except ValueError:
+        host = ""
+    if not unquote(host):
+        hint = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
+        raise ZooError(f"`{address}` is no address of a registry", hint=hint)
+    return Registry(_KINDS.get(scheme, Remote)(address.rstrip("/")))
+
+
+def blob_path(sha256: str) -> str:
+    return f"blobs/sha256/{sha256}"
+
+
+def revision_path(name: str, number: int) -> str:
+    return f"models/{name}/{number}.json"
+
+
+def forward_path(name: str) -> str:
+    return f"models/{name}/forward.json"

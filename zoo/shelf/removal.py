@@ -1,0 +1,33 @@
+"""`zoo remove`: published models go from the shelf; what registries have stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo.model import names
+from zoo.model.find import unpublished
+from zoo.registry.reference import reference
+from zoo.shelf.clearance import Clearance, Removable
+from zoo.storage.occupied import occupied
+
+
+def removal(wanted: Sequence[str]) -> Clearance:
+    """What is to go: of a name all that stands there, its pinned revisions too; of a pinned one that alone.
+
+    Raises ZooError where one is not on the shelf.
+    """
+    folders = list(dict.fromkeys(folder for name in wanted for folder in _folders(name)))
+    removable = tuple(Removable("model", folder, occupied([folder])) for folder in folders)
+    return Clearance(removable, (), occupied(folders))
+
+
+def _folders(name: str) -> list[Path]:
+    known = reference(name)
+    if known is None:
+        raise unpublished(name)
+    one = names.here(known)
+    found = names.standing(known.name) if not known.pinned else [] if one is None else [one]
+    if not found:
+        raise unpublished(name)
+    return found

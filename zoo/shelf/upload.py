@@ -1,0 +1,117 @@
+"""`zoo publish --to`: from the shelf to a registry, where others pull it from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import compiler
+from specs import ZooError
+from zoo.model import find
+from zoo.model.folder import ModelFolder
+from zoo.model.origin import digest, of
+from zoo.registry import publishing
+from zoo.registry.reference import is_name
+from zoo.registry.registry import registry
+from zoo.registry.revision import Entry, Revision, Summary
+from zoo.report import Report
+from zoo.shelf.inventory import scored
+from zoo.shelf.publish import FILES, verify
+from zoo.storage import manifest, places
+from zoo.storage.content import stands
+from zoo.storage.files import share
+from zoo.storage.partial import beside, remove, sweep
+from zoo.version import __version__
+from zoo.viewing.index import Listed, index_page
+
+
+def is_bundle(reference: str) -> bool:
+    """Whether a published model is meant; where a run could be, too, that is."""
+    try:
+        find.run(reference)
+    except ZooError:
+        return find.on_shelf(reference) is not None
+    return False
+
+
+def upload(
+    model: str | os.PathLike[str], to: str, *, formerly: str | None = None, report: Report | None = None
+) -> Revision:
+    """Publishes a bundle of the shelf (or in a folder) to a registry, and returns the revision that it is there.
+
+    It is verified first: a bundle without proof, or one that is not what its manifest and its proof say, is refused.
+    From then on `formerly`, an old name, leads to it. Raises ZooError where there is no such bundle, and where the
+    registry cannot be written to.
+    """
+    report, place = report or Report(), registry(to)
+    if formerly is not None and not is_name(formerly):
+        raise ZooError(f"`{formerly}` cannot be the name of a model", hint="`--formerly` is a model's old name")
+    publishing.writable(place)
+    folder = find.on_shelf(model, report)
+    if folder is None:
+        raise find.unpublished(model)
+    with _snapshot(folder) as bundle:
+        verify(bundle, report=report)
+        name = ModelFolder(bundle).spec.name
+        if name == formerly:
+            raise ZooError(f"`{formerly}` would lead to itself", hint="`--formerly` is the name that it had before")
+        found = publishing.publish(place, name, bundle, _summary(bundle), report)
+    if digest(folder) == found.digest and folder.parent == places.shelf():
+        of(found, place.address).write(folder)
+    if formerly is not None:
+        publishing.forward(place, formerly, name)
+    publishing.write_index(place, _page)
+    return found
+
+
+@contextmanager
+def _snapshot(folder: Path) -> Iterator[Path]:
+    """The bundle's files as they are now, and nothing else; who publishes there meanwhile does not change them."""
+    places.pulls().mkdir(parents=True, exist_ok=True)
+    sweep(places.pulls())
+    place = beside(places.pulls() / folder.name)
+    remove(place)
+    place.mkdir()
+    try:
+        for name in sorted({*manifest.read(folder).entries, *FILES, manifest.NAME}):
+            if not stands(folder / name):
+                raise ZooError(f"`{folder / name}` is missing", hint="publish its run again", exit_code=1)
+            share(folder / name, place / name)
+        yield place
+    finally:
+        remove(place)
+
+
+def _summary(bundle: Path) -> Summary:
+    of_model = ModelFolder(bundle)
+    spec = of_model.spec
+    score = scored(spec, of_model.known_scores)
+    return Summary(
+        task=spec.task.kind,
+        source=spec.corpus.source,
+        target=spec.corpus.target,
+        parameters=compiler.parameters(spec),
+        metric=score["metric"],
+        dev=score["dev"],
+        test=score["test"],
+        description=spec.description,
+        published=datetime.now(UTC).isoformat(timespec="seconds"),
+        zoo=__version__,
+    )
+
+
+def _page(models: Sequence[Entry]) -> str:
+    """The registry's `index.html`."""
+    return index_page([_listed(model) for model in models])
+
+
+def _listed(model: Entry) -> Listed:
+    of = model.summary
+    languages = (of.source, of.target) if of.task == "translation" else (of.source,)
+    return Listed(
+        *(model.name, model.revision, model.digest, of.task, languages, of.parameters, of.metric),
+        *(of.dev, of.test, of.description, of.published, of.zoo),
+    )
