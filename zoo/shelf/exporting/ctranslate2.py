@@ -15,7 +15,7 @@ import torch
 from compiler import Purpose
 from compiler.assemble import ordered
 from compiler.backends.ctranslate2 import written
-from specs import BOS, EOS, PAD, UNK
+from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same
 from zoo.shelf.importing.ctranslate2.format import CTranslate2 as Format
@@ -36,7 +36,13 @@ class CTranslate2:
     description = "a folder of CTranslate2, in float32"
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """The model, its pieces by name, and the SentencePiece models that text is cut by."""
+        """The model, its pieces by name, and the SentencePiece models that text is cut by.
+
+        Raises ZooError, by name, for what the engine has not.
+        """
+        if not isinstance(bundle.vocabulary.target, Pieces):
+            problem = "this model cannot be written for CTranslate2: its target is brackets of trees, and no text"
+            raise ZooError(problem, hint="`--to onnx`")
         with tempfile.TemporaryDirectory(prefix="zoo-") as passing:
             _, order = ordered(
                 bundle.spec,
