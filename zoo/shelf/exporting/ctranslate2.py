@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from compiler import Purpose
 from compiler.assemble import ordered
 from compiler.backends.ctranslate2 import written
-from specs import BOS, EOS, PAD, UNK
+from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same
 from zoo.shelf.importing.ctranslate2.format import CTranslate2 as Format
@@ -35,7 +36,13 @@ class CTranslate2:
     description = "a folder of CTranslate2, in float32"
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """The model, its pieces by name, and the SentencePiece models that text is cut by."""
+        """The model, its pieces by name, and the SentencePiece models that text is cut by.
+
+        Raises ZooError, by name, for what the engine has not.
+        """
+        if not isinstance(bundle.vocabulary.target, Pieces):
+            problem = "this model cannot be written for CTranslate2: its target is brackets of trees, and no text"
+            raise ZooError(problem, hint="`--to onnx`")
         with tempfile.TemporaryDirectory(prefix="zoo-") as passing:
             _, order = ordered(
                 bundle.spec,
@@ -63,10 +70,9 @@ class CTranslate2:
         """Tensors read back, and the log-probabilities of the proof by the engine."""
         if bundle.spec.architecture.d_k == bundle.spec.architecture.d_v:  # else features of zeros came to the narrower
             require_same(bundle, Format(), folder)
-        if importlib.util.find_spec("ctranslate2") is None:
+        if find_spec("ctranslate2") is None:
             return None
-        import ctranslate2
-
+        ctranslate2 = import_module("ctranslate2")
         threads = torch.get_num_threads()
         engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
         torch.set_num_threads(threads)

@@ -6,9 +6,10 @@ out as a table, which transformers takes in place of its own.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same
 from zoo.shelf.importing.hf_marian.format import HuggingFaceMarian as Format
 from zoo.shelf.importing.sentence_model import is_language
+from zoo.shelf.importing.word_model import is_of_words
 from zoo.storage.files import write_json
 from zoo.text.pieces import SPACE, Pieces
 
@@ -62,10 +64,9 @@ class HuggingFaceMarian:
     def check(self, bundle: Bundle, folder: Path) -> Checked | None:
         """Tensors read back, and the log-probabilities of the proof by transformers."""
         require_same(bundle, Format(), folder)
-        if importlib.util.find_spec("transformers") is None:
+        if find_spec("transformers") is None:
             return None
-        import transformers
-
+        transformers = import_module("transformers")
         model: Any = transformers.MarianMTModel.from_pretrained(folder)
         model.eval()
         proof = bundle.proof
@@ -91,6 +92,10 @@ def require_marian(bundle: Bundle) -> None:
         raise _refused(f"its {a.h} heads do not share `d_model: {a.d_model}` evenly, as those of MarianMTModel do")
     if a.attention_score != "scaled_dot_product":
         raise _refused(f"`attention_score: {a.attention_score}` is not MarianMTModel's")
+    if not isinstance(bundle.vocabulary.target, Pieces):
+        raise _refused("its target is brackets of trees, and no text")
+    if is_of_words(bundle.vocabulary.source) or is_of_words(bundle.vocabulary.target):
+        raise _refused("its vocabulary is a list of words, and no model of SentencePiece that cuts text")
     if bundle.vocabulary.source_end != EOS:
         raise _refused("no EOS stands behind its sources, and transformers puts one there")
 

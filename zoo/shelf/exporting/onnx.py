@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from compiler.agree import disagreement
@@ -31,10 +32,9 @@ class Onnx:
 
     def check(self, bundle: Bundle, folder: Path) -> Checked | None:
         """Both models on random pieces, by onnxruntime, held to the interpreter."""
-        if importlib.util.find_spec("onnxruntime") is None:
+        if find_spec("onnxruntime") is None:
             return None
-        import onnxruntime
-
+        onnxruntime = import_module("onnxruntime")
         _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         found = disagreement(opened(order, folder), weights=bundle.tensors)
         return Checked(f"onnxruntime {onnxruntime.__version__}", max(found.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ class Translating:
     """Its `Translator`, in float32 on one thread, with its own settings. `end` is what stands behind a translation."""
 
     def __init__(self, place: Path, imported: Imported) -> None:
-        import ctranslate2
-
+        ctranslate2 = import_module("ctranslate2")
         self.version = f"CTranslate2 {ctranslate2.__version__}"
         self.decoding = imported.spec.decoding
         self.tokens = Tokens.of(place, settings(place, binary.read(place / MODEL)).unknown)
