@@ -78,7 +78,11 @@ def command(
     if formerly is not None and to is None:
         raise ZooError("`--formerly` needs `--to`", hint="old names lead to new ones in a registry: say which")
     if to is not None and name is None and is_bundle(run):
-        folder = published(run)
+        if replace or text is not None:
+            option = "--replace" if replace else "--text" if text else "--no-text"
+            problem = f"`{option}` is for a run, and `{run}` is published already"
+            raise ZooError(problem, hint=f"leave it out, or publish the run of `{run}` with it")
+        folder = published(run, words)
     else:
         folder = publish(run, name=name, replace=replace, with_text=text, report=words)
     print(folder)

@@ -152,6 +152,8 @@ ALPHABET = "abcdefgh "
 class Letters:
     """One piece a letter, from 4 on; what is not in the alphabet vanishes."""
 
+    source_end = EOS
+
     def encode(self, text, side="source"):
         return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]
 

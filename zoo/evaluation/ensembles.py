@@ -44,6 +44,7 @@ def evaluate_ensemble(
     of = [ModelFolder(folder) for folder in folders]
     for other in of[1:]:
         _require_same_set(of[0], other, known)
+    _read(of[0].folder / FILE)  # damage is told before the work
     models = [open_model(each.folder, tokens=tokens, report=report, **how) for each in of]
     together = type(models[0]).ensemble(models)
     sources, references = texts(together.spec, known, report, together.vocabulary)
@@ -57,17 +58,10 @@ def evaluate_ensemble(
 def ensembles(folder: Path) -> Iterator[KeptEnsemble]:
     """Those kept beside a run whose weights are all what they were. Raises ZooError where the file is damaged."""
     file = folder / FILE
-    if not stands(file):
-        return
-    try:
-        kept = [(each["scores"], [(Path(m["run"]), m["digest"]) for m in each["members"]]) for each in _read(file)]
-    except (KeyError, TypeError, ValueError):
-        hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it anew"
-        raise ZooError(f"`{file}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
-    for scores, members in kept:
-        there = [Path(os.path.normpath(folder / run)) for run, _ in members]
-        if all(_digest(ModelFolder(run)) == digest for run, (_, digest) in zip(there, members, strict=True)):
-            yield KeptEnsemble(tuple(there), scores)
+    for kept in _read(file):
+        there = [Path(os.path.normpath(folder / member["run"])) for member in kept["members"]]
+        if [_digest(ModelFolder(run)) for run in there] == [member["digest"] for member in kept["members"]]:
+            yield KeptEnsemble(tuple(there), kept["scores"])
 
 
 def _require_same_set(first: ModelFolder, other: ModelFolder, split: str) -> None:
@@ -91,14 +85,22 @@ def _keep(of: Sequence[ModelFolder], split: str, scores: Scores) -> None:
     members = [
         {"run": Path(os.path.relpath(each.folder, of[0].folder)).as_posix(), "digest": _digest(each)} for each in of
     ]
-    before = _read(file) if stands(file) else []
+    before = _read(file)
     known: dict[str, Any] = next((each["scores"] for each in before if each["members"] == members), {})
     others = [each for each in before if [m["run"] for m in each["members"]] != [m["run"] for m in members]]
     write_json(file, {"ensembles": [*others, {"members": members, "scores": {**known, split: scores}}]})
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    return list(read_json(file)["ensembles"])
+    """Each with `members`, a `run` and a `digest` of each, and `scores`; none where there is no file."""
+    try:
+        kept = list(read_json(file)["ensembles"]) if stands(file) else []
+        if all({"run", "digest"} == set(member) for each in kept if each["scores"] for member in each["members"]):
+            return kept
+    except (KeyError, TypeError, ValueError):
+        pass
+    hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it anew"
+    raise ZooError(f"`{file}` is damaged: it does not say enough", hint=hint, exit_code=1)
 
 
 def _digest(run: ModelFolder) -> str | None:

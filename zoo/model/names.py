@@ -50,16 +50,25 @@ def standing(name: str) -> list[Path]:
 
 
 def here(wanted: Reference) -> Path | None:
-    """The folder on the shelf that is meant, or None where it is not there."""
-    for folder in standing(wanted.name):
-        if not wanted.pinned and folder.name == wanted.name:
-            return folder
-        if wanted.digest is not None and digest(folder) == wanted.digest:
-            return folder
-        known = origin(folder) if wanted.revision is not None else None
-        if known is not None and (known.name, known.revision) == (wanted.name, wanted.revision):
-            return folder
-    return None
+    """The folder on the shelf that is meant, or None where it is not there.
+
+    Raises ZooError where several registries have given another revision of this number.
+    """
+    found = [folder for folder in standing(wanted.name) if _is_meant(folder, wanted)]
+    if len({digest(folder) for folder in found}) > 1:
+        several = " and ".join(f"`sha256:{digest(folder)}`" for folder in found)
+        hint = f"write `{wanted.name}@sha256:...`, of {several}"
+        raise ZooError(f"`{wanted}` is one model in one registry, and another in another: both are here", hint=hint)
+    return found[0] if found else None
+
+
+def _is_meant(folder: Path, wanted: Reference) -> bool:
+    if wanted.digest is not None:
+        return digest(folder) == wanted.digest
+    if wanted.revision is None:
+        return folder.name == wanted.name
+    known = origin(folder)
+    return known is not None and (known.name, known.revision) == (wanted.name, wanted.revision)
 
 
 def forwarded(name: str) -> str | None:

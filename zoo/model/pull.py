@@ -13,7 +13,7 @@ from zoo.model import names
 from zoo.model.origin import digest, of, origin
 from zoo.registry.listed import registries, unasked
 from zoo.registry.reference import Reference
-from zoo.registry.registry import Registry
+from zoo.registry.registry import Registry, blob_path
 from zoo.registry.revision import File, Revision
 from zoo.report import Report
 from zoo.storage import manifest, places
@@ -48,7 +48,7 @@ def pull(wanted: Reference, report: Report) -> Path | None:
     place = names.place(revision.name)
     if wanted.pinned and digest(place) != revision.digest:
         place = names.pinned_place(revision.name, revision.digest)
-    _require_free(place, found, wanted)
+    _require_free(place, found)
     _bring(found, place, report)
     if revision.name != wanted.name:
         names.remember_forward(wanted.name, revision.name)
@@ -102,7 +102,7 @@ def _followed(registry: Registry, wanted: Reference, report: Report) -> Revision
     raise ZooError(f"`{registry.address}` leads `{wanted.name}` from one name to the next without end", exit_code=1)
 
 
-def _require_free(place: Path, found: Found, wanted: Reference) -> None:
+def _require_free(place: Path, found: Found) -> None:
     """Raises ZooError where a model stands that was made here: it would be lost."""
     there = digest(place)
     if there is None or there == found.revision.digest or origin(place) is not None:
@@ -128,6 +128,7 @@ def _bring(found: Found, place: Path, report: Report) -> None:
                 for name in revision.files:
                     share(folder / name, partial / name)
                 of(revision, found.registry.address).write(partial)
+                _require_free(place, found)  # somebody may have published meanwhile
         elif origin(place) is None:
             of(revision, found.registry.address).write(place)
         remove(folder)
@@ -153,7 +154,8 @@ def _arrive(found: Found, path: Path, file: File, report: Report) -> None:
     if not _is(partial, file):
         discard(partial)
         problem = f"`{found.registry.address}` is damaged: what it has of `{path.name}` is not what was published"
-        raise ZooError(problem, hint=f"publish `{found.revision.name}` there again, or pull another", exit_code=1)
+        hint = f"remove `{blob_path(file.sha256)}` there, and publish `{found.revision.name}` again; or pull another"
+        raise ZooError(problem, hint=hint, exit_code=1)
     os.replace(partial, path)
     discard(partial)
 

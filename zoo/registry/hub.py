@@ -29,7 +29,7 @@ class Hub(Remote):
         for _ in range(_TRIES):
             if self._commit(path, str(file), None):
                 return progress.advance(file.stat().st_size)
-        raise ZooError(f"`{self.address}` is written to again and again: `{path}` finds no place", exit_code=1)
+        raise self._busy(path)
 
     def create(self, path: str, content: bytes) -> bool:
         for _ in range(_TRIES):
@@ -39,10 +39,16 @@ class Hub(Remote):
                     return False
             if self._commit(path, content, head):
                 return True
-        raise ZooError(f"`{self.address}` is written to again and again: `{path}` finds no place", exit_code=1)
+        raise self._busy(path)
 
     def replace(self, path: str, content: bytes) -> None:
-        self._commit(path, content, None)
+        for _ in range(_TRIES):
+            if self._commit(path, content, None):
+                return
+        raise self._busy(path)
+
+    def _busy(self, path: str) -> ZooError:
+        return ZooError(f"`{self.address}` is written to again and again: `{path}` finds no place", exit_code=1)
 
     def _commit(self, path: str, content: str | bytes, head: str | None) -> bool:
         """One file, on top of `head` if that is given; False where somebody else's commit came first."""

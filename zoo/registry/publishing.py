@@ -13,6 +13,7 @@ from zoo.registry.revision import Entry, File, Forward, Revision, Summary
 from zoo.report import Report
 from zoo.storage import manifest
 from zoo.storage.files import sha256
+from zoo.storage.transfer import offline
 
 MARK = "registry.json"
 Page = Callable[[Sequence[Entry]], str]
@@ -68,6 +69,9 @@ def writable(registry: Registry) -> Writable:
     if not isinstance(place, Writable):
         hint = "publish to a folder, to s3:// or to hf://; a web server serves the folder or the bucket"
         raise ZooError(f"`{registry.address}` cannot be published to: it is only read", hint=hint)
+    if place.outside and offline():
+        hint = "unset ZOO_OFFLINE, or publish to a folder"
+        raise ZooError(f"`{registry.address}` cannot be published to: ZOO_OFFLINE leaves the network alone", hint=hint)
     # What is created must be refused to the next who tries: a store that does not heed that shows it here.
     if place.create(MARK, b'{"format": 1}\n') and place.create(MARK, b'{"format": 1}\n'):
         hint = "publish to a folder, or to a store that heeds If-None-Match as S3 does"

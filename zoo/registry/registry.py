@@ -11,6 +11,7 @@ What nobody can list (a web server) is found all the same: by asking for one num
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,12 +99,20 @@ class Registry:
 
     def entries(self) -> tuple[Entry, ...]:
         """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it."""
-        content = self.place.read(INDEX, MOST)
-        index = None if content is None else parsed(Index, content, f"{self.address}/{INDEX}")
-        listed, known = self.place.revisions(), {each.name: each for each in index.models} if index else {}
+        listed = self.place.revisions()
+        try:
+            known = {each.name: each for each in self._index()}
+        except ZooError:
+            if listed is None:
+                raise
+            known = {}  # it is made again from what is listed
         if listed is None:
             return tuple(known[name] for name in sorted(known))
         return tuple(self._entries(listed, known))
+
+    def _index(self) -> tuple[Entry, ...]:
+        content = self.place.read(INDEX, MOST)
+        return () if content is None else parsed(Index, content, f"{self.address}/{INDEX}").models
 
     def _entries(self, listed: dict[str, int], known: dict[str, Entry]) -> Iterator[Entry]:
         for name, number in sorted(listed.items()):
@@ -128,17 +137,21 @@ def registry(address: str) -> Registry:
     Nothing is asked there yet. Raises ZooError where it is no address.
     """
     scheme, remote, _ = address.partition("://")
-    if not remote or scheme == "file":
-        folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
-        return Registry(Folder(folder.expanduser().absolute()))
     try:
-        host = urlsplit(address).netloc
+        host = unquote(urlsplit(address).netloc)
     except ValueError:
         host = ""
-    if not unquote(host):
+    local = not remote or scheme == "file"
+    if local and not host and not _HALF.match(address):
+        folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
+        return Registry(Folder(folder.expanduser().absolute()))
+    if local or not host:
         hint = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
         raise ZooError(f"`{address}` is no address of a registry", hint=hint)
     return Registry(_KINDS.get(scheme, Remote)(address.rstrip("/")))
+
+
+_HALF = re.compile(r"(?!file:)[a-z][a-z0-9]+:/(?!/)")  # an address with a slash too few
 
 
 def blob_path(sha256: str) -> str:

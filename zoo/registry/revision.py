@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from specs import ZooError
 from specs.spec import Name
@@ -96,6 +96,16 @@ class Forward(Written):
     to: Name
 
 
+def is_file_name(text: str) -> bool:
+    """Whether a file of a bundle may be called so."""
+    try:
+        _FILE_NAME.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+_FILE_NAME = TypeAdapter(_FileName)
 _Kind = TypeVar("_Kind", bound=BaseModel)
 
 

@@ -66,13 +66,14 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
 
 def _of_folder(folder: Path) -> Description:
     bundle, known = ModelFolder(folder), origin(folder)
-    spec, listed = bundle.spec, manifest.read(folder).entries
+    listed = manifest.read(folder)
+    spec = bundle.parsed(listed.content(SPEC, _LONGEST))
     return Description(
         name=known.name if known else spec.name,
         spec=spec,
         parameters=compiler.parameters(spec),
-        files={file: entry.bytes for file, entry in listed.items()},
-        scores=bundle.known_scores,
+        files={file: entry.bytes for file, entry in listed.entries.items()},
+        scores=_scores(listed.content(SCORES, _LONGEST), str(bundle.scores)),
         revision=known.revision if known else None,
         digest=digest(folder) or "",
         registry=known.registry if known else None,
@@ -82,17 +83,16 @@ def _of_folder(folder: Path) -> Description:
 
 def _of_registry(found: Found) -> Description:
     revision = found.revision
-    spec = parse(_text(found, SPEC), f"{SPEC} of {revision.pin}")
     try:
-        scores = json.loads(_text(found, SCORES))
-    except (ValueError, RecursionError):
-        raise _damaged(found, SCORES) from None
+        spec = parse(_content(found, SPEC).decode(), f"{SPEC} of {revision.pin}")
+    except UnicodeDecodeError:
+        raise _damaged(found, SPEC) from None
     return Description(
         name=revision.name,
         spec=spec,
         parameters=compiler.parameters(spec),
         files={name: file.bytes for name, file in revision.files.items() if name != manifest.NAME},
-        scores=scores if isinstance(scores, dict) else {},
+        scores=_scores(_content(found, SCORES), f"{SCORES} of {revision.pin}"),
         revision=revision.revision,
         digest=revision.digest,
         registry=found.registry.address,
@@ -100,16 +100,21 @@ def _of_registry(found: Found) -> Description:
     )
 
 
-def _text(found: Found, name: str) -> str:
+def _scores(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        scores = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ZooError(f"`{where}` is damaged: it is not JSON", exit_code=1) from None
+    return scores if isinstance(scores, dict) else {}
+
+
+def _content(found: Found, name: str) -> bytes:
     """Of a small file. Raises ZooError where the registry has it not, or otherwise than it was published."""
     file = found.revision.files.get(name)
     content = found.registry.blob(file.sha256, _LONGEST) if file else None
     if file is None or content is None or sha256(content).hexdigest() != file.sha256:
         raise _damaged(found, name)
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise _damaged(found, name) from None
+    return content
 
 
 def _damaged(found: Found, name: str) -> ZooError:

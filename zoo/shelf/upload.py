@@ -16,7 +16,7 @@ from zoo.model.origin import digest, of
 from zoo.registry import publishing
 from zoo.registry.reference import is_name
 from zoo.registry.registry import registry
-from zoo.registry.revision import Entry, Revision, Summary
+from zoo.registry.revision import Entry, Revision, Summary, is_file_name
 from zoo.report import Report
 from zoo.shelf.inventory import scored
 from zoo.shelf.publish import FILES, verify
@@ -58,6 +58,9 @@ def upload(
         name = ModelFolder(bundle).spec.name
         if name == formerly:
             raise ZooError(f"`{formerly}` would lead to itself", hint="`--formerly` is the name that it had before")
+        if (new := place.forward(name)) is not None:
+            problem = f"`{name}` leads to `{new}` in `{to}`: who asks for it would not get this model"
+            raise ZooError(problem, hint=f"publish it as `{new}`, or under a name of its own (`--name NAME`)")
         found = publishing.publish(place, name, bundle, _summary(bundle), report)
     if digest(folder) == found.digest and folder.parent == places.shelf():
         of(found, place.address).write(folder)
@@ -77,6 +80,9 @@ def _snapshot(folder: Path) -> Iterator[Path]:
     place.mkdir()
     try:
         for name in sorted({*manifest.read(folder).entries, *FILES, manifest.NAME}):
+            if not is_file_name(name):
+                problem = f"`{folder}` has a file `{name}`, which no registry holds"
+                raise ZooError(problem, hint="names of files are letters, digits, - and _, with a suffix")
             if not stands(folder / name):
                 raise ZooError(f"`{folder / name}` is missing", hint="publish its run again", exit_code=1)
             share(folder / name, place / name)

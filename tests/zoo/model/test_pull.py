@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from specs import ZooError
 from zoo.model import find, names
+from zoo.model import pull as pull_module
 from zoo.model.origin import digest, origin
+from zoo.model.origin import of as origin_of
 from zoo.model.pull import pull
 from zoo.registry import publishing
 from zoo.registry.reference import Reference, reference
@@ -284,3 +287,32 @@ def test_a_digest_is_of_all_of_a_bundle(published, home):
     folder = pulled("model")
     assert digest(folder) == made.newest("model").digest
     assert names.here(Reference("model", digest=digest(folder))) == folder
+
+
+def test_what_is_published_here_while_a_pull_goes_on_is_not_lost(published, home, bundle, monkeypatch):
+    published(1)
+
+    def meanwhile(found, path, file, report, arrive=pull_module._arrive):
+        arrive(found, path, file, report)
+        if path.name == manifest.NAME:
+            shutil.copytree(bundle(7, 100), home / "shelf" / "model", dirs_exist_ok=True)
+
+    monkeypatch.setattr(pull_module, "_arrive", meanwhile)
+    with pytest.raises(ZooError, match="was published here"):
+        pulled("model")
+    assert seed_of(home / "shelf" / "model") == 7
+
+
+def test_a_number_that_two_registries_gave_to_others_is_refused(published, home, tmp_path, bundle, summary):
+    published(1, 2)
+    first = pulled("model@2")
+    other = registry(str(tmp_path / "other"))
+    for seed in (5, 6):
+        publishing.publish(other, "model", bundle(seed, 100), summary, Report())
+    digest = other.newest("model").digest
+    second = names.pinned_place("model", digest)
+    shutil.copytree(bundle(6, 100), second)
+    origin_of(other.newest("model"), other.address).write(second)
+    assert names.here(reference(f"model@sha256:{digest}")) == second != first
+    with pytest.raises(ZooError, match="both are here"):
+        names.here(reference("model@2"))

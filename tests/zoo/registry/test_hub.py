@@ -78,6 +78,7 @@ class Repository:
 @pytest.fixture
 def repository(monkeypatch):
     found = Repository()
+    monkeypatch.delenv("ZOO_OFFLINE", raising=False)
     monkeypatch.setattr(Hub, "files", found)
     monkeypatch.setattr(Hub, "_api", found)
     monkeypatch.setattr(hub.huggingface_hub.errors, "HfHubHTTPError", Refused)

@@ -148,3 +148,18 @@ def test_a_bucket_that_is_not_there_is_told(bucket, bundle, summary):
     with pytest.raises(ZooError, match="cannot be written to") as told:
         publishing.publish(registry("s3://no-such-bucket/x"), "model", bundle(1), summary, Report())
     assert "bucket" in str(told.value.hint)
+
+
+def test_the_index_is_made_again_from_what_is_there_though_it_be_damaged(filled):
+    place = filled(2)
+    for text in (b"{", b'{"format": 2}', b"[]"):
+        place.place.replace(INDEX, text)
+        publishing.write_index(place, str)
+        (entry,) = place.entries()
+        assert entry.revision == 2
+
+
+def test_nothing_goes_to_the_network_where_that_is_left_alone(monkeypatch):
+    monkeypatch.setenv("ZOO_OFFLINE", "1")
+    with pytest.raises(ZooError, match="ZOO_OFFLINE leaves the network alone"):
+        publishing.writable(registry("s3://bucket/models"))

@@ -145,3 +145,9 @@ def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch
         with pytest.raises(ZooError, match="cannot be reached: Install what reads") as told:
             ask()
         assert hint in str(told.value.hint)
+
+
+@pytest.mark.parametrize("address", ["s3:/bucket/x", "https:/models.org", "file://models/zoo", "s3://", "hf:/org/name"])
+def test_what_is_half_an_address_is_no_folder(address):
+    with pytest.raises(ZooError, match="is no address of a registry"):
+        registry(address)

@@ -188,3 +188,26 @@ def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, mon
     assert len(both) == 2
     assert removal([NAME]).remove() == []
     assert list((home / "shelf").iterdir()) == []
+
+
+def test_a_name_that_leads_to_another_is_not_published_under(published: Path, place: str) -> None:
+    from_registry = registry(place)
+    upload.publishing.forward(from_registry, NAME, "another")
+    with pytest.raises(ZooError, match=f"`{NAME}` leads to `another`"):
+        upload.upload(NAME, place, formerly="another")
+    assert from_registry.revision(NAME, 2) is None
+
+
+def test_a_file_that_no_registry_can_hold_is_told_before_anything_is_sent(published: Path, place: str) -> None:
+    (published / "LICENSE").write_text("free")
+    manifest.write(published)
+    before = sorted(Path(place).rglob("*"))
+    with pytest.raises(ZooError, match="has a file `LICENSE`"):
+        upload.upload(NAME, place)
+    assert sorted(Path(place).rglob("*")) == before
+
+
+def test_a_description_is_held_to_the_manifest(published: Path) -> None:
+    (published / "scores.json").write_text('{"test": {"bleu": 99}}')
+    with pytest.raises(ZooError, match=r"scores\.json` is damaged"):
+        zoo.describe(NAME)
