@@ -39,7 +39,9 @@ def _state() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("backend", ["eager", "native", "inductor", "onnx", "ctranslate2"])
+@pytest.mark.parametrize(
+    "backend", ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), "onnx", "ctranslate2"]
+)
 def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) -> None:
     if problem := BACKENDS[backend].absent():
         pytest.skip(problem)
