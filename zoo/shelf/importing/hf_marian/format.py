@@ -58,7 +58,7 @@ class HuggingFaceMarian:
             each.finish()
         spec = imported_spec(
             _with_languages(wanted, place),
-            f"Imported from the Hugging Face Marian model `{place.absolute().name}`.",
+            f"Imported from the Hugging Face Marian model {place.absolute().name}.",
             architecture=section,
             vocabulary=pieces.section,
             decoding=decoding,
