@@ -53,7 +53,7 @@ def card(
     of the training, in pieces."""
     task = _TASKS[spec.task.kind]
     parts = [
-        f"# {spec.name}\n\n{spec.description}",
+        f"# {spec.name}\n\n{cell(spec.description) if facts.imported else spec.description}",
         f'A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {task.does.format(spec.corpus)}',
         _table(*_architecture(spec)),
         *origin(facts),

@@ -56,6 +56,13 @@ def test_a_parsers_card_speaks_of_trees(pieces: Vocabulary, parsing: Callable[..
     assert "zoo parse --model transformer-tiny-ende < sentences.txt > trees.txt" in told
 
 
+def test_what_was_imported_describes_itself_in_words_alone(pieces: Vocabulary) -> None:
+    spec = specs.load("tiny", {"description": "[a](javascript:b)\n\n# <b>Heading</b>"})
+    assert "\n# <b>" in card(spec, pieces, {}, Facts())
+    told = card(spec, pieces, {}, Facts(imported={"format": "marian"}))
+    assert "\\[a\\](javascript:b) \\# \\<b\\>Heading" in told
+
+
 KNOWN = Facts(
     spec="ab" * 32,
     published="2026-11-22T10:00:00+00:00",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from compiler import Purpose
 from compiler.assemble import ordered
 from compiler.backends.ctranslate2 import written
-from specs import BOS, EOS, PAD, UNK, ZooError
+from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same
 from zoo.shelf.importing.ctranslate2.format import CTranslate2 as Format
@@ -64,7 +65,7 @@ class CTranslate2:
         _models(bundle, folder)
         decoding = bundle.spec.decoding
         gnmt = [_GNMT] if decoding.length_penalty == "gnmt" and decoding.alpha else []
-        return [_SEARCH.format(decoding.beam, decoding.alpha), *gnmt]
+        return [_SEARCH.format(decoding.beam, decoding.alpha), *gnmt, *_left_to_the_caller(decoding, names[1])]
 
     def check(self, bundle: Bundle, folder: Path) -> Checked | None:
         """Tensors read back, and the log-probabilities of the proof by the engine."""
@@ -82,11 +83,27 @@ class CTranslate2:
         targets = [[target[id] for id in row if id not in (PAD, BOS, EOS)] for row in proof.target.tolist()]
         found = [each.log_probs for each in engine.score_batch(sources, targets)]
         expected = proof.log_probabilities
-        difference = max(
-            float((torch.tensor(row) - wanted[: len(row)]).abs().max())
-            for row, wanted in zip(found, expected, strict=True)
+        differences = [
+            (torch.tensor(row) - wanted[: len(row)]).abs().max() for row, wanted in zip(found, expected, strict=True)
+        ]
+        # Of tensors, so that one that is no number stays.
+        return Checked(f"CTranslate2 {ctranslate2.__version__}", float(torch.stack(differences).max()))
+
+
+def _left_to_the_caller(decoding: Decoding, target: list[str]) -> Iterator[str]:
+    """What else the spec says of the search, and the folder has no place for."""
+    if decoding.barred:
+        pieces = [target[id] for id in decoding.barred if id != UNK]
+        options = [*(["`disable_unk=True`"] if UNK in decoding.barred else [])]
+        options += (
+            [f"`suppress_sequences={json.dumps([[each] for each in pieces], ensure_ascii=False)}`"] if pieces else []
         )
-        return Checked(f"CTranslate2 {ctranslate2.__version__}", difference)
+        yield f"Pieces that the spec bars are barred there by options of each call: {' and '.join(options)}."
+    longest = f"{decoding.length_factor:g} times the source's length + " if decoding.length_factor else ""
+    yield (
+        f"A translation has at most {longest}{decoding.extra_length:,} pieces here, and there as many as "
+        f"`max_decoding_length` says; where its search ends is its own rule, and not `ending: {decoding.ending}`."
+    )
 
 
 def _names(side: Any) -> list[str]:

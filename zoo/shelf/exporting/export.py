@@ -14,6 +14,7 @@ from zoo.shelf.exporting.ctranslate2 import CTranslate2
 from zoo.shelf.exporting.exported import Bundle, Checked, Target
 from zoo.shelf.exporting.hf_marian import HuggingFaceMarian
 from zoo.shelf.exporting.onnx import Onnx
+from zoo.storage import manifest
 from zoo.storage.files import require_space, writing_folder
 
 TARGETS: tuple[Target, ...] = (HuggingFaceMarian(), CTranslate2(), Onnx())
@@ -39,8 +40,9 @@ def export(name: str, to: str, folder: Path, report: Report) -> Done:
     target = _called(to)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ZooError(f"`{folder}` is there already", hint="name a new folder with `-o`")
-    place = find.published(name)
+    place = find.published(name, report)
     model = read_model(place)
+    manifest.read(place).hold(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(place / proof.NAME, model.spec))
     require_space(folder, 2 * sum(each.nbytes for each in bundle.tensors.values()), "the export")
     with writing_folder(folder) as partial:

@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 from compiler.agree import disagreement
 from compiler.assemble import ordered
 from compiler.backends.onnx import opened, write_quietly
@@ -37,4 +39,5 @@ class Onnx:
         onnxruntime = import_module("onnxruntime")
         _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         found = disagreement(opened(order, folder), weights=bundle.tensors)
-        return Checked(f"onnxruntime {onnxruntime.__version__}", max(found.values()))
+        # Of a tensor, so that one that is no number stays.
+        return Checked(f"onnxruntime {onnxruntime.__version__}", float(torch.tensor([*found.values()]).max()))

@@ -57,12 +57,18 @@ class Comparison:
         )
 
 
+def require_engine(of: Format) -> None:
+    """Raises ZooError where a format has no engine to check with, or where it is not installed."""
+    if of.engine is None:
+        problem = f"models of {of.name} cannot be checked: zoo runs no engine of that format"
+        raise ZooError(problem, hint="leave `--check` out")
+    if find_spec(of.engine) is None:
+        hint = f"`pip install {of.engine}`, or leave `--check` out"
+        raise ZooError(f"there is no engine to check with: `{of.engine}` is not installed", hint=hint)
+
+
 def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], report: Report) -> Comparison:
-    """Of up to 1,000 texts. Raises ZooError where the engine is not installed, or where they are not of one model."""
-    if of.engine is None or find_spec(of.engine) is None:
-        name = of.engine or "nothing"
-        hint = f"`pip install {name}`, or leave `--check` out" if of.engine else "leave `--check` out"
-        raise ZooError(f"there is no engine to check with: `{name}` is not installed", hint=hint)
+    """Of up to 1,000 texts, where there is the engine. Raises ZooError where they are not of one model."""
     texts = texts[:_SENTENCES]
     engine = of.open(place, imported)
     threads = torch.get_num_threads()
@@ -156,4 +162,4 @@ def _difference(
     if not differences:
         hint = "check with other sentences"
         raise ZooError("no translation of these sentences came to an end: there is nothing to compare", hint=hint)
-    return max(differences)
+    return float(torch.tensor(differences).max())  # one that is no number stays, which `max` passes over

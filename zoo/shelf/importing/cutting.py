@@ -10,6 +10,7 @@ from typing import Any, Self
 from sentencepiece import SentencePieceProcessor
 
 from specs import ZooError
+from zoo.shelf.importing.joined import cut_otherwise, section
 from zoo.shelf.importing.numbering import Numbering
 from zoo.shelf.importing.sentence_model import SentenceModel, Type
 from zoo.shelf.importing.word_model import KIND, endless, word_model
@@ -45,8 +46,6 @@ class Listing:
 
     def numbering(self, models: Sequence[SentenceModel]) -> Numbering:
         """Ours. What the models cut text into and is not listed is read as unknown, as the foreign engine reads it."""
-        listed = set(self.names)
-        cuts = (name for model in models for name in model.named(Type.NORMAL, Type.USER_DEFINED, Type.BYTE))
         return Numbering.of(
             self.names,
             unknown=self.unknown,
@@ -54,7 +53,7 @@ class Listing:
             start=self.start,
             pad=self.pad,
             first=[name for model in models for name in model.named(Type.BYTE)],
-            read_as_unknown=[name for name in cuts if name not in listed],
+            read_as_unknown=cut_otherwise(models, set(self.names)),
         )
 
 
@@ -89,21 +88,10 @@ def cut(place: Path, source: Listing, target: Listing, *, source_ends: bool = Tr
     if not source_ends:
         pieces[0] = endless(pieces[0], str(place))
     one = alike and alone and source_ends
-    sizes = [each.size for each in pieces]
-    return Cut(
-        Vocabulary(*pieces[:1] if one else pieces),
-        numberings[0],
-        numberings[1],
-        {
-            "kind": models[1].kind if models else KIND,
-            "size": sizes[0],
-            "target_size": None if sizes[0] == sizes[1] else sizes[1],
-            "byte_fallback": all(each.byte_fallback for each in pieces),
-            "shared": alike,
-            "separate_models": alike and not one,
-        },
-        () if models else (_CUT, *_joined(target.names)),
-    )
+    vocabulary, kind = Vocabulary(*pieces[:1] if one else pieces), models[1].kind if models else KIND
+    said = section(vocabulary, kind, shared=alike, separate_models=alike and not one)
+    notes = () if models else (_CUT, *_joined(target.names))
+    return Cut(vocabulary, numberings[0], numberings[1], said, notes)
 
 
 def _model_of(place: Path, side: str) -> Path | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from importlib import import_module
 from pathlib import Path
 
 from specs import ZooError
 from zoo.report import Report
+from zoo.storage.transfer import offline
 
 PREFIX = "hf:"
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?", re.ASCII)
@@ -31,11 +31,11 @@ def fetched(source: str, report: Report) -> Path:
     name, _, revision = source.removeprefix(PREFIX).partition("@")
     if not _NAME.fullmatch(source.removeprefix(PREFIX)):
         raise ZooError(f"`{source}` is no model of the Hub", hint="write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`")
-    if os.environ.get("ZOO_OFFLINE", "0") not in ("", "0"):
+    if offline():
         hint = "unset it, or name a folder of your own disk"
         raise ZooError(f"`{source}` is not fetched: ZOO_OFFLINE forbids it", hint=hint)
     try:
-        hub, errors = import_module("huggingface_hub"), import_module("huggingface_hub.errors")
+        hub = import_module("huggingface_hub")
     except ImportError:
         hint = "`pip install 'transformer-zoo[hf]'`"
         raise ZooError("`huggingface_hub` is not installed, which fetches models of the Hub", hint=hint) from None
@@ -44,9 +44,9 @@ def fetched(source: str, report: Report) -> Path:
         wanted = _wanted([each.rfilename for each in listed])
         report.say(f"fetching {len(wanted)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted))
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError, ValueError) as error:
-        first = str(error).strip().partition("\n")[0]
-        hint = "look for its name on the Hub; a model of your own disk is named by its folder"
+    except Exception as error:  # where there is no network, the errors of the client that it asks by
+        first = str(error).strip().partition("\n")[0] or type(error).__name__
+        hint = "look for its name on the Hub, and at the network; a model of your own disk is named by its folder"
         raise ZooError(f"`{source}` cannot be fetched: {first}", hint=hint, exit_code=1) from None
 
 

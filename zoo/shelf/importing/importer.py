@@ -13,7 +13,7 @@ from zoo.registry.reference import is_name
 from zoo.report import Report
 from zoo.shelf.facts import Facts
 from zoo.shelf.importing import hub
-from zoo.shelf.importing.comparison import Comparison, compared
+from zoo.shelf.importing.comparison import Comparison, compared, require_engine
 from zoo.shelf.importing.formats import format_of
 from zoo.shelf.importing.imported import Imported, Positions, Wanted
 from zoo.shelf.provenance import facts_of_import
@@ -56,6 +56,8 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
         hint = "`--name NAME`: letters, digits and - _ . , only, a letter or digit first"
         raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
     of, texts = format_of(place, choice.format), _texts(choice.check)
+    if texts:
+        require_engine(of)
     called = source if hub.is_on_hub(source) else place.name
     found: list[Comparison] = []
 

@@ -43,16 +43,21 @@ def joined(first: SentenceModel, second: SentenceModel | None, source: Numbering
     """Of one model of both sides, or of two, whose numbers are the same where `source` is `target`."""
     shared = source is target
     vocabulary = Vocabulary(first.numbered(source), None if second is None else second.numbered(target))
-    sizes = vocabulary.sizes
-    section = {
-        "kind": first.kind,
-        "size": sizes[0],
-        "target_size": None if sizes[0] == sizes[1] else sizes[1],
+    said = section(vocabulary, first.kind, shared=shared, separate_models=shared and second is not None)
+    return Joined(vocabulary, source, target, said)
+
+
+def section(vocabulary: Vocabulary, kind: str, *, shared: bool, separate_models: bool) -> dict[str, Any]:
+    """What `vocabulary` of a spec says of this one."""
+    source, target = vocabulary.sizes
+    return {
+        "kind": kind,
+        "size": source,
+        "target_size": None if source == target else target,
         "byte_fallback": vocabulary.byte_fallback,
         "shared": shared,
-        "separate_models": shared and second is not None,
+        "separate_models": separate_models,
     }
-    return Joined(vocabulary, source, target, section)
 
 
 def cut_otherwise(models: Sequence[SentenceModel], listed: Collection[str]) -> list[str]:

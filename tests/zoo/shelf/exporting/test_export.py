@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import zoo
-from specs import ZooError
+from specs import BOS, UNK, ZooError
 from zoo.report import Report
 from zoo.shelf import publish
 from zoo.shelf.exporting.export import export
 from zoo.shelf.importing.importer import Choice, import_model
+from zoo.storage import manifest
 from zoo.training.run import Run
 
 EVEN = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8}
@@ -120,9 +122,75 @@ def test_what_computes_something_else_is_not_written(published: Callable[..., Pa
     file = bundle / "proof.safetensors"
     proof = load_file(file)
     save_file({**proof, "log_probabilities": proof["log_probabilities"] - 0.01}, file)
+    manifest.write(bundle)
     with pytest.raises(ZooError, match="computes something else"):
         export("exported", "ctranslate2", tmp_path / "written", Report())
     assert not (tmp_path / "written").exists()
+
+
+def test_a_proof_that_is_not_the_published_one_proves_nothing(published: Callable[..., Path], tmp_path: Path) -> None:
+    file = published() / "proof.safetensors"
+    proof = load_file(file)
+    save_file({**proof, "log_probabilities": proof["log_probabilities"] - 0.01}, file)
+    with pytest.raises(ZooError, match=r"proof.safetensors` is damaged"):
+        export("exported", "hf-marian", tmp_path / "written", Report())
+
+
+def test_a_number_that_is_none_is_no_small_difference(
+    published: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the engine says of the first sentence, of one behind it comes no number."""
+    needs("ctranslate2")
+    import ctranslate2
+
+    published()
+    whole = ctranslate2.Translator
+
+    class Faulty:
+        def __init__(self, *where: Any, **how: Any) -> None:
+            self.engine = whole(*where, **how)
+
+        def score_batch(self, *of: Any) -> list[SimpleNamespace]:
+            first, *others = (each.log_probs for each in self.engine.score_batch(*of))
+            rows = [first, *([float("nan")] * len(row) for row in others)]
+            return [SimpleNamespace(log_probs=row) for row in rows]
+
+    monkeypatch.setattr(ctranslate2, "Translator", Faulty)
+    with pytest.raises(ZooError, match="computes something else"):
+        export("exported", "ctranslate2", tmp_path / "written", Report())
+    assert not (tmp_path / "written").exists()
+
+
+def test_what_of_a_search_is_left_to_the_caller_is_said(published: Callable[..., Path], tmp_path: Path) -> None:
+    needs("ctranslate2")
+    bundle = published()
+    said = " ".join(export("exported", "ctranslate2", tmp_path / "bare", Report()).notes)
+    assert "disable_unk" not in said
+    before = zoo.spec(bundle / "spec.yaml")
+    most = before.decoding.extra_length
+    assert f"at most {before.decoding.length_factor:g} times the source's length + {most} pieces here" in said
+    assert "`max_decoding_length`" in said
+    assert "`ending: proven`" in said
+    decoding = before.decoding.model_copy(update={"barred": (UNK, BOS), "length_factor": 0.0})
+    (bundle / "spec.yaml").write_text(before.model_copy(update={"decoding": decoding}).yaml(zoo.__version__))
+    manifest.write(bundle)
+    said = " ".join(export("exported", "ctranslate2", tmp_path / "barred", Report()).notes)
+    assert '`disable_unk=True` and `suppress_sequences=[["<s>"]]`' in said
+    assert f"at most {most} pieces here" in said
+
+
+def test_a_name_is_looked_for_with_the_report_of_the_export(
+    published: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, report, asked = published(), Report(), []
+
+    def found(name: str, report: Report) -> Path:
+        asked.append(report)
+        return bundle
+
+    monkeypatch.setattr("zoo.shelf.exporting.export.find.published", found)
+    export("exported", "hf-marian", tmp_path / "written", report)
+    assert asked == [report]
 
 
 def test_a_folder_that_is_there_and_a_format_that_is_not(published: Callable[..., Path], tmp_path: Path) -> None:

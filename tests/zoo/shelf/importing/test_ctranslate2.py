@@ -228,6 +228,17 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("add_source_eos", "no"), ("unk_token", None), ("eos_token", 3), ("layer_norm_epsilon", "small")]
+)
+def test_a_setting_of_another_kind_is_refused_where_it_stands(key: str, value: Any, tmp_path: Path) -> None:
+    file = saved(model(), tmp_path) / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(ZooError, match=key) as error:
+        imported(tmp_path)
+    assert error.value.where == str(file)
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_spec_cannot_say_is_refused_by_name(case: str, tmp_path: Path) -> None:
     named, of = REFUSED[case]

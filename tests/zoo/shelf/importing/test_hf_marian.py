@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from compiler import Purpose, interpret, lower
 from specs import BOS, EOS, ZooError
 from zoo.shelf.importing.formats import format_of
+from zoo.shelf.importing.hf_marian.generation import KEYS
 from zoo.shelf.importing.imported import Imported, Positions, Wanted
 
 LINES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
@@ -46,6 +47,10 @@ class Written:
     def change(self, **config: Any) -> None:
         file = self.place / "config.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | config))
+
+    def generation(self, **settings: Any) -> None:
+        """In a file of its own."""
+        (self.place / "generation_config.json").write_text(json.dumps({"eos_token_id": 0, **settings}))
 
 
 @pytest.fixture
@@ -104,10 +109,11 @@ def test_what_is_renormalised_has_no_share(written: Written) -> None:
     assert float(imported.tensors["output_bias"][BOS]) < -1e8
 
 
-def test_weights_of_an_older_kind_are_read_without_code(written: Written) -> None:
+@pytest.mark.parametrize("zipped", [True, False], ids=["a zip", "of before torch 1.6"])
+def test_weights_of_an_older_kind_are_read_without_code(written: Written, zipped: bool) -> None:
     before = written.read().tensors
     file = written.place / "model.safetensors"
-    torch.save(load_file(file), written.place / "pytorch_model.bin")
+    torch.save(load_file(file), written.place / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     file.unlink()
     after = written.read().tensors
     assert before.keys() == after.keys()
@@ -137,6 +143,32 @@ def test_what_a_spec_cannot_say_is_refused_by_name(written: Written, config: dic
         written.read()
     assert told in error.value.problem
     assert "config.json" in str(error.value.where)
+
+
+def test_where_a_file_says_how_to_search_the_config_is_asked_for_the_rest(written: Written) -> None:
+    written.change(num_beams=7, no_repeat_ngram_size=3)
+    written.generation(num_beams=3, max_length=32)
+    assert written.read().spec.decoding.beam == 3
+    written.change(something_new=1)
+    with pytest.raises(ZooError, match="`something_new: 1` is not known here") as error:
+        written.read()
+    assert str(error.value.where).endswith("/config.json")
+
+
+def test_a_file_of_how_to_search_is_known_whole(written: Written) -> None:
+    written.generation(something_new=1)
+    with pytest.raises(ZooError, match="`something_new: 1` is not known here") as error:
+        written.read()
+    assert str(error.value.where).endswith("/generation_config.json")
+
+
+def test_what_transformers_writes_is_known(written: Written) -> None:
+    transformers = pytest.importorskip("transformers")
+    said = json.loads((written.place / "config.json").read_text())
+    of_network = {key: value for key, value in said.items() if key not in KEYS or key.endswith("_token_id")}
+    written.change(**transformers.MarianConfig(**of_network).to_dict())
+    transformers.GenerationConfig(num_beams=2, max_length=32, eos_token_id=0).save_pretrained(written.place)
+    assert written.read().spec.decoding.beam == 2
 
 
 def test_every_tensor_is_known_and_there(written: Written) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -104,6 +105,15 @@ def test_a_model_that_is_not_there_is_told(endpoint: str, tmp_path: Path) -> Non
     done = fetched(endpoint, tmp_path, "hf:us/other")
     assert done.returncode == 1
     assert done.stderr.startswith("`hf:us/other` cannot be fetched")
+
+
+def test_where_nobody_answers_that_is_told(endpoint: str, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and listens to nobody
+        done = fetched(f"http://127.0.0.1:{taken.getsockname()[1]}", tmp_path, "hf:us/small")
+    assert done.returncode == 1
+    assert done.stderr.startswith("`hf:us/small` cannot be fetched"), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_offline_nothing_is_asked() -> None:

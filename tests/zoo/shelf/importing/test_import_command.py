@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 
 import zoo as library
 from cli.app import run
+from zoo.shelf.importing.imported import Answer
 
 Zoo = Callable[..., Any]
 
@@ -93,6 +94,50 @@ def test_a_check_needs_the_engine_and_sentences(zoo: Zoo, model: Path, monkeypat
     Path("lines.en").write_text("\n\n")
     assert "has no sentence to check with" in zoo("import", str(model), "--check", "lines.en").err
     assert not library.names()
+
+
+def test_a_format_without_an_engine_is_not_checked(zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that is said before the model is read."""
+    Path("lines.en").write_text("a house\n")
+    monkeypatch.setattr("zoo.shelf.importing.fairseq.format.Fairseq.read", lambda *_: pytest.fail("it was read"))
+    done = zoo("import", str(model), "--format", "fairseq", "--check", "lines.en")
+    assert done.status == 2
+    assert "error: models of fairseq cannot be checked: zoo runs no engine of that format\n\nhint: " in done.err
+
+
+def test_a_difference_that_is_no_number_is_another_model(
+    zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the difference of a sentence before it is a small one."""
+
+    class Engine:
+        version = "a faulty engine"
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def translate(self, texts: Sequence[str], beam: int | None = None) -> list[Answer]:
+            return [Answer("", float("nan") if number else known, []) for number, _ in enumerate(texts)]
+
+    Path("lines.en").write_text("a house\na dog\n")
+    assert zoo("import", str(model), "--name", "before").status == 0
+    known = library.load("before", backend="eager").score("a house", "")
+    monkeypatch.setattr("zoo.shelf.importing.comparison.find_spec", lambda name: name)
+    monkeypatch.setattr("zoo.shelf.importing.marian.format.Marian.open", Engine)
+    done = zoo("import", str(model), "--name", "mine", "--check", "lines.en")
+    assert done.status == 1
+    assert "is another model than `a faulty engine` runs" in done.err
+    assert library.names() == ["before"]
+
+
+def test_names_of_files_are_words_on_the_card(zoo: Zoo, model: Path) -> None:
+    strange = model.rename(model.with_name("[click](x) <b>!`m`.npz"))
+    done = zoo("import", str(strange), "--name", "mine")
+    assert done.status == 0, done.err
+    folder = Path(done.out.strip())
+    assert library.spec(folder / "spec.yaml").description == "Imported from Marian's click (x) b m .npz."
+    card = (folder / "README.md").read_text()
+    assert not [sign for sign in ("[click]", "<b>", "!`m`") if sign in card]
 
 
 def test_it_is_trained_on(zoo: Zoo, model: Path) -> None:

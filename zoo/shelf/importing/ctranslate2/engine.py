@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from zoo.shelf.importing.ctranslate2 import binary
-from zoo.shelf.importing.ctranslate2.settings import settings
+from zoo.shelf.importing.ctranslate2.settings import ends
 from zoo.shelf.importing.cutting import Tokens
 from zoo.shelf.importing.imported import Answer, Imported
 
@@ -24,7 +24,7 @@ class Translating:
         ctranslate2 = import_module("ctranslate2")
         self.version = f"CTranslate2 {ctranslate2.__version__}"
         self.decoding = imported.spec.decoding
-        self.tokens = Tokens.of(place, settings(place, binary.read(place / MODEL)).unknown)
+        self.tokens = Tokens.of(place, ends(place, binary.read(place / MODEL)).unknown)
         threads = torch.get_num_threads()
         self.translator: Any = ctranslate2.Translator(
             str(place), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1

@@ -10,7 +10,7 @@ from zoo.shelf.importing.ctranslate2 import binary
 from zoo.shelf.importing.ctranslate2.binary import Binary
 from zoo.shelf.importing.ctranslate2.engine import MODEL, Translating
 from zoo.shelf.importing.ctranslate2.network import network
-from zoo.shelf.importing.ctranslate2.settings import Settings, settings
+from zoo.shelf.importing.ctranslate2.settings import Ends, ends
 from zoo.shelf.importing.ctranslate2.vocabularies import listed
 from zoo.shelf.importing.cutting import Listing, cut
 from zoo.shelf.importing.imported import Engine, Imported, Wanted
@@ -51,7 +51,7 @@ class CTranslate2:
         """The model. Raises ZooError for a damaged file, and by name for what a spec cannot say."""
         found = binary.read(place / MODEL)
         _require_translator(found)
-        said = settings(place, found)
+        said = ends(place, found)
         read = network(found, said.epsilon)
         source, target = _listings(place, said, zeros=read.starts_from_zeros)
         source.require("source", len(read.tables.source))
@@ -87,7 +87,7 @@ def _require_translator(found: Binary) -> None:
         )
 
 
-def _listings(place: Path, said: Settings, *, zeros: bool) -> tuple[Listing, Listing]:
+def _listings(place: Path, said: Ends, *, zeros: bool) -> tuple[Listing, Listing]:
     source, target = listed(place, said.unknown)
 
     def listing(names: list[str], start: str | None) -> Listing:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specs import ZooError
-from specs.notation import shown
 from zoo.shelf.importing.ctranslate2.binary import Binary
+from zoo.shelf.importing.settings import Settings
 from zoo.storage.files import read_json
 
 CONFIG = "config.json"
@@ -18,22 +16,13 @@ _JSON = 6
 _FLAGS = ("with_source_bos", "with_source_eos", "with_target_bos", "user_decoder_start_tokens")
 _TOKENS = ("unk_token", "bos_token", "eos_token")
 VARIABLES = {*_FLAGS, *_TOKENS}
-_KNOWN: Mapping[str, Any] = {
-    "unk_token": "<unk>",
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "decoder_start_token": "<s>",
-    "add_source_bos": False,
-    "add_source_eos": False,
-    "layer_norm_epsilon": None,
-    "multi_query_attention": False,
-}
-"""Each with what the engine takes where it is not written."""
+_BOS, _EOS = "<s>", "</s>"
+"""What the engine takes where nothing is written."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Pieces by their names."""
+class Ends:
+    """Pieces by their names, and what else it says."""
 
     unknown: str
     end: str
@@ -44,27 +33,37 @@ class Settings:
     epsilon: float | None
 
 
-def settings(place: Path, found: Binary) -> Settings:
+def ends(place: Path, found: Binary) -> Ends:
     """As the engine takes them. Raises ZooError, by name, for one that is not known or that a spec cannot say."""
     file = place / CONFIG
-    said = dict(_KNOWN) | (read_json(file) if found.version >= _JSON else _of_variables(found))
-    for key, value in said.items():
-        if key not in _KNOWN:
-            raise ZooError(f"`{key}` ({shown(value)}) is no setting that is known of a translator", where=str(file))
-    if said["add_source_bos"]:
-        raise ZooError("a source begins with BOS there (`add_source_bos`), which a spec cannot say", where=str(file))
-    if said["multi_query_attention"]:
-        raise ZooError("its heads share keys and values (`multi_query_attention`), which a spec cannot say")
-    if said["decoder_start_token"] is None:
-        raise ZooError(
-            "it has no `decoder_start_token`: whoever translates says what each translation begins with, such as its "
-            "language, and a model here has one beginning",
-            where=str(file),
+    said = Settings(read_json(file) if found.version >= _JSON else _of_variables(found), str(file))
+    if said.truth("add_source_bos", False):
+        raise said.refused("add_source_bos", "has a source begin with BOS, which a spec cannot say")
+    if said.truth("multi_query_attention", False):
+        raise said.refused("multi_query_attention", "has heads share keys and values, which a spec cannot say")
+    if said.any("decoder_start_token", _BOS) is None:
+        raise said.refused(
+            "decoder_start_token",
+            "leaves it to whoever translates what each translation begins with, such as its language, and a model here "
+            "has one beginning",
             hint="write that piece there, in a copy of the folder, for a model of one language",
         )
-    epsilon = said["layer_norm_epsilon"]
-    unknown, end, start = (_text(said, key, file) for key in ("unk_token", "eos_token", "decoder_start_token"))
-    return Settings(unknown, end, start, bool(said["add_source_eos"]), None if epsilon is None else float(epsilon))
+    epsilon = None if said.any("layer_norm_epsilon") is None else said.number("layer_norm_epsilon", 0.0)
+    said.without_effect("bos_token")
+    unknown, end, start = (
+        _piece(said, key, usual)
+        for key, usual in (("unk_token", "<unk>"), ("eos_token", _EOS), ("decoder_start_token", _BOS))
+    )
+    ended = said.truth("add_source_eos", False)
+    said.finish()
+    return Ends(unknown, end, start, ended, epsilon)
+
+
+def _piece(said: Settings, key: str, usual: str) -> str:
+    """By its name. Raises ZooError where it is none, `null` as well."""
+    if said.any(key, usual) is None:
+        raise said.refused(key, "is no piece")
+    return said.text(key, usual)
 
 
 def _of_variables(found: Binary) -> dict[str, Any]:
@@ -72,17 +71,10 @@ def _of_variables(found: Binary) -> dict[str, Any]:
         name: bytes(found.variables[name].flatten().tolist()).decode() for name in _TOKENS if name in found.variables
     }
     flags = {name: bool(found.variables[name].any()) for name in _FLAGS if name in found.variables}
-    start = tokens.get("bos_token" if flags.get("with_target_bos", True) else "eos_token")
-    usual = _KNOWN["bos_token" if flags.get("with_target_bos", True) else "eos_token"]
+    start, usual = ("bos_token", _BOS) if flags.get("with_target_bos", True) else ("eos_token", _EOS)
     return {
         **tokens,
         "add_source_bos": flags.get("with_source_bos", False),
         "add_source_eos": flags.get("with_source_eos", False),
-        "decoder_start_token": None if flags.get("user_decoder_start_tokens", False) else start or usual,
+        "decoder_start_token": None if flags.get("user_decoder_start_tokens", False) else tokens.get(start, usual),
     }
-
-
-def _text(said: Mapping[str, Any], key: str, file: Path) -> str:
-    if not isinstance(said[key], str):
-        raise ZooError(f"`{key}` is {shown(said[key])}, and no piece", where=str(file), exit_code=1)
-    return str(said[key])

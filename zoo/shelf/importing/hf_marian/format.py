@@ -11,7 +11,7 @@ from specs import ZooError
 from zoo.shelf.importing.hf_marian import tensors, vocabularies
 from zoo.shelf.importing.hf_marian.config import architecture, shares_embeddings
 from zoo.shelf.importing.hf_marian.engine import Transformers
-from zoo.shelf.importing.hf_marian.generation import generation
+from zoo.shelf.importing.hf_marian.generation import KEYS, generation
 from zoo.shelf.importing.hf_marian.vocabularies import Special
 from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted
 from zoo.shelf.importing.settings import Settings
@@ -54,10 +54,11 @@ class HuggingFaceMarian:
         search = generation(settings, end, pieces.target)
         positioned = config.whole("max_position_embeddings", 1024, least=2)
         decoding = {**search.decoding, "max_source_length": min(positioned - 1, _MOST)}
-        settings.finish()
+        for each in (config, settings):
+            each.finish()
         spec = imported_spec(
             _with_languages(wanted, place),
-            f"Imported from the Hugging Face Marian model `{place.absolute().name}`.",
+            f"Imported from the Hugging Face Marian model {place.absolute().name}.",
             architecture=section,
             vocabulary=pieces.section,
             decoding=decoding,
@@ -86,7 +87,7 @@ _MOST = 100_000  # of `decoding.max_source_length`
 def _searched(place: Path, config: Settings) -> Settings:
     """Where it is said how to search: in a file of its own, and in older folders in the config."""
     if stands(place / _GENERATION):
-        config.without_effect(*config.values)
+        config.without_effect(*KEYS)
         return Settings(read_json(place / _GENERATION), str(place / _GENERATION))
     return config
 

@@ -43,9 +43,16 @@ _WITHOUT_EFFECT = (
     *("return_legacy_cache", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "token_healing"),
     *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "compile_config"),
     *("generation_kwargs", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "disable_compile"),
-    *("prefill_chunk_size", "output_past", "use_model_defaults", "trust_remote_code", "bad_words_ids"),
+    *("prefill_chunk_size", "output_past", "use_model_defaults", "trust_remote_code", "max_cache_len", "use_mtp"),
+    *("assistant_ensemble_weight", "speculation_type", "continuous_batching_config", "early_stopping"),
 )
 """Of samples, of how fast it is, of what else is given back; numbers of pieces are asked for elsewhere."""
+_READ = (
+    *("eos_token_id", "forced_eos_token_id", "bad_words_ids", "renormalize_logits", "length_penalty", "num_beams"),
+    *("max_length", "max_new_tokens"),
+)
+KEYS = (*_ALLOWED, *_WITHOUT_EFFECT, *_READ)
+"""All that say how to search: in a config they have no effect where a file of its own says it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,6 @@ def generation(settings: Settings, end: int, numbering: Numbering) -> Generation
     alpha, beam = settings.number("length_penalty", 1.0), settings.whole("num_beams", _BEAM, least=1)
     if alpha < 0:
         raise settings.refused("length_penalty", "is less than 0, and a spec's `alpha` is not")
-    settings.without_effect("early_stopping")
     notes = []
     if beam > 1:
         notes.append("a beam search ends as Marian's does, and not by transformers' rule: a few translations differ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,7 @@ def _read(file: Path) -> Mapping[str, Tensor]:
         with opened(file):
             if file.suffix == ".safetensors":
                 return safetensors.torch.load_file(file)
-            found = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            found = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
         if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
             raise ValueError("it holds no tensors by name")
         return found

@@ -57,7 +57,7 @@ class Marian:
     def _spec(self, around: Decoder, section: dict[str, object], pieces: Joined, wanted: Wanted) -> Spec:
         barred = [*([UNK] if around.bars_unknown else []), *pieces.control]
         decoding = {**around.decoding, "extra_length": _EXTRA, "barred": barred}
-        said = f"Imported from Marian's `{around.model.name}`."
+        said = f"Imported from Marian's {around.model.name}."
         return imported_spec(wanted, said, architecture=section, vocabulary=pieces.section, decoding=decoding)
 
 
