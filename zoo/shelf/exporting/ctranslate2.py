@@ -23,9 +23,7 @@ from zoo.shelf.importing.word_model import is_of_words
 from zoo.storage.files import write_json
 from zoo.text.pieces import SPACE, Pieces
 
-_SEARCH = (
-    "CTranslate2 searches by options of each call: `beam_size={}`, `length_penalty={}` come nearest to the spec's."
-)
+_SEARCH = "CTranslate2 searches by options of each call: {} {}."
 _GNMT = "The spec's length penalty is ((5 + length) / 6)^alpha, and CTranslate2's is length^alpha."
 
 
@@ -63,8 +61,8 @@ class CTranslate2:
         write_json(folder / "config.json", _config(bundle, names[1]))
         _models(bundle, folder)
         decoding = bundle.spec.decoding
-        gnmt = [_GNMT] if decoding.length_penalty == "gnmt" and decoding.alpha else []
-        return [_SEARCH.format(decoding.beam, decoding.alpha), *gnmt]
+        gnmt = [_GNMT] if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1 else []
+        return [_search(bundle, names[1]), *gnmt]
 
     def check(self, bundle: Bundle, folder: Path) -> Checked | None:
         """Tensors read back, and the log-probabilities of the proof by the engine."""
@@ -93,6 +91,23 @@ def _names(side: Any) -> list[str]:
     """Words of a list as they were; pieces of SentencePiece as it calls them."""
     found = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in found] if is_of_words(side) else found
+
+
+def _search(bundle: Bundle, target: list[str]) -> str:
+    """What to ask it for; its beam ends as one that is `full`, but for alpha = 0."""
+    decoding = bundle.spec.decoding
+    options: dict[str, Any] = {
+        "beam_size": decoding.beam,
+        "length_penalty": decoding.alpha,
+        "min_decoding_length": decoding.min_length,
+    }
+    if not decoding.length_factor:
+        options["max_decoding_length"] = decoding.extra_length
+    if decoding.barred:
+        options["suppress_sequences"] = [[target[id]] for id in decoding.barred]
+    same = decoding.beam == 1 or (decoding.ending == "full" and decoding.length_penalty == "power" and decoding.alpha)
+    said = ", ".join(f"`{name}={value}`" for name, value in options.items())
+    return _SEARCH.format(said, "are the spec's" if same else "come nearest to the spec's")
 
 
 def _config(bundle: Bundle, target: list[str]) -> dict[str, Any]:
