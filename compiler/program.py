@@ -87,10 +87,12 @@ class Searching(Scoring, Protocol):
         beam: int,
         alpha: float,
         barred: Sequence[int],
+        least: int,
     ) -> Sequence[Sequence[Found]]:
         """What a beam finds of each source, in no order, without a piece that is barred.
 
-        A translation has at most so many pieces, EOS not counted; `alpha` is that of the length penalty.
+        A translation has at most so many pieces and at least `least`, where it may, EOS not counted; `alpha` is that of
+        the length penalty.
         """
 
 

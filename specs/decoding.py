@@ -34,10 +34,11 @@ class Decoding(Section):
         description="What a hypothesis's log-probability is divided by: ((5 + length) / 6)^alpha of Wu et al. 2016 "
         "(6.1), or length^alpha, as Marian, fairseq and transformers have it; EOS counts; a choice."
     )
-    ending: Literal["proven", "shrinking"] = Field(
+    ending: Literal["proven", "shrinking", "full"] = Field(
         description="When beam search has ended (the paper is silent): proven, when no hypothesis that lives can come "
         "among the best any more; shrinking, as in Marian, when none lives, each that ends leaving the beam one "
-        "narrower; a choice."
+        "narrower; full, as in fairseq and CTranslate2, when as many have ended as the beam is wide, which stays full; "
+        "a choice."
     )
     length_factor: Annotated[float, Field(ge=0, le=MOST_FACTOR)] = Field(
         description="A translation is at most the source's length times this, plus `extra_length` (6.1: 1); no unit."
@@ -46,6 +47,11 @@ class Decoding(Section):
         le=10_000,
         description="What is added to the source's length, times `length_factor`, for the longest translation (6.1: "
         "50), EOS not counted; pieces.",
+    )
+    min_length: Count = Field(
+        le=10_000,
+        description="A translation is at least so long, EOS not counted, where it may be (the paper is silent; fairseq "
+        "and CTranslate2: 1); pieces.",
     )
     barred: Annotated[tuple[Annotated[int, Field(ge=0, le=MOST_TOP_K)], ...], Field(strict=False)] = Field(
         max_length=1_000,

@@ -133,7 +133,13 @@ def _traits_of_other_toolkits_are_chosen(written: Written) -> Written:
         {
             "architecture": {"activation": "relu", "first_position": 0, "output_bias": False},
             "vocabulary": {"separate_models": False},
-            "decoding": {"length_penalty": "gnmt", "ending": "proven", "length_factor": 1.0, "barred": []},
+            "decoding": {
+                "length_penalty": "gnmt",
+                "ending": "proven",
+                "length_factor": 1.0,
+                "min_length": 0,
+                "barred": [],
+            },
         },
     )
 

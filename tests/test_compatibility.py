@@ -74,6 +74,7 @@ def test_frozen_specs_are_read(frozen: Path) -> None:
     assert (network.activation_dropout, network.attention_score) == (0.0, "scaled_dot_product")
     assert (network.activation, network.first_position, network.output_bias) == ("relu", 0, False)
     assert (search.length_penalty, search.ending, search.length_factor, search.barred) == ("gnmt", "proven", 1.0, ())
+    assert search.min_length == 0
     assert not run.vocabulary.separate_models
 
 
@@ -132,7 +133,7 @@ def written_before(spec: Spec) -> str:
         "vocabulary": ("target_size", "byte_fallback", "separate_models"),
         "decoding": (
             *("search", "max_source_length", "temperature", "top_k", "top_p", "workers"),
-            *("length_penalty", "ending", "length_factor", "barred"),
+            *("length_penalty", "ending", "length_factor", "min_length", "barred"),
         ),
         "compilation": ("precision",),
     }.items():

@@ -101,6 +101,7 @@ class CTranslate2:
         beam: int,
         alpha: float,
         barred: Sequence[int] = (),
+        least: int = 0,
     ) -> list[list[Found]]:
         """What its own beam search finds for each source, in no order; `limits` as in ours.
 
@@ -119,7 +120,7 @@ class CTranslate2:
                 num_hypotheses=beam,
                 max_batch_size=-(-len(chosen) // self.workers),
                 max_input_length=0,
-                min_decoding_length=0,
+                min_decoding_length=min(least, limit),
                 max_decoding_length=limit + 1,
                 suppress_sequences=[[self.target[piece]] for piece in sorted({PAD, BOS, *barred})],
                 return_end_token=True,

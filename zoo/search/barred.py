@@ -1,4 +1,4 @@
-"""Pieces that no translation has, whatever else bounds a search."""
+"""Pieces that no translation has, and EOS where it is too short, whatever else bounds a search."""
 
 from __future__ import annotations
 
@@ -9,41 +9,57 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from specs import EOS
 from zoo.search.constraint import Bounds, Constraint
 from zoo.search.source import Source
 
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """These of a target vocabulary of `size`, and what another constraint bars."""
+    """These of a target vocabulary of `size`, what another constraint bars, and EOS before `least` pieces.
+
+    At its limit a translation may end all the same.
+    """
 
     pieces: tuple[int, ...]
     size: int
     other: Constraint | None = None
+    least: int = 0
 
     def begun(self, sources: Sequence[Source], device: torch.device) -> _Rest:
-        """Before the first piece."""
+        """Before the first piece, be it of a prefix."""
         left = torch.ones(1, self.size, dtype=torch.bool)
         left[:, list(self.pieces)] = False
-        return _Rest(left.to(device), None if self.other is None else self.other.begun(sources, device))
+        lacking = [min(self.least, source.limit) for source in sources]
+        other = None if self.other is None else self.other.begun(sources, device)
+        return _Rest(left.to(device), torch.tensor(lacking).to(device), max(lacking), other)
 
 
 class _Rest:
-    """One mask for all rows, and the bounds of the other constraint."""
+    """What is left of the vocabulary, how many pieces each row lacks before it may end, and the other's bounds."""
 
-    def __init__(self, left: Bool[Tensor, "1 V"], other: Bounds | None) -> None:
-        self._left, self._other = left, other
+    def __init__(
+        self, left: Bool[Tensor, "1 V"], lacking: Int[Tensor, " rows"], most: int, other: Bounds | None
+    ) -> None:
+        """No row lacks more than `most`, which a device need not be asked for."""
+        self._left, self._lacking, self._most, self._other = left, lacking, most, other
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
         """Which pieces may come next."""
-        return self._left if self._other is None else self._other.allowed() & self._left
+        left = self._left
+        if self._most > 0:
+            left = left.repeat(len(self._lacking), 1)
+            left[:, EOS] = self._lacking <= 0
+        return left if self._other is None else self._other.allowed() & left
 
     def after(self, rows: Int[Tensor, " rows"] | None, pieces: Int[Tensor, " rows"]) -> _Rest:
         """Goes on from these rows, each with its piece."""
-        return self if self._other is None else _Rest(self._left, self._other.after(rows, pieces))
+        lacking = (self._lacking if rows is None else self._lacking[rows]) - 1
+        return _Rest(
+            self._left, lacking, self._most - 1, None if self._other is None else self._other.after(rows, pieces)
+        )
 
     def joined(self, other: _Rest) -> _Rest:
         """Those of both."""
-        if self._other is None or other._other is None:
-            return self
-        return _Rest(self._left, self._other.joined(other._other))
+        both = None if self._other is None or other._other is None else self._other.joined(other._other)
+        return _Rest(self._left, torch.cat([self._lacking, other._lacking]), max(self._most, other._most), both)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float32, Int
@@ -20,14 +21,18 @@ from zoo.search.history import History
 from zoo.search.hypothesis import LengthPenalty, length_penalty
 from zoo.search.source import Source
 
+Ending = Literal["proven", "shrinking", "full"]
+
 
 @dataclass(frozen=True, slots=True)
 class Beam:
     """`size` hypotheses of a sentence live at a time, likeliest first; `n_best` of those that ended are wanted.
 
     A step takes the 2 * `size` likeliest continuations: those that end are ranked by their score, the first `size` of
-    the others live on. (A beam of one takes the likeliest alone.) One that is `shrinking` takes as many as live, at
-    first `size`, so that each that ends leaves it one narrower; what lives at the limit is cut off. So Marian searches.
+    the others live on. (A beam of one takes the likeliest alone.) In one that is `full` only the first `size` of all
+    may end, and the search is over when `size` have ended. So fairseq and CTranslate2 search. One that is `shrinking`
+    takes as many as live, at first `size`, so that each that ends leaves it one narrower; what lives at the limit is
+    cut off. So Marian searches.
     """
 
     size: int
@@ -35,7 +40,7 @@ class Beam:
     n_best: int = 1
     constraint: Constraint | None = None
     length_penalty: LengthPenalty = "gnmt"
-    shrinking: bool = False
+    ending: Ending = "proven"
 
     @property
     def moves(self) -> bool:
@@ -43,11 +48,12 @@ class Beam:
 
     @property
     def candidates(self) -> int:
-        return self.size if self.size == 1 or self.shrinking else 2 * self.size
+        return self.size if self.size == 1 or self.ending == "shrinking" else 2 * self.size
 
     def history(self, source: Source) -> History:
         penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
-        return History(source, self.n_best, penalty, ranked=True, cut=self.shrinking)
+        enough = self.size if self.ending == "full" else None
+        return History(source, self.n_best, penalty, ranked=True, enough=enough, cut=self.ending == "shrinking")
 
     def step(
         self,
@@ -76,8 +82,10 @@ class Beam:
             reached, pieces = pad(reached, (0, missing), value=-torch.inf), pad(pieces, (0, missing), value=EOS)
         reached, order = _best(reached, self.candidates)
         pieces = pieces.gather(1, order)
-        if self.shrinking and rows == self.size:
-            places = torch.arange(self.candidates, device=reached.device)
+        places = torch.arange(self.candidates, device=reached.device)
+        if self.ending == "full":
+            reached = reached.masked_fill((places >= self.size) & (pieces == EOS), -torch.inf)
+        elif self.ending == "shrinking" and rows == self.size:
             reached = reached.masked_fill(places >= totals.isfinite().sum(1, keepdim=True), -torch.inf)
         live_totals, live = _best(reached.masked_fill(pieces == EOS, -torch.inf), self.size)
         return Chosen(reached, (order // width).clamp_(max=rows - 1), pieces, live, live_totals)

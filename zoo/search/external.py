@@ -29,7 +29,7 @@ def searched_by_program(
     if request.constraint is not None:
         problem = f"{name} searches by itself, and what it may produce cannot be constrained"
         raise ZooError(problem, hint="take another backend, such as `auto`")
-    if request.shrinking:
+    if request.ending == "shrinking":
         problem = f"{name} searches by itself, and its beam does not shrink (`decoding.ending` of the model's spec)"
         raise ZooError(problem, hint="take another backend, such as `auto`")
     for window in windows:
@@ -49,6 +49,7 @@ def _found(program: Searching, sources: Sequence[Source], request: Request, devi
             beam=request.beam,
             alpha=request.alpha,
             barred=() if request.barred is None else request.barred.pieces,
+            least=0 if request.barred is None else request.barred.least,
         )
     except FAILURES as error:
         if not is_short(error):

@@ -35,8 +35,8 @@ class History:
     """Grows with each step, on the host, from what the step has chosen.
 
     `wanted` hypotheses are looked for. Ranked ones are the best that have ended, and the search is over when no live
-    one can still be among them; others are kept in the order of their rows. What lives at the limit has to end with
-    EOS, unless it is `cut`: then its last piece may be any, and stands in the place of EOS.
+    one can still be among them, or `enough` have ended; others are kept in the order of their rows. What lives at the
+    limit has to end with EOS, unless it is `cut`: then its last piece may be any, and stands in the place of EOS.
     """
 
     def __init__(
@@ -46,12 +46,13 @@ class History:
         penalty: Callable[[int], float],
         *,
         ranked: bool,
+        enough: int | None = None,
         cut: bool = False,
         streams: tuple[Random, ...] = (),
     ) -> None:
         """`penalty` is what a log-probability is divided by, by the length with EOS; it grows with that."""
         self.source, self.wanted, self.penalty, self.ranked, self.cut = source, wanted, penalty, ranked, cut
-        self.streams = streams
+        self.enough, self.streams = enough, streams
         """Where chance comes from, one for each row."""
         self.begun = len(source.prefix)
         """Pieces that were chosen, or are being chosen by a step that has not reported yet."""
@@ -59,6 +60,7 @@ class History:
         self._longest = penalty(source.limit + 1)
         self._steps: list[tuple[StepRecord, int]] = []
         self._ended: list[_Ended] = []
+        self._met = 0  # all that have ended, wanted or not
 
     @property
     def must_end(self) -> bool:
@@ -96,16 +98,18 @@ class History:
         for place, (total, piece) in enumerate(zip(totals, pieces, strict=True)):
             if (every or piece == EOS) and total != -math.inf:
                 self._ended.append(_Ended(total / penalty, total, step, place))
+                self._met += 1
         self._ended.sort(key=(lambda ended: -ended.score) if self.ranked else (lambda ended: ended.place))
         del self._ended[self.wanted :]
 
     def _decided(self, best: float) -> bool:
-        """Whether no live hypothesis can still enter the list.
+        """Whether no live hypothesis can still enter the list, or none is waited for.
 
         A log-probability only falls, and is divided by at most the penalty of the longest translation.
         """
         full = len(self._ended) == self.wanted
-        return best == -math.inf or (full and self._ended[-1].score >= best / self._longest)
+        proven = best == -math.inf or (full and self._ended[-1].score >= best / self._longest)
+        return proven or (self.enough is not None and self._met >= self.enough)
 
     def _pieces(self, ended: _Ended) -> tuple[int, ...]:
         record, sentence = self._steps[ended.step]

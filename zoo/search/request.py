@@ -20,7 +20,7 @@ from specs.decoding import (
 )
 from specs.notation import shown
 from zoo.search.barred import Barred
-from zoo.search.beam import Beam
+from zoo.search.beam import Beam, Ending
 from zoo.search.constraint import Constraint
 from zoo.search.hypothesis import LengthPenalty
 from zoo.search.sample import Sample
@@ -75,7 +75,7 @@ class Request:
     n_best: int = 1
     constraint: Constraint | None = None
     length_penalty: LengthPenalty = "gnmt"
-    shrinking: bool = False
+    ending: Ending = "proven"
     barred: Barred | None = None
 
     @classmethod
@@ -86,13 +86,13 @@ class Request:
         chosen = {name: value for name, value in choice.items() if value is not None}
         if strange := sorted(chosen.keys() - known):
             raise TypeError(f"`{strange[0]}` is no choice: it is one of {', '.join(known)}")
-        decoding = spec.decoding
+        decoding, size, least = spec.decoding, spec.vocabulary.sizes[1], spec.decoding.min_length
         request = cls(
             **{**known, **chosen},
             n_best=1 if n_best is None else n_best,
             length_penalty=decoding.length_penalty,
-            shrinking=decoding.ending == "shrinking",
-            barred=Barred(decoding.barred, spec.vocabulary.sizes[1]) if decoding.barred else None,
+            ending=decoding.ending,
+            barred=Barred(decoding.barred, size, least=least) if decoding.barred or least else None,
         )
         request._check(chosen.keys())
         return request
@@ -101,7 +101,7 @@ class Request:
         """What chooses pieces as it is wanted."""
         bounds = self.constraint if self.barred is None else replace(self.barred, other=self.constraint)
         if self.search == "beam":
-            return Beam(self.beam, self.alpha, self.n_best, bounds, self.length_penalty, self.shrinking)
+            return Beam(self.beam, self.alpha, self.n_best, bounds, self.length_penalty, self.ending)
         top = (self.temperature, self.top_k, self.top_p)
         return Sample(self.n_best, self.alpha, *top, self.seed, bounds, self.length_penalty)
 

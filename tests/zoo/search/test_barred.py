@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from specs import UNK, ZooError
+from specs import EOS, UNK, ZooError
 from zoo.search.barred import Barred
 from zoo.search.beam import Beam
 from zoo.search.sample import Sample
@@ -15,7 +15,8 @@ from zoo.search.source import Source
 CHOOSERS = {
     "greedy": lambda bars: Beam(1, 0.6, 1, bars),
     "beam": lambda bars: Beam(4, 0.6, 4, bars),
-    "shrinking": lambda bars: Beam(4, 0.6, 4, bars, "power", True),
+    "shrinking": lambda bars: Beam(4, 0.6, 4, bars, "power", "shrinking"),
+    "full": lambda bars: Beam(4, 0.6, 4, bars, "power", "full"),
     "sample": lambda bars: Sample(3, 0.6, 1.3, 0, 1.0, 1, bars),
     "top": lambda bars: Sample(3, 0.6, 1.3, 3, 0.9, 1, bars),
 }
@@ -50,6 +51,27 @@ def test_what_another_constraint_bars_is_barred_too(toy, search, world, name):
     one_after_another = CHOOSERS[name](Barred((UNK,), 9, Barred((6,), 9)))
     how = {"tokens": 60, "windows": 5}
     assert search(toy(9, 1, 50), *world, one_after_another, **how) == search(toy(9, 1, 50), *world, both, **how)
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+@pytest.mark.parametrize("levels", [3, 400])
+def test_before_so_many_pieces_the_end_is_as_if_it_were_impossible(toy, search, world, name, levels):
+    """Where the limit is nearer, up to that; sentences that join others on their way count from their own beginning."""
+    sources, limits = world
+    limits = [2, *limits[1:]]
+
+    class Longer(toy):
+        def row(self, source, prefix):
+            row = super().row(source, prefix)
+            least = min(3, limits[sources.index(source[:-1])])
+            return [-math.inf if piece == EOS and len(prefix) < least else value for piece, value in enumerate(row)]
+
+    how = {"tokens": 60, "windows": 5, "prefixes": [(4, 5) if index % 3 == 0 else () for index in range(len(sources))]}
+    found = search(toy(9, 1, levels), sources, limits, CHOOSERS[name](Barred((), 9, least=3)), **how)
+    assert found == search(Longer(9, 1, levels), sources, limits, CHOOSERS[name](None), **how)
+    free = search(toy(9, 1, levels), sources, limits, CHOOSERS[name](None), **how)
+    assert min(len(each.pieces) for several in found for each in several) == 2
+    assert found != free
 
 
 def test_one_mask_is_for_all_rows():

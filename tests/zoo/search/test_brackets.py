@@ -188,7 +188,7 @@ CHOOSERS = {
     "greedy": {"beam": 1, "alpha": 0.3, "constraint": TREES},
     "beam": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES},
     "wide": {"beam": 21, "alpha": 0.3, "n_best": 21, "constraint": TREES},
-    "shrinking": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES, "shrinking": True},
+    "shrinking": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES, "ending": "shrinking"},
     "barring": {"beam": 4, "alpha": 0.3, "constraint": Barred((UNK,), SIZE, TREES)},
     "sample": {"chooser": Sample(3, 0.3, 2.0, 0, 1.0, 1, TREES)},
     "top": {"chooser": Sample(3, 0.3, 2.0, 4, 0.9, 1, TREES)},

@@ -19,10 +19,10 @@ class Engine:
     def __init__(self, most=100):
         self.most, self.asked = most, []
 
-    def hypotheses(self, source, limits, *, beam, alpha, barred):
+    def hypotheses(self, source, limits, *, beam, alpha, barred, least):
         if source.shape[0] > self.most:
             raise RuntimeError("CUDA failed with error out of memory")
-        self.asked.append((tuple(source.shape), beam, alpha, barred))
+        self.asked.append((tuple(source.shape), beam, alpha, barred, least))
         rows = [tuple(piece for piece in row if piece > 3) for row in source.tolist()]
         return [[Found(row[: len(row) // 2], -1.25), Found(row, -1.0)] for row in rows]
 
@@ -31,20 +31,22 @@ def test_its_search_is_taken(translator_of):
     engine = Engine()
     translator = translator_of(program=engine)
     assert translator.translate(TEXTS) == TEXTS
-    assert engine.asked == [((4, 7), 3, translator.spec.decoding.alpha, ())]
+    assert engine.asked == [((4, 7), 3, translator.spec.decoding.alpha, (), 0)]
     assert translator.translate(TEXTS, n_best=2, beam=2, alpha=0.0)[0] == ["ab", "a"]
-    assert engine.asked[-1][1:] == (2, 0.0, ())
+    assert engine.asked[-1][1:] == (2, 0.0, (), 0)
     assert [each[0].text for each in translate_lines(translator, TEXTS, window=2)] == TEXTS
 
 
 @pytest.mark.parametrize("kind", ["gnmt", "power"])
 def test_what_it_finds_is_ranked_by_our_length_penalty(translator_of, kind):
-    translator = translator_of([f"decoding.length_penalty={kind}", "decoding.barred=[1, 7]"], Engine())
+    translator = translator_of(
+        [f"decoding.length_penalty={kind}", "decoding.barred=[1, 7]", "decoding.min_length=2"], Engine()
+    )
     (found,) = translator.hypotheses(["hgfedc"], n_best=2, alpha=0.8)
     wanted = {"hgfedc": -1.0 / length_penalty(7, 0.8, kind), "hgf": -1.25 / length_penalty(4, 0.8, kind)}
     assert {each.text: each.score for each in found} == wanted
     assert found[0].score > found[1].score
-    assert translator.program.asked[-1][-1] == (1, 7)
+    assert translator.program.asked[-1][-2:] == ((1, 7), 2)
 
 
 def test_batches_keep_to_the_budget_and_are_split_where_memory_ends(translator_of):

@@ -386,7 +386,8 @@ def test_a_gpu_reports_one_step_late_and_nothing_changes(toy, search, monkeypatc
     limits = [len(source) + 3 for source in sources]
     for levels in (2, 400):
         beam = {"beam": 3, "alpha": 0.6, "n_best": 2}
-        for choice in (beam, {**beam, "shrinking": True}, {"chooser": Sample(2, 0.6, 1.0, 0, 1.0, 1)}):
+        endings = [{**beam, "ending": ending} for ending in ("proven", "shrinking", "full")]
+        for choice in (*endings, {"chooser": Sample(2, 0.6, 1.0, 0, 1.0, 1)}):
             expected = search(toy(9, 1, levels), sources, limits, tokens=70, **choice)
             with monkeypatch.context() as patch:
                 patch.setattr("zoo.search.batch._is_asynchronous", lambda tensor: True)

@@ -71,10 +71,10 @@ def test_values_out_of_range_and_out_of_place_are_named(choice, named):
 
 
 def test_what_belongs_to_the_model_is_as_its_spec_says():
-    traits = ["decoding.length_penalty=power", "decoding.ending=shrinking", "decoding.barred=[1, 6]"]
-    spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", *traits])
-    bars = Barred((1, 6), spec.vocabulary.size)
-    assert Request.of(spec, {}, 2).chooser() == Beam(3, 0.8, 2, bars, "power", True)
+    traits = ["decoding.length_penalty=power", "decoding.ending=full", "decoding.barred=[1, 6]"]
+    spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "decoding.min_length=2", *traits])
+    bars = Barred((1, 6), spec.vocabulary.size, least=2)
+    assert Request.of(spec, {}, 2).chooser() == Beam(3, 0.8, 2, bars, "power", "full")
     assert Request.of(spec, {"search": "sample", "seed": 3}).chooser() == Sample(1, 0.8, 1.0, 0, 1.0, 3, bars, "power")
 
 

@@ -57,10 +57,11 @@ def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pa
 
 CHOOSERS = {
     "power": Beam(4, 0.6, 4, None, "power"),
-    "shrinking": Beam(4, 0.6, 4, None, "power", True),
+    "shrinking": Beam(4, 0.6, 4, None, "power", "shrinking"),
+    "full": Beam(4, 0.6, 4, Barred((), 60, least=6), "power", "full"),
     "barred": Beam(4, 0.6, 4, Barred((1, 5, *range(20, 30)), 60)),
-    "all": Beam(6, 0.6, 6, Barred((1, 5, *range(20, 30)), 60), "power", True),
-    "greedy": Beam(1, 0.0, 1, Barred((1,), 60), "power", True),
+    "all": Beam(6, 0.6, 6, Barred((1, 5, *range(20, 30)), 60), "power", "shrinking"),
+    "greedy": Beam(1, 0.0, 1, Barred((1,), 60), "power", "shrinking"),
 }
 
 

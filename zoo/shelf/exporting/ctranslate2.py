@@ -24,9 +24,7 @@ from zoo.shelf.importing.word_model import is_of_words
 from zoo.storage.files import write_json
 from zoo.text.pieces import SPACE, Pieces
 
-_SEARCH = (
-    "CTranslate2 searches by options of each call: `beam_size={}`, `length_penalty={}` come nearest to the spec's."
-)
+_SEARCH = "CTranslate2 searches by options of each call: {} {}."
 _GNMT = "The spec's length penalty is ((5 + length) / 6)^alpha, and CTranslate2's is length^alpha."
 
 
@@ -64,8 +62,7 @@ class CTranslate2:
         write_json(folder / "config.json", _config(bundle, names[1]))
         _models(bundle, folder)
         decoding = bundle.spec.decoding
-        gnmt = [_GNMT] if decoding.length_penalty == "gnmt" and decoding.alpha else []
-        return [_SEARCH.format(decoding.beam, decoding.alpha), *gnmt, *_left_to_the_caller(decoding, names[1])]
+        return list(_search(decoding, names[1]))
 
     def check(self, bundle: Bundle, folder: Path) -> Checked | None:
         """Tensors read back, and the log-probabilities of the proof by the engine."""
@@ -90,26 +87,37 @@ class CTranslate2:
         return Checked(f"CTranslate2 {ctranslate2.__version__}", float(torch.stack(differences).max()))
 
 
-def _left_to_the_caller(decoding: Decoding, target: list[str]) -> Iterator[str]:
-    """What else the spec says of the search, and the folder has no place for."""
-    if decoding.barred:
-        pieces = [target[id] for id in decoding.barred if id != UNK]
-        options = [*(["`disable_unk=True`"] if UNK in decoding.barred else [])]
-        options += (
-            [f"`suppress_sequences={json.dumps([[each] for each in pieces], ensure_ascii=False)}`"] if pieces else []
-        )
-        yield f"Pieces that the spec bars are barred there by options of each call: {' and '.join(options)}."
-    longest = f"{decoding.length_factor:g} times the source's length + " if decoding.length_factor else ""
-    yield (
-        f"A translation has at most {longest}{decoding.extra_length:,} pieces here, and there as many as "
-        f"`max_decoding_length` says; where its search ends is its own rule, and not `ending: {decoding.ending}`."
-    )
-
-
 def _names(side: Any) -> list[str]:
     """Words of a list as they were; pieces of SentencePiece as it calls them."""
     found = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in found] if is_of_words(side) else found
+
+
+def _search(decoding: Decoding, target: list[str]) -> Iterator[str]:
+    """What to ask it for, and what of the spec's search it has no option for."""
+    options: dict[str, Any] = {
+        "beam_size": decoding.beam,
+        "length_penalty": decoding.alpha,
+        "min_decoding_length": decoding.min_length,
+    }
+    if not decoding.length_factor:
+        options["max_decoding_length"] = decoding.extra_length
+    if UNK in decoding.barred:
+        options["disable_unk"] = True
+    if others := [[target[id]] for id in decoding.barred if id != UNK]:
+        options["suppress_sequences"] = json.dumps(others, ensure_ascii=False)
+    same = decoding.beam == 1 or (decoding.ending == "full" and decoding.length_penalty == "power" and decoding.alpha)
+    said = ", ".join(f"`{name}={value}`" for name, value in options.items())
+    yield _SEARCH.format(said, "are the spec's" if same else "come nearest to the spec's")
+    if decoding.length_factor:
+        longest = f"{decoding.length_factor:g} times the source's length + {decoding.extra_length:,}"
+        yield f"A translation has at most {longest} pieces here, and there as many as `max_decoding_length` says."
+    if decoding.beam == 1:
+        return
+    if decoding.length_penalty == "gnmt" and decoding.alpha:
+        yield _GNMT
+    if decoding.ending != "full":
+        yield f"Its search ends as `ending: full` does, and not as the spec's `ending: {decoding.ending}`."
 
 
 def _config(bundle: Bundle, target: list[str]) -> dict[str, Any]:

@@ -85,6 +85,18 @@ def test_transformers_translates_alike(of: dict[str, Any], published: Callable[.
         assert found[1 : 1 + len(best.pieces[:18])] == list(best.pieces[:18])
 
 
+def test_the_options_of_its_search_are_said(published: Callable[..., Path], tmp_path: Path) -> None:
+    needs("ctranslate2")
+    published()
+    options = "`beam_size=4`, `length_penalty=0.6`, `min_decoding_length=0`"
+    note, *_ = export("exported", "ctranslate2", tmp_path / "written", Report()).notes
+    assert note == f"CTranslate2 searches by options of each call: {options} come nearest to the spec's."
+    import_model(str(tmp_path / "written"), Choice(name="back"), Report())
+    options = "`beam_size=2`, `length_penalty=1.0`, `min_decoding_length=1`, `max_decoding_length=256`"
+    (note,) = export("back", "ctranslate2", tmp_path / "again", Report()).notes
+    assert note == f"CTranslate2 searches by options of each call: {options} are the spec's."
+
+
 @pytest.mark.slow
 def test_onnx_models_compute_the_same(published: Callable[..., Path], tmp_path: Path) -> None:
     needs("onnx")
@@ -175,8 +187,9 @@ def test_what_of_a_search_is_left_to_the_caller_is_said(published: Callable[...,
     (bundle / "spec.yaml").write_text(before.model_copy(update={"decoding": decoding}).yaml(zoo.__version__))
     manifest.write(bundle)
     said = " ".join(export("exported", "ctranslate2", tmp_path / "barred", Report()).notes)
-    assert '`disable_unk=True` and `suppress_sequences=[["<s>"]]`' in said
-    assert f"at most {most} pieces here" in said
+    assert '`disable_unk=True`, `suppress_sequences=[["<s>"]]`' in said
+    assert f"`max_decoding_length={most}`" in said
+    assert "pieces here" not in said
 
 
 def test_a_name_is_looked_for_with_the_report_of_the_export(

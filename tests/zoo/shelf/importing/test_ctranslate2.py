@@ -70,7 +70,7 @@ def model(
     made.encoder.embeddings[0].weight = random(len(LIST), D)
     made.decoder.embeddings.weight = random(len(LIST), D)
     linear(made.decoder.projection, D, len(LIST), bias=True)
-    made.decoder.projection.bias[:3] = -30, -30, 0  # no translation has <blank> or <s>, and each ends soon
+    made.decoder.projection.bias[:3] = -30, -30, 2  # no translation has <blank> or <s>, and each ends soon
     made.register_source_vocabulary(LIST)
     made.register_target_vocabulary(LIST)
     for key, value in settings.items():
@@ -97,7 +97,7 @@ def translator(read: Imported) -> Translator:
 
 
 def require_alike(folder: Path) -> Imported:
-    """The same log-probabilities as the engine's in float32, and the same greedy translations."""
+    """The same log-probabilities as the engine's in float32, and the same translations by its own search."""
     read = imported(folder)
     ours, threads = translator(read), torch.get_num_threads()
     theirs = engine.Translator(str(folder), compute_type="float32", intra_threads=1)
@@ -109,13 +109,14 @@ def require_alike(folder: Path) -> Imported:
             torch.tensor(mine.token_log_probabilities), torch.tensor(found.log_probs), atol=3e-5, rtol=0
         )
     sources = [source for source, _ in SENTENCES]
-    answers = CTranslate2().open(folder, read).translate(sources, beam=1)
-    found = [translations[0] for translations in ours.hypotheses(sources, beam=1)]
-    for answer, each in zip(answers, found, strict=True):
-        if not each.pieces:  # the engine writes one at least
-            continue
-        assert answer.pieces == read.vocabulary.named(each.pieces)
-        assert answer.log_probability == pytest.approx(each.log_probability, abs=1e-3)
+    for beam in (1, None, 5):
+        answers = CTranslate2().open(folder, read).translate(sources, beam=beam)
+        found = [translations[0] for translations in ours.hypotheses(sources, beam=beam)]
+        for answer, each in zip(answers, found, strict=True):
+            assert answer.pieces is not None
+            assert len(answer.pieces) < read.spec.decoding.extra_length, "what is cut off ends otherwise"
+            assert answer.pieces == read.vocabulary.named(each.pieces)
+            assert answer.log_probability == pytest.approx(each.log_probability, abs=1e-3)
     return read
 
 
@@ -158,6 +159,7 @@ def test_it_says_what_it_is(tmp_path: Path) -> None:
     assert spec.architecture.norm_epsilon == 1e-5, "the engine's own"
     decoding = spec.decoding
     assert (decoding.beam, decoding.alpha, decoding.length_penalty, decoding.extra_length) == (2, 1.0, "power", 256)
+    assert (decoding.ending, decoding.min_length) == ("full", 1)
     assert any("no EOS behind a source" in note for note in read.notes)
 
 

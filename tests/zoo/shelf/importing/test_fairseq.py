@@ -205,6 +205,7 @@ def test_it_says_what_it_is(tmp_path: Path) -> None:
     assert spec.architecture.tied_embeddings == "all"
     assert (spec.decoding.beam, spec.decoding.length_penalty, spec.decoding.alpha) == (5, "power", 1.0)
     assert (spec.decoding.length_factor, spec.decoding.extra_length) == (0, 200)
+    assert (spec.decoding.ending, spec.decoding.min_length) == ("full", 1)
     assert any("cut into pieces already" in note for note in model.notes)
     assert any("subword-nmt" in note for note in model.notes)
 

@@ -23,16 +23,12 @@ _DECODING: dict[str, Any] = {
     "beam": 2,
     "alpha": 1.0,
     "length_penalty": "power",
-    "ending": "proven",
+    "ending": "full",
     "length_factor": 0.0,
     "extra_length": 256,
+    "min_length": 1,
 }
-"""The engine's own, which no file of a model says."""
-_ENDING = (
-    "CTranslate2 ends a search when as many hypotheses have ended as the beam is wide; here it ends when no better one "
-    "can come, so with a beam of two or more a translation may be another one, of a higher score. It writes one piece "
-    "at least, and here a translation may be empty."
-)
+"""The engine's own, which no file of a model says. What comes to the limit is cut off there, and given an end here."""
 _WITHOUT_END = "The model reads no EOS behind a source, and is given none."
 
 
@@ -65,7 +61,7 @@ class CTranslate2:
             vocabulary=pieces.fields,
             decoding=_DECODING,
         )
-        notes = [*pieces.notes, _ENDING, *([] if said.source_ends else [_WITHOUT_END])]
+        notes = [*pieces.notes, *([] if said.source_ends else [_WITHOUT_END])]
         if stands(place / "vmap.txt"):
             notes.append("`vmap.txt`, which narrows the vocabulary where the engine is asked to, is left out.")
         origin = {"format": self.name, "source": place.name, "engine": "CTranslate2", "numbers": found.numbers}

@@ -30,15 +30,12 @@ _DECODING: dict[str, Any] = {
     "beam": 5,
     "alpha": 1.0,
     "length_penalty": "power",
-    "ending": "proven",
+    "ending": "full",
     "length_factor": 0.0,
     "extra_length": 200,
+    "min_length": 1,
 }
 """Those of `fairseq-generate`, which takes them from its command line and from no checkpoint."""
-_ENDING = (
-    "fairseq ends a search when as many hypotheses have ended as the beam is wide; here it ends when no better one can "
-    "come, so with a beam of two or more a translation may be another one, of a higher score."
-)
 
 
 class Fairseq:
@@ -80,7 +77,7 @@ class Fairseq:
         )
         origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
         everything = {**network.layers.finished(), **tensors}
-        return Imported(spec, pieces.vocabulary, everything, origin, (*pieces.notes, _ENDING))
+        return Imported(spec, pieces.vocabulary, everything, origin, pieces.notes)
 
     def open(self, place: Path, imported: Imported) -> Engine:
         raise NotImplementedError
