@@ -90,7 +90,9 @@ def _bomb(draw: Random, place: Path, trial: Trial) -> bool:
     start = _npy({"descr": kind, "fortran_order": False, "shape": shape}, b"")
     if draw.random() < 0.5:  # all of it is there
         packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-        packed = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH) + archives.nothing() * (_HUGE // archives.CHUNK)
+        packed = (
+            packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH) + archives.nothing() * (_HUGE // archives.CHUNK)
+        )
         members[name] = packed + zlib.compressobj(9, zlib.DEFLATED, -15).flush()
     else:
         members[name] = start + bytes(1000)

@@ -23,10 +23,19 @@ D, D_FF, HEADS = 8, 12, 2
 SIDES = ("encoder", "decoder")
 WORDS = ("the", "old", "dog", "a", "small", "house", "cat")
 OPTIONS: dict[str, Any] = {
-    **{"type": "transformer", "dim-emb": D, "transformer-heads": HEADS, "transformer-dim-ffn": D_FF},
-    **{"enc-depth": 1, "dec-depth": 1, "transformer-ffn-activation": "swish", "transformer-preprocess": ""},
-    **{"transformer-postprocess": "dan", "transformer-decoder-autoreg": "self-attention"},
-    **{"tied-embeddings-all": True, "output-omit-bias": False, "version": "v1.12.0"},
+    "type": "transformer",
+    "dim-emb": D,
+    "transformer-heads": HEADS,
+    "transformer-dim-ffn": D_FF,
+    "enc-depth": 1,
+    "dec-depth": 1,
+    "transformer-ffn-activation": "swish",
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-decoder-autoreg": "self-attention",
+    "tied-embeddings-all": True,
+    "output-omit-bias": False,
+    "version": "v1.12.0",
 }
 
 
@@ -62,7 +71,9 @@ def _marian(folder: Path, vocabulary: Path, names: list[str]) -> None:
         for norm in (*(f"{part}_Wo" for part in _attentions(side)), "ffn_ffn"):
             found[f"{at}_{norm}_ln_scale"], found[f"{at}_{norm}_ln_bias"] = _normal(1, D), _normal(1, D)
     options = np.frombuffer(yaml.safe_dump(OPTIONS).encode() + b"\0", np.int8)
-    np.savez(folder / "model.npz", **{"special:model.yml": options, **{key: each.numpy() for key, each in found.items()}})
+    np.savez(
+        folder / "model.npz", **{"special:model.yml": options, **{key: each.numpy() for key, each in found.items()}}
+    )
     decoder = {"models": ["model.npz"], "vocabs": ["v.spm", "v.spm"], "beam-size": 2, "normalize": 0.6}
     (folder / "model.npz.decoder.yml").write_text(yaml.safe_dump(decoder))
     shutil.copyfile(vocabulary, folder / "v.spm")
@@ -98,10 +109,22 @@ def _transformers(folder: Path, vocabulary: Path, names: list[str]) -> None:
     save_file(found, folder / "model.safetensors")
     sides = {f"{side}_{key}": value for side in SIDES for key, value in (("attention_heads", HEADS), ("ffn_dim", D_FF))}
     said = {
-        **{"model_type": "marian", "d_model": D, "encoder_layers": 1, "decoder_layers": 1, **sides},
-        **{"activation_function": "swish", "scale_embedding": True, "vocab_size": rows, "decoder_vocab_size": rows},
-        **{"eos_token_id": EOS, "pad_token_id": PAD, "decoder_start_token_id": BOS, "max_position_embeddings": 64},
-        **{"num_beams": 2, "max_length": 32, "bad_words_ids": [[PAD]]},
+        "model_type": "marian",
+        "d_model": D,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        **sides,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        "vocab_size": rows,
+        "decoder_vocab_size": rows,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+        "decoder_start_token_id": BOS,
+        "max_position_embeddings": 64,
+        "num_beams": 2,
+        "max_length": 32,
+        "bad_words_ids": [[PAD]],
     }
     (folder / "config.json").write_text(json.dumps(said))
     (folder / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -119,7 +120,7 @@ def _json(draw: Random, file: Path, trial: Trial) -> None:
     tree: Any = json.loads(file.read_text())
     if draw.random() < 0.7:
         for _ in range(draw.choice((1, 1, 2))):
-            trial.tell(values.bitten(draw, tree))
+            trial.tell(values.bitten(draw, tree) if values.places(tree) else "nothing is left")
         text = json.dumps(values.writable(tree))
     else:
         whole = file.read_text()
@@ -175,10 +176,24 @@ def _names(draw: Random, place: Path, trial: Trial) -> bool:
     name = draw.choice([each for each in sorted(files) if each != "manifest.json"])
     what = draw.randrange(5)
     if what == 0:
-        out = ("../x", "../../../../pwned.txt", "/etc/x.y", "a/b.c", "..", ".x", "x", "", "a\0.b", "\x1b[2J.x", "x.y" * 10_000)
+        out = (
+            "../x",
+            "../../../../pwned.txt",
+            "/etc/x.y",
+            "a/b.c",
+            "..",
+            ".x",
+            "x",
+            "",
+            "a\0.b",
+            "\x1b[2J.x",
+            "x.y" * 10_000,
+        )
         files[draw.choice((*out, "weights.safetensors.partial", "new.txt", "origin.json"))] = files[name]
     elif what == 1:
-        files[name]["bytes"] = draw.choice((-1, 0, files[name]["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True))
+        files[name]["bytes"] = draw.choice(
+            (-1, 0, files[name]["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True)
+        )
     elif what == 2:
         files[name]["sha256"] = draw.choice(("0" * 64, "", "../../x", files[name]["sha256"].upper() + "\n", 5))
     elif what == 3:
@@ -195,12 +210,14 @@ def _forwards(draw: Random, place: Path, trial: Trial) -> bool:
     """Old names in circles and in chains, that lead out, that lead to nobody."""
     to = draw.choice((GOOD, "one", "../x", "/etc", "", "x" * 5000, 5, None, ["good"], "\x1b[2J", "nobody", "a\nb"))
     chain = [GOOD, *(f"n{number}" for number in range(draw.choice((1, 5, 30))))]
-    for old, new in [*zip(chain, chain[1:], strict=False), (chain[-1], to)]:
+    for old, new in [*itertools.pairwise(chain), (chain[-1], to)]:
         folder = place / "models" / old
         folder.mkdir(exist_ok=True)
         (folder / "forward.json").write_text(json.dumps({"to": new}))
     if draw.random() < 0.3:
-        (place / "models" / GOOD / "forward.json").write_text(draw.choice((*_NESTED, "", "{}", '{"to": NaN}', "x" * 10**6)))
+        (place / "models" / GOOD / "forward.json").write_text(
+            draw.choice((*_NESTED, "", "{}", '{"to": NaN}', "x" * 10**6))
+        )
     return True
 
 
@@ -235,7 +252,12 @@ def _stood_in(draw: Random, place: Path, trial: Trial) -> bool:
     path = draw.choice(
         (
             *(place / "models" / GOOD / "1.json", place / "models" / GOOD / "2.json", place / "models" / GOOD),
-            *(place / "index.json", place / "registry.json", place / "models" / GOOD / "forward.json", place / "models"),
+            *(
+                place / "index.json",
+                place / "registry.json",
+                place / "models" / GOOD / "forward.json",
+                place / "models",
+            ),
         )
     )
     trial.tell(nodes.put(draw, path))

@@ -20,12 +20,25 @@ def _json(draw: Random, file: Path, trial: Trial) -> None:
     tree: Any = json.loads(file.read_text())
     if draw.random() < 0.75:
         for _ in range(draw.choice((1, 1, 2))):
-            trial.tell(values.bitten(draw, tree))
+            trial.tell(values.bitten(draw, tree) if values.places(tree) else "nothing is left")
         text = json.dumps(values.writable(tree))
     else:
         whole = file.read_text()
-        some = (*_NESTED, "", "null", "[]", "1", '"x"', "NaN", f"{whole}{whole}", whole + " " * 30_000_000, f"\ufeff{whole}")
-        text = draw.choice((*some, whole.replace("{", '{"dropout": NaN, ', 1), whole.replace("{", '{"d_model": 1e999, ', 1)))
+        some = (
+            *_NESTED,
+            "",
+            "null",
+            "[]",
+            "1",
+            '"x"',
+            "NaN",
+            f"{whole}{whole}",
+            whole + " " * 30_000_000,
+            f"\ufeff{whole}",
+        )
+        text = draw.choice(
+            (*some, whole.replace("{", '{"dropout": NaN, ', 1), whole.replace("{", '{"d_model": 1e999, ', 1))
+        )
     file.write_bytes(text.encode(draw.choice(("utf-8", "utf-8", "utf-8", "utf-16")), "surrogatepass"))
 
 
@@ -118,8 +131,20 @@ def marian(draw: Random, place: Path, trial: Trial) -> bool:
         laughs = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'lol'}]\n" for n in range(30))
         text = draw.choice(
             (
-                *(f"x: {'[' * deep}{']' * deep}\n{text}", f"{laughs}{text}", f"{text}unheard: 1\n", "", "[]", "a: [", "\x00"),
-                *(f"{text}x: !!python/object/apply:os.mkdir [pwned]\n", f"{text}# {'x' * 200_000}\n", f"{text}---\n{text}"),
+                *(
+                    f"x: {'[' * deep}{']' * deep}\n{text}",
+                    f"{laughs}{text}",
+                    f"{text}unheard: 1\n",
+                    "",
+                    "[]",
+                    "a: [",
+                    "\x00",
+                ),
+                *(
+                    f"{text}x: !!python/object/apply:os.mkdir [pwned]\n",
+                    f"{text}# {'x' * 200_000}\n",
+                    f"{text}---\n{text}",
+                ),
                 *(f"{text}beam-size: 0\n", text.replace("2", "1000000000000"), text.replace("0.6", ".nan")),
                 *(text.replace("0.6", "1e999"), text.replace("0.6", "-1"), f"{text}max-length-factor: {10**400}\n"),
             )
@@ -160,7 +185,18 @@ def dictionary(draw: Random, place: Path, trial: Trial) -> bool:
     lines = file.read_bytes().splitlines()
     line = draw.choice(
         (
-            *(b"the 9", b"x", b"x y", b"x 1.5", b" 5", b"5", b"\xff 5", b"x -1", b"x \xd9\xa3", b"the 9 #fairseq:overwrite"),
+            *(
+                b"the 9",
+                b"x",
+                b"x y",
+                b"x 1.5",
+                b" 5",
+                b"5",
+                b"\xff 5",
+                b"x -1",
+                b"x \xd9\xa3",
+                b"the 9 #fairseq:overwrite",
+            ),
             *(b"<pad> 5", b"\x1b[2J 5", b"x" * 1_000_000 + b" 1", b"x " + b"9" * 100_000, b"\0 5", b"a\rb 5", b"new 5"),
             b"\xe2\x96\x81x 5",
         )

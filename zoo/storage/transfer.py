@@ -182,10 +182,14 @@ def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int,
     if error.code in _BUSY:
         asked = _number(error.headers.get("Retry-After"))
         wait = None if asked is None else min(float(asked), _LONGEST_WAIT)
-        raise _Again(f"the server answers {error.code} {error.reason}", wait)
+        raise _Again(f"the server answers {error.code} {str(error.reason)[:_SHOWN]}", wait)
     hint = "look at the address; ZOO_MIRROR names a folder or an address that has copies"
     kind = NotThere if error.code in _NOT_THERE else ZooError
-    raise kind(f"`{url}` cannot be fetched: the server answers {error.code} {error.reason}", hint=hint, exit_code=1)
+    raise kind(
+        f"`{url}` cannot be fetched: the server answers {error.code} {str(error.reason)[:_SHOWN]}",
+        hint=hint,
+        exit_code=1,
+    )
 
 
 def _notes(partial: Path) -> Path:

@@ -25,6 +25,7 @@ _TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, to
 _BY_SIZE = {4: torch.float32, 2: torch.int16, 1: torch.int8}  # before there were types
 _SCALE_OF_INT16 = 1000.0  # where none was written
 _MOST = 1_000_000  # variables
+_NAME = 1_000  # bytes
 _DIMENSIONS = 8
 
 
@@ -135,4 +136,6 @@ class _Reader:
 
     def text(self) -> str:
         """Its length counts the zero byte at its end."""
-        return self.bytes(self.number("H")).rstrip(b"\0").decode("utf-8")
+        if (length := self.number("H")) > _NAME:
+            raise ValueError(f"a name in it has {length:,} bytes")
+        return self.bytes(length).rstrip(b"\0").decode("utf-8")

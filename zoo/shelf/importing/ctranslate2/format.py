@@ -19,7 +19,6 @@ from zoo.storage.content import stands
 
 _NAMES = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
-_SHOWN = 100  # characters of a name
 _DECODING: dict[str, Any] = {
     "beam": 2,
     "alpha": 1.0,
@@ -79,7 +78,7 @@ class CTranslate2:
 
 def _require_translator(found: Binary) -> None:
     if found.name not in _NAMES:
-        raise ZooError(f"`{found.name[:_SHOWN]}` is no translator as in the paper, but another kind of model of CTranslate2")
+        raise ZooError(f"`{found.name}` is no translator as in the paper, but another kind of model of CTranslate2")
     if found.revision not in _REVISIONS:
         raise ZooError(
             f"it is of revision {found.revision} of CTranslate2's Transformer, and {_REVISIONS[0]} to {_REVISIONS[-1]} "

@@ -157,7 +157,9 @@ class _Reader:
 
     def queries_scale(self, per_head: int) -> str:
         usual = per_head**-0.5
-        found = {_one(name, self.take(name)) for name in sorted(self.left) if name.endswith("/queries_scale")} or {usual}
+        found = {_one(name, self.take(name)) for name in sorted(self.left) if name.endswith("/queries_scale")} or {
+            usual
+        }
         if all(abs(each / usual - 1) < 1e-5 for each in found):
             return "scaled_dot_product"
         if found == {1.0}:
@@ -185,12 +187,8 @@ class _Reader:
         return int(_one(name, self.take(name))) if name in self.left else default
 
     def linear(self, name: str) -> Linear:
-        matrix, bias = self.matrix(name), None
-        if f"{name}/bias" in self.left:
-            bias = self.take(f"{name}/bias").float()
-            if bias.shape != matrix.shape[:1]:
-                raise _damaged(f"{name}/bias", bias)
-        return Linear(matrix, bias)
+        bias = self.take(f"{name}/bias").float() if f"{name}/bias" in self.left else None
+        return Linear(self.matrix(name), bias)
 
     def matrix(self, name: str) -> Tensor:
         self.left.discard(f"{name}/weight_scale")

@@ -103,8 +103,8 @@ def _plain(value: Any, left: Iterator[int], levels: int) -> Any:
         value = vars(value)
     if isinstance(value, Inert):
         state = getattr(value, "state", None)
-        key = next((key for key in ("_content", "_val") if isinstance(state, dict) and key in state), None)
-        return None if key is None else _plain(state[key], left, levels - 1)
+        held = state if isinstance(state, dict) else {}
+        return _plain(held.get("_content", held.get("_val")), left, levels - 1)
     if isinstance(value, dict):
         return {str(key): _plain(each, left, levels - 1) for key, each in value.items()}
     return [_plain(each, left, levels - 1) for each in value] if isinstance(value, list | tuple) else value

@@ -120,7 +120,9 @@ def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor
     encoder, decoder = (of.left.pop(_POSITIONS.format(side), None) for side in ("encoder", "decoder"))
     if encoder is None and decoder is None:
         return {}, {}
-    if not all(table is None or (isinstance(table, Tensor) and table.shape[1:] == (width,)) for table in (encoder, decoder)):
+    if not all(
+        table is None or (isinstance(table, Tensor) and table.shape[1:] == (width,)) for table in (encoder, decoder)
+    ):
         raise ZooError(f"`{of.file}` has positions of another width than {width}"[:_SHOWN], exit_code=1)
     known = list(_sinusoids(width))
     if all(table is None or any(_is(table.float(), sinusoids) for sinusoids in known) for table in (encoder, decoder)):

@@ -111,7 +111,9 @@ class Archive:
         """Taken out. No memory is taken for what is not there."""
         self.left.discard(name)
         shape, kind = self._header(name)
-        if kind.hasobject or min(shape, default=0) < 0 or prod(shape) * kind.itemsize > self._members[name].file_size:
+        if kind.hasobject:
+            raise _damaged(self.file, f"`{name}` cannot be read: it has objects, which are not unpickled")
+        if min(shape, default=0) < 0 or prod(shape) * kind.itemsize > self._members[name].file_size:
             raise _damaged(self.file, f"`{name}` is said to be {list(shape)} of {kind}, which it is not"[:_SHOWN])
         with self._entry(name) as stream:
             array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)

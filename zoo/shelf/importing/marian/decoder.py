@@ -113,8 +113,6 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
         there = Path(normpath(folder.absolute() / each))
         within = there.is_relative_to(normpath(folder.absolute())) and stands(there)
         found.append(folder / (there.relative_to(normpath(folder.absolute())) if within else there.name))
-        if not stands(found[-1]):
-            raise options.refused(key, f"names `{there.name}`, which is not in `{folder}`", "put it there")
     return found
 
 
