@@ -10,16 +10,16 @@ import zlib
 from functools import lru_cache
 from random import Random
 
-_CHUNK = 64 << 20
+CHUNK = 64 << 20
 COUNT = 48
 """Chunks of zeros in a bomb."""
-_BOMB = COUNT * _CHUNK
+_BOMB = COUNT * CHUNK
 
 
 @lru_cache(maxsize=1)
 def zeros() -> bytes:
     """64 MB of them as a member of gzip: members stand one after another."""
-    return gzip.compress(bytes(_CHUNK))
+    return gzip.compress(bytes(CHUNK))
 
 
 def tar(draw: Random, source: bytes, target: bytes) -> bytes:
@@ -64,7 +64,7 @@ def bomb(draw: Random, source: bytes, target: bytes) -> bytes:
     if draw.random() < 0.5:
         end = small.tobuf() + target + bytes(-len(target) % 512) + bytes(1024)
         return gzip.compress(large.tobuf()) + zeros() * COUNT + gzip.compress(end)
-    packed = _flushed() * COUNT + zlib.compressobj(9, zlib.DEFLATED, -15).flush()
+    packed = nothing() * COUNT + zlib.compressobj(9, zlib.DEFLATED, -15).flush()
     into = io.BytesIO()
     with zipfile.ZipFile(into, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("a/x.en", packed)
@@ -78,7 +78,7 @@ def bomb(draw: Random, source: bytes, target: bytes) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _flushed() -> bytes:
+def nothing() -> bytes:
     """64 MB of nothing in deflate, which may stand many times one after another."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return packer.compress(bytes(_CHUNK)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return packer.compress(bytes(CHUNK)) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-KINDS = ("specs", "bundles", "intruders", "vocabularies", "corpora", "trees", "lines", "arguments")
+KINDS = (
+    *("specs", "bundles", "intruders", "imports", "registries", "vocabularies", "corpora", "trees", "lines"),
+    "arguments",
+)
 """Each has a file of its name beside this one, with a function `run`."""
 
 

@@ -9,12 +9,12 @@ from random import Random
 from typing import Any
 
 
-def forged(draw: Random, file: Path) -> str:
-    """Writes another header into a file, and says which."""
+def forged(draw: Random, file: Path, *, facts: bool = True) -> str:
+    """Writes another header into a file, and says which; of its `facts` only where it has any."""
     content = file.read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
     header: dict[str, Any] = json.loads(content[8:end])
-    way = draw.choice((_length, _text, _tensor, _tensor, _tensor, _more, _facts))
+    way = draw.choice((_length, _text, _tensor, _tensor, _tensor, _more, *([_facts] if facts else [])))
     written, length = way(draw, header)
     if length is None:
         length = len(written)

@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import zoo
-from hostile import headers, nodes
+from hostile import headers, hearing, nodes
 from hostile.judge import right
 from hostile.shelf import MANIFEST
 from hostile.trial import Trial
@@ -23,16 +22,7 @@ from zoo.storage import manifest
 
 Way = Callable[[Random, Path, Trial], bool]
 """Damages a bundle; says whether its manifest is to be made anew, so that only what is in the files can tell."""
-_heard: list[str] = []
 _SECRET = "secret"
-
-
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and isinstance(arguments[0], str | bytes):
-        _heard.append(os.fsdecode(arguments[0]))
-
-
-sys.addaudithook(_hear)
 
 
 def run(draw: Random, trial: Trial) -> None:
@@ -46,14 +36,13 @@ def run(draw: Random, trial: Trial) -> None:
     if way(draw, bundle, trial):
         manifest.write(bundle)
     before = _entries(trial.folder)
-    _heard.clear()
+    hearing.begin()
     done = trial.zoo("verify", GOOD)
     right(done.status in (1, 2), f"it is accepted: {done.out}")
     # Opening looks at the files that it reads, and at no other.
     found = trial.answer(lambda: zoo.load(GOOD, device="cpu"))
     right(isinstance(found, ZooError) or way is not _yaml, "it is loaded")
-    paths = {os.path.realpath(path) for path in _heard}
-    right(os.path.realpath(secret) not in paths, "it was led to what is not its own")
+    right(not hearing.was_opened(secret), "it was led to what is not its own")
     right(_entries(trial.folder) == before, f"it left something behind: {_entries(trial.folder) ^ before}")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hostile.case import KINDS, Case, Verdict
 from hostile.court import verdicts
 
-_SOME, _MANY, _INTRUDERS = 344, 10_000, 600
+_SOME, _MANY, _INTRUDERS = 340, 10_000, 600
 
 
 def _cases(count: int, first: int = 0) -> list[Case]:

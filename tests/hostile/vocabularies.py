@@ -21,7 +21,7 @@ def run(draw: Random, trial: Trial) -> None:
         (trial.folder / FILE).write_bytes(good)
         trial.tell(nodes.put(draw, trial.folder / FILE))
     else:
-        content = _edited(draw, good) if draw.random() < 0.6 else values.damaged(draw, good)
+        content = edited(draw, good) if draw.random() < 0.6 else values.damaged(draw, good)
         trial.tell(f"{len(content)} bytes of {len(good)}")
         names = (FILE,) if draw.random() < 0.8 else ("vocabulary.source.model", "vocabulary.target.model")
         for name in names[: draw.choice((1, 2, 2))]:
@@ -49,7 +49,7 @@ def _used(draw: Random, trial: Trial, vocabulary: Vocabulary) -> None:
             right(not any("\ud800" <= sign <= "\udfff" for sign in text), f"half a character: {text!r}")
 
 
-def _edited(draw: Random, model: bytes) -> bytes:
+def edited(draw: Random, model: bytes) -> bytes:
     """The same fields in another order, some of them twice, gone, or with something else in them."""
     fields = _fields(model)
     for _ in range(draw.choice((1, 1, 2, 5))):

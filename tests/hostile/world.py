@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import chdir
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +13,11 @@ from typing import Any
 import specs
 import zoo
 from compiler import build
+from hostile import foreign
 from specs import Spec
 from zoo.model.weights import Weights
-from zoo.shelf import publish
+from zoo.shelf import publish, upload
+from zoo.storage import manifest
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 from zoo.translation.translation import Translation
@@ -55,6 +58,16 @@ class World:
         """Of the spec, as after training."""
         return self.folder / "runs" / GOOD
 
+    @property
+    def foreign(self) -> Path:
+        """With a model in each format that is imported, in folders that are called like it."""
+        return self.folder / "foreign"
+
+    @property
+    def registry(self) -> Path:
+        """With OTHER, and GOOD in two revisions, of which the second is the one of the shelf."""
+        return self.folder / "registry"
+
     @cached_property
     def spec(self) -> Spec:
         """Of both models."""
@@ -83,6 +96,17 @@ class World:
             self.write_corpus(self.folder)
             for name, seed in ((OTHER, 2), (GOOD, 1)):
                 self._publish(name, seed)
+            foreign.write(self.foreign, self.run / "vocabulary.model")
+            self._upload()
+
+    def _upload(self) -> None:
+        """As GOOD was before, its card was another."""
+        before = self.folder / "before"
+        shutil.copytree(self.shelf / GOOD, before)
+        (before / "README.md").write_text("as it was\n")
+        manifest.write(before)
+        for folder in (before, self.shelf / GOOD, self.shelf / OTHER):
+            upload.upload(folder, str(self.registry))
 
     def _publish(self, name: str, seed: int) -> None:
         run = Run(self.folder / "runs" / name)

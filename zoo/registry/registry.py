@@ -32,6 +32,8 @@ from zoo.report import Report
 from zoo.storage.content import MOST
 
 INDEX, PAGE = "index.json", "index.html"
+_MOST_BEFORE = 10_000
+"""Revisions before the newest among which a digest is looked for: a server may have any number that is asked for."""
 _KINDS: Mapping[str, Callable[[str], Place]] = {"http": Web, "https": Web, "s3": Bucket, "s3a": Bucket, "hf": Hub}
 
 
@@ -101,18 +103,19 @@ class Registry:
         """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it."""
         listed = self.place.revisions()
         try:
-            known = {each.name: each for each in self._index()}
+            known = self._indexed()
         except ZooError:
             if listed is None:
                 raise
-            known = {}  # it is made again from what is listed
+            known = {}  # what can be listed needs no index: the next publication makes it again
         if listed is None:
             return tuple(known[name] for name in sorted(known))
         return tuple(self._entries(listed, known))
 
-    def _index(self) -> tuple[Entry, ...]:
+    def _indexed(self) -> dict[str, Entry]:
         content = self.place.read(INDEX, MOST)
-        return () if content is None else parsed(Index, content, f"{self.address}/{INDEX}").models
+        index = () if content is None else parsed(Index, content, f"{self.address}/{INDEX}").models
+        return {each.name: each for each in index}
 
     def _entries(self, listed: dict[str, int], known: dict[str, Entry]) -> Iterator[Entry]:
         for name, number in sorted(listed.items()):
@@ -126,7 +129,7 @@ class Registry:
         if newest is None:
             return
         yield newest
-        for number in range(newest.revision - 1, 0, -1):
+        for number in range(newest.revision - 1, max(0, newest.revision - 1 - _MOST_BEFORE), -1):
             if (found := self.revision(newest.name, number)) is not None:
                 yield found
 

@@ -13,6 +13,7 @@ from zoo.storage import manifest
 
 MOST = 1_000_000
 """Bytes of a revision's file."""
+_SHOWN = 100  # characters of what others wrote
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$", max_length=100)]
@@ -115,6 +116,6 @@ def parsed(kind: type[_Kind], content: bytes, where: str) -> _Kind:
         return kind.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, first["loc"]))
+        key = ".".join(map(str, first["loc"]))[:_SHOWN]
         reason = f"{key}: {first['msg']}" if key else first["msg"]
-        raise ZooError(f"`{where}` is damaged: {reason[:200]}", exit_code=1) from None
+        raise ZooError(f"`{where}` is damaged: {reason[: 2 * _SHOWN]}", exit_code=1) from None

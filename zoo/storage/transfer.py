@@ -26,6 +26,8 @@ _LONGEST_WAIT = 60.0
 _CHUNK = 1 << 18
 _NOT_THERE = {404, 410}
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
+_NUMBER = "[0-9]{1,18}"  # no file has more bytes
+_SHOWN = 200  # characters of what others wrote
 _NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
 
 
@@ -105,6 +107,8 @@ def _go_on(url: str, partial: Path, report: Report, most: int | None) -> None:
         with error:
             _refused(error, url, partial, begun, version)
         return
+    except ValueError as error:
+        raise ZooError(f"`{url}` leads to what is no address: {str(error)[:_SHOWN]}", exit_code=1) from None
     with response:
         start, found = _announced(response.status, response.headers)
         if start not in (0, begun) or (start and found.differs(version)):
@@ -156,12 +160,16 @@ def _announced(status: int, headers: Message) -> tuple[int, _Version]:
     tag = headers.get("ETag")
     validator = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
     if status == HTTPStatus.PARTIAL_CONTENT:
-        found = re.match(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range") or "")
+        found = re.match(rf"bytes ({_NUMBER})-[0-9]+/({_NUMBER}|\*)", headers.get("Content-Range") or "")
         if not found:
             return -1, _Version()
         return int(found[1]), _Version(validator, None if found[2] == "*" else int(found[2]))
-    length = headers.get("Content-Length") or ""
-    return 0, _Version(validator, int(length) if length.isdigit() else None)
+    return 0, _Version(validator, _number(headers.get("Content-Length")))
+
+
+def _number(said: str | None) -> int | None:
+    """What a header says; None where that is no number."""
+    return int(said) if said and re.fullmatch(_NUMBER, said) else None
 
 
 def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int, version: _Version) -> None:
@@ -172,12 +180,16 @@ def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int,
         discard(partial)
         raise _Again("it has changed since its beginning was fetched")
     if error.code in _BUSY:
-        asked = error.headers.get("Retry-After") or ""
-        wait = min(float(asked), _LONGEST_WAIT) if asked.isdigit() else None
-        raise _Again(f"the server answers {error.code} {error.reason}", wait)
+        asked = _number(error.headers.get("Retry-After"))
+        wait = None if asked is None else min(float(asked), _LONGEST_WAIT)
+        raise _Again(f"the server answers {error.code} {str(error.reason)[:_SHOWN]}", wait)
     hint = "look at the address; ZOO_MIRROR names a folder or an address that has copies"
     kind = NotThere if error.code in _NOT_THERE else ZooError
-    raise kind(f"`{url}` cannot be fetched: the server answers {error.code} {error.reason}", hint=hint, exit_code=1)
+    raise kind(
+        f"`{url}` cannot be fetched: the server answers {error.code} {str(error.reason)[:_SHOWN]}",
+        hint=hint,
+        exit_code=1,
+    )
 
 
 def _notes(partial: Path) -> Path:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from specs import ZooError
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -16,8 +18,18 @@ class Linear:
     weight: Tensor
     bias: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ZooError where they are none."""
+        bias = None if self.bias is None else list(self.bias.shape)
+        if self.weight.dim() != 2 or bias not in (None, [len(self.weight)]):
+            problem = f"a matrix of its network is {list(self.weight.shape)}, with a bias that is {bias}"
+            raise ZooError(problem, hint="restore the files from where the model came from", exit_code=1)
+
     def parts(self, count: int) -> list[Linear]:
         """Several maps of one input that are written as one, each as wide as the others."""
+        if len(self.weight) % count:
+            problem = f"{count} maps that are written as one have {len(self.weight):,} features together"
+            raise ZooError(problem, hint="restore the files from where the model came from", exit_code=1)
         biases = [None] * count if self.bias is None else self.bias.chunk(count)
         return [Linear(weight, bias) for weight, bias in zip(self.weight.chunk(count), biases, strict=True)]
 

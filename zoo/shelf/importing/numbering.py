@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from specs import EOS
+from specs import EOS, ZooError
 
 NEVER = -1e9
 """Bias on the logit of a piece that the foreign model does not have: its probability is 0, and training, which smooths
@@ -89,6 +89,9 @@ class Numbering:
 
     def _taken(self, whole: Tensor, otherwise: float, *, silent: bool) -> Tensor:
         rows = [None if piece.silent and not silent else piece.row for piece in self.pieces]
+        if (last := max((row for row in rows if row is not None), default=0)) >= len(whole):
+            problem = f"its vocabulary has {last + 1:,} pieces, and one of its matrices a row for {len(whole):,}"
+            raise ZooError(problem, hint="restore the files from where the model came from", exit_code=1)
         found = whole[torch.tensor([0 if row is None else row for row in rows])]
         found[torch.tensor([row is None for row in rows])] = otherwise
         return found

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from jaxtyping import Float32
 from torch import Tensor
 
 from specs import ZooError
+from zoo.machine import ram
 from zoo.storage.content import opened
 
 VERSIONS = range(2, 7)
@@ -22,6 +25,7 @@ _TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, to
 _BY_SIZE = {4: torch.float32, 2: torch.int16, 1: torch.int8}  # before there were types
 _SCALE_OF_INT16 = 1000.0  # where none was written
 _MOST = 1_000_000  # variables
+_NAME = 1_000  # bytes
 _DIMENSIONS = 8
 
 
@@ -58,10 +62,9 @@ class Binary:
 
 def read(file: Path) -> Binary:
     """What a `model.bin` holds. Raises ZooError where it is damaged, or of a version that is not read."""
-    with opened(file) as stream:
-        content = bytearray(stream.read())
     try:
-        return _Reader(content, file).binary()
+        with opened(file) as stream:
+            return _Reader(stream, file).binary()
     except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
         problem = f"`{file}` is damaged: {error}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1) from None
@@ -70,8 +73,10 @@ def read(file: Path) -> Binary:
 class _Reader:
     """Little-endian numbers, texts with their lengths, arrays with their shapes."""
 
-    def __init__(self, content: bytearray, file: Path) -> None:
-        self.content, self.place, self.file = content, 0, file
+    def __init__(self, stream: BinaryIO, file: Path) -> None:
+        self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
+        cpu = torch.device("cpu")
+        ram.require(self.left, cpu, f"`{file}`", "if it is a model of this size, import it on a larger machine")
 
     def binary(self) -> Binary:
         version = self.number("I")
@@ -91,8 +96,8 @@ class _Reader:
                 variables[alias] = variables[of]
                 if f"{of}_scale" in variables:
                     variables[f"{alias}_scale"] = variables[f"{of}_scale"]
-        if self.place != len(self.content):
-            raise ValueError(f"{len(self.content) - self.place:,} bytes follow its end")
+        if self.left:
+            raise ValueError(f"{self.left:,} bytes follow its end")
         return Binary(version, name, revision, variables)
 
     def variable(self, version: int) -> tuple[str, Tensor]:
@@ -105,21 +110,24 @@ class _Reader:
         if kind is None:
             raise ValueError(f"`{name}` is of a type {code} that there is not")
         bytes_ = prod(shape) * kind.itemsize
-        if bytes_ != (length if version >= 4 else length * kind.itemsize) or self.left < bytes_:
-            raise ValueError(f"`{name}` is cut short, or of another shape")
-        start, self.place = self.place, self.place + bytes_
+        if bytes_ != (length if version >= 4 else length * kind.itemsize):
+            raise ValueError(f"`{name}` is of another shape than it has numbers")
         if not bytes_:
-            return name, torch.empty(shape, dtype=kind)
-        return name, torch.frombuffer(memoryview(self.content)[start : self.place], dtype=kind).reshape(shape)
-
-    @property
-    def left(self) -> int:
-        return len(self.content) - self.place
+            return name, torch.empty(0, dtype=kind)
+        return name, torch.frombuffer(self.bytes(bytes_), dtype=kind).reshape(shape)
 
     def number(self, kind: str) -> int:
-        (number,) = struct.unpack_from(f"<{kind}", self.content, self.place)
-        self.place += struct.calcsize(f"<{kind}")
+        (number,) = struct.unpack(f"<{kind}", self.bytes(struct.calcsize(f"<{kind}")))
         return int(number)
+
+    def bytes(self, count: int) -> bytearray:
+        """The next ones. No memory is taken for what is not there."""
+        if self.left < count:
+            raise ValueError("it is cut short")
+        self.left -= count
+        found = bytearray(count)
+        self.stream.readinto(found)  # type: ignore[attr-defined]
+        return found
 
     def count(self, kind: str) -> int:
         if (number := self.number(kind)) > _MOST:
@@ -128,8 +136,6 @@ class _Reader:
 
     def text(self) -> str:
         """Its length counts the zero byte at its end."""
-        length = self.number("H")
-        if self.left < length:
-            raise ValueError("it is cut short")
-        start, self.place = self.place, self.place + length
-        return bytes(self.content[start : self.place]).rstrip(b"\0").decode("utf-8")
+        if (length := self.number("H")) > _NAME:
+            raise ValueError(f"a name in it has {length:,} bytes")
+        return self.bytes(length).rstrip(b"\0").decode("utf-8")

@@ -142,14 +142,14 @@ class _Reader:
         if written is None:
             return float(width**0.5)
         if written.dtype is torch.int8:
-            return float(width**0.5) if int(written) else 1.0
-        return float(written)
+            return float(width**0.5) if _one(names[0], written) else 1.0
+        return _one(names[0], written)
 
     def head_width(self, heads: int) -> int:
         """Features of a head. Every attention has the same."""
         whole = self.layers.tensors["encoder.0.self_attention.query"].shape[1]
         for name in [name for name in self.left if name.endswith("/head_dim")]:
-            if int(self.take(name)) * heads != whole:
+            if _one(name, self.take(name)) * heads != whole:
                 raise ZooError(f"`{name}` is not what its projections have")
         if whole % heads:
             raise ZooError(f"it has {heads} heads, which do not share {whole} features evenly")
@@ -157,7 +157,9 @@ class _Reader:
 
     def queries_scale(self, per_head: int) -> str:
         usual = per_head**-0.5
-        found = {float(self.take(name)) for name in sorted(self.left) if name.endswith("/queries_scale")} or {usual}
+        found = {_one(name, self.take(name)) for name in sorted(self.left) if name.endswith("/queries_scale")} or {
+            usual
+        }
         if all(abs(each / usual - 1) < 1e-5 for each in found):
             return "scaled_dot_product"
         if found == {1.0}:
@@ -182,7 +184,7 @@ class _Reader:
         return one
 
     def scalar(self, name: str, default: int) -> int:
-        return int(self.take(name).float()) if name in self.left else default
+        return int(_one(name, self.take(name))) if name in self.left else default
 
     def linear(self, name: str) -> Linear:
         bias = self.take(f"{name}/bias").float() if f"{name}/bias" in self.left else None
@@ -190,8 +192,13 @@ class _Reader:
 
     def matrix(self, name: str) -> Tensor:
         self.left.discard(f"{name}/weight_scale")
-        self.take(f"{name}/weight")
-        return self.found.floats(f"{name}/weight")
+        stored = self.take(f"{name}/weight")
+        if stored.dim() != 2:
+            raise _damaged(f"{name}/weight", stored)
+        try:
+            return self.found.floats(f"{name}/weight")
+        except ValueError as error:
+            raise ZooError(f"its file is damaged: {error}", exit_code=1) from None
 
     def norm(self, name: str, part: str) -> None:
         gain = self.take(f"{name}/gamma")
@@ -214,3 +221,15 @@ class _Reader:
                 continue
             what = _OFF.get(last) or f"`{name}`"
             raise ZooError(f"it has {what}, which a spec cannot say")
+
+
+def _one(name: str, tensor: Tensor) -> float:
+    """Its only number. Raises ZooError where it has others."""
+    if tensor.numel() != 1 or not bool(tensor.isfinite().all()):
+        raise _damaged(name, tensor)
+    return float(tensor)
+
+
+def _damaged(name: str, tensor: Tensor) -> ZooError:
+    problem = f"its file is damaged: `{name}` is {list(tensor.shape)} of {tensor.dtype}, or no number"
+    return ZooError(problem, hint="restore it from where it came from", exit_code=1)

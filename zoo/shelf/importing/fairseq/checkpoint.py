@@ -12,6 +12,7 @@ import collections
 import io
 import pickletools
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,12 @@ _PLAIN: dict[str, Any] = {
 }
 _OF_TORCH = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set", "builtins.bytearray"}
 _LARGEST_PICKLE = 100_000_000  # bytes, without tensors
-_BROKEN = (UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError)
+_BROKEN = (
+    *(UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError),
+    *(zipfile.BadZipFile, zlib.error, MemoryError),
+)
 """What torch raises for files that are not as it wrote them."""
+_VALUES, _LEVELS = 100_000, 50
 _LEGACY = 5  # pickles at the beginning of a file of before there were zips
 
 
@@ -64,6 +69,7 @@ def read(file: Path) -> Checkpoint:
         allowed = [_harmless(name, file) for name in sorted(set(_called(file)))]
         with torch.serialization.safe_globals([*allowed]):
             held = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+        options = _options(held)
     except ZooError:
         raise
     except _BROKEN as error:
@@ -73,24 +79,35 @@ def read(file: Path) -> Checkpoint:
     if not isinstance(held, dict) or not isinstance(held.get("model"), Mapping):
         raise ZooError(f"`{file}` is no checkpoint of fairseq: it has no `model`", exit_code=1)
     tensors = {name: each for name, each in held["model"].items() if isinstance(each, Tensor)}
-    options = plain(held.get("args")) or plain(held.get("cfg"))
     if not isinstance(options, dict):
         raise ZooError(f"`{file}` is no checkpoint of fairseq: it has neither `args` nor `cfg`", exit_code=1)
     return Checkpoint(options, tensors)
 
 
+def _options(held: Any) -> Any:
+    return (plain(held.get("args")) or plain(held.get("cfg"))) if isinstance(held, dict) else None
+
+
 def plain(value: Any) -> Any:
-    """Namespaces and omegaconf's nodes as dictionaries, lists and values."""
+    """Namespaces and omegaconf's nodes as dictionaries, lists and values.
+
+    Raises ValueError where they are too many or too deep: what stands there once may be meant any number of times.
+    """
+    return _plain(value, iter(range(_VALUES)), _LEVELS)
+
+
+def _plain(value: Any, left: Iterator[int], levels: int) -> Any:
+    if not levels or next(left, None) is None:
+        raise ValueError("its options are too many, or hold each other")
     if isinstance(value, argparse.Namespace):
-        return {key: plain(each) for key, each in vars(value).items()}
+        value = vars(value)
     if isinstance(value, Inert):
         state = getattr(value, "state", None)
-        if isinstance(state, dict) and "_content" in state:
-            return plain(state["_content"])
-        return plain(state["_val"]) if isinstance(state, dict) and "_val" in state else None
+        held = state if isinstance(state, dict) else {}
+        return _plain(held.get("_content", held.get("_val")), left, levels - 1)
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {str(key): _plain(each, left, levels - 1) for key, each in value.items()}
+    return [_plain(each, left, levels - 1) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _harmless(name: str, file: Path) -> Any:

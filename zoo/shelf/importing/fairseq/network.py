@@ -83,6 +83,8 @@ class Network:
         if name not in self.found:
             raise ZooError(f"it has no `{name}`, which a Transformer as its options say has")
         self.left.discard(name)
+        if not self.found[name].is_floating_point() or not self.found[name].dim():
+            raise ZooError(f"`{name}` is {list(self.found[name].shape)} of {self.found[name].dtype}", exit_code=1)
         return self.found[name].float()
 
 
@@ -96,7 +98,7 @@ def _renewed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 name = f"{layer}.{_OLD_NORMS[side][int(number)]}.{kind}"
             found[name] = tensor
         elif several := re.fullmatch(r"(.+_attn)\.in_proj_(weight|bias)", name):
-            for part, one in zip(("q", "k", "v"), tensor.chunk(3), strict=False):
+            for part, one in zip(("q", "k", "v"), tensor.chunk(3) if tensor.dim() else (), strict=False):
                 found[f"{several[1]}.{part}_proj.{several[2]}"] = one
         else:
             found[name] = tensor

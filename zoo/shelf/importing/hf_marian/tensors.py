@@ -22,10 +22,16 @@ from zoo.storage.content import opened, stands
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 Named = Iterator[tuple[str, Tensor]]
+_BROKEN = (
+    *(SafetensorError, pickle.UnpicklingError, OSError, ValueError, RuntimeError, EOFError, LookupError, TypeError),
+    *(AttributeError, MemoryError),
+)
+"""What safetensors and torch raise for files that are not as they wrote them."""
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 _TABLE = "model.{}.embed_tokens.weight"
 _POSITIONS = "model.{}.embed_positions.weight"
+_SHOWN = 200  # characters
 _COMPARED = 32  # positions of a table
 
 
@@ -113,12 +119,18 @@ def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor
     file. Raises ZooError where one side alone has them.
     """
     encoder, decoder = (of.left.pop(_POSITIONS.format(side), None) for side in ("encoder", "decoder"))
-    known = list(_sinusoids(width))
-    if all(table is None or any(_is(table, sinusoids) for sinusoids in known) for table in (encoder, decoder)):
+    if encoder is None and decoder is None:
         return {}, {}
-    if encoder is None or decoder is None or encoder.shape[1:] != (width,) or decoder.shape[1:] != (width,):
+    if not all(
+        table is None or (isinstance(table, Tensor) and table.shape[1:] == (width,)) for table in (encoder, decoder)
+    ):
+        raise ZooError(f"`{of.file}` has positions of another width than {width}"[:_SHOWN], exit_code=1)
+    known = list(_sinusoids(width))
+    if all(table is None or any(_is(table.float(), sinusoids) for sinusoids in known) for table in (encoder, decoder)):
+        return {}, {}
+    if encoder is None or decoder is None:
         problem = f"`{of.file}` has positions that are neither Marian's sinusoids nor those of transformers"
-        raise ZooError(f"{problem}, of one side alone or of another width than {width}", exit_code=1)
+        raise ZooError(f"{problem}, of one side alone", exit_code=1)
     said = positions_of(encoder, decoder)
     if said["positional_encoding"] != "learned":
         return said, {}
@@ -178,7 +190,7 @@ def _read(file: Path) -> Mapping[str, Tensor]:
         if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
             raise ValueError("it holds no tensors by name")
         return found
-    except (SafetensorError, pickle.UnpicklingError, OSError, ValueError, RuntimeError, EOFError, KeyError) as error:
+    except _BROKEN as error:
         first = str(error).strip().partition("\n")[0]
         problem = f"`{file}` cannot be read: {first}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1) from None

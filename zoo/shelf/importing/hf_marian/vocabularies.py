@@ -51,6 +51,8 @@ def _numbering(file: Path, rows: int, models: list[SentenceModel], special: Spec
             raise damaged(str(file), f"`{name}` has no number of its own")
         names[number] = name
     unknown = next((number for number, name in names.items() if name == _UNKNOWN), None)
+    if rows > _MOST:
+        raise damaged(str(file), f"its config says that it has {rows:,} pieces"[:200])
     if unknown is None or unknown >= rows or end >= rows or (start is not None and start >= rows):
         raise damaged(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
     listed = {name for number, name in names.items() if number < rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,16 @@ def _found(place: Path) -> tuple[Path | None, Path | None]:
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Files where they are said to be, from the folder on, else by their names in the folder."""
+    """Files where they are said to be, from the folder on, else by their names in the folder: none outside of it."""
     named = options.any(key, []) or []
     if not isinstance(named, list) or not all(isinstance(each, str) and each for each in named):
         raise options.refused(key, "is no list of files")
-    return [there if stands(there := folder / each) else folder / Path(each).name for each in named]
+    found = []
+    for each in named:
+        there = Path(normpath(folder.absolute() / each))
+        within = there.is_relative_to(normpath(folder.absolute())) and stands(there)
+        found.append(folder / (there.relative_to(normpath(folder.absolute())) if within else there.name))
+    return found
 
 
 def _beside(model: Path) -> tuple[Path, Path]:
