@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -70,7 +72,7 @@ def model(
     made.encoder.embeddings[0].weight = random(len(LIST), D)
     made.decoder.embeddings.weight = random(len(LIST), D)
     linear(made.decoder.projection, D, len(LIST), bias=True)
-    made.decoder.projection.bias[:3] = -30, -30, 2  # no translation has <blank> or <s>, and each ends soon
+    made.decoder.projection.bias[:3] = -30, -30, 0  # no translation has <blank> or <s>, and each ends soon
     made.register_source_vocabulary(LIST)
     made.register_target_vocabulary(LIST)
     for key, value in settings.items():
@@ -97,7 +99,7 @@ def translator(read: Imported) -> Translator:
 
 
 def require_alike(folder: Path) -> Imported:
-    """The same log-probabilities as the engine's in float32, and the same translations by its own search."""
+    """The same log-probabilities as the engine's in float32, and the same greedy translations."""
     read = imported(folder)
     ours, threads = translator(read), torch.get_num_threads()
     theirs = engine.Translator(str(folder), compute_type="float32", intra_threads=1)
@@ -109,14 +111,11 @@ def require_alike(folder: Path) -> Imported:
             torch.tensor(mine.token_log_probabilities), torch.tensor(found.log_probs), atol=3e-5, rtol=0
         )
     sources = [source for source, _ in SENTENCES]
-    for beam in (1, None, 5):
-        answers = CTranslate2().open(folder, read).translate(sources, beam=beam)
-        found = [translations[0] for translations in ours.hypotheses(sources, beam=beam)]
-        for answer, each in zip(answers, found, strict=True):
-            assert answer.pieces is not None
-            assert len(answer.pieces) < read.spec.decoding.extra_length, "what is cut off ends otherwise"
-            assert answer.pieces == read.vocabulary.named(each.pieces)
-            assert answer.log_probability == pytest.approx(each.log_probability, abs=1e-3)
+    answers = CTranslate2().open(folder, read).translate(sources, beam=1)
+    found = [translations[0] for translations in ours.hypotheses(sources, beam=1)]
+    for answer, each in zip(answers, found, strict=True):
+        assert answer.pieces == read.vocabulary.named(each.pieces)
+        assert answer.log_probability == pytest.approx(each.log_probability, abs=1e-3)
     return read
 
 
@@ -139,6 +138,35 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("of", MODELS.values(), ids=MODELS)
 def test_it_computes_what_the_engine_does(of: dict[str, Any], tmp_path: Path) -> None:
     require_alike(saved(model(**of), tmp_path))
+
+
+def _short(made: Any) -> None:
+    made.decoder.projection.bias[2] = 3
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_its_own_search_finds_the_same(beam: int, tmp_path: Path) -> None:
+    """What comes to the limit is left out: the engine cuts it off there. So is its least length, which it bars EOS for
+    as if that had no share of the probability.
+    """
+    folder, draw = saved(model(change=_short), tmp_path), Random(2)
+    read = imported(folder)
+    decoding = read.spec.decoding.model_copy(update={"min_length": 0})
+    read = replace(read, spec=read.spec.model_copy(update={"decoding": decoding}))
+    texts = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 9))) for _ in range(60)]
+    threads = torch.get_num_threads()
+    theirs = engine.Translator(str(folder), compute_type="float32", intra_threads=1)
+    torch.set_num_threads(threads)
+    answers = theirs.translate_batch(
+        [text.split() for text in texts], beam_size=beam, num_hypotheses=beam, return_scores=True, min_decoding_length=0
+    )
+    compared = 0
+    for answer, found in zip(answers, translator(read).hypotheses(texts, beam=beam, n_best=beam), strict=True):
+        if max(map(len, answer.hypotheses)) < read.spec.decoding.extra_length:
+            compared += 1
+            assert [" ".join(pieces) for pieces in answer.hypotheses] == [each.text for each in found]
+            assert answer.scores == pytest.approx([each.score for each in found], abs=1e-4)
+    assert compared > 30
 
 
 def _tied(made: Any) -> None:

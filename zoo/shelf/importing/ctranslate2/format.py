@@ -28,7 +28,11 @@ _DECODING: dict[str, Any] = {
     "extra_length": 256,
     "min_length": 1,
 }
-"""The engine's own, which no file of a model says. What comes to the limit is cut off there, and given an end here."""
+"""The engine's own, which no file of a model says.
+
+What comes to the limit is cut off there, and given an end here; before `min_length`, EOS has its share of the
+probability here, and none there.
+"""
 _WITHOUT_END = "The model reads no EOS behind a source, and is given none."
 
 
