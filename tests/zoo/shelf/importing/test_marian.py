@@ -228,7 +228,7 @@ def test_settings_lead_to_no_file_outside_of_their_folder(tiny: SimpleNamespace,
         (tmp_path / f"other-{name}").write_bytes((tmp_path / "within" / name).read_bytes())
     outside = said | {key: [str(tmp_path / f"other-{name}") for name in said[key]]}
     (tmp_path / "within" / "model.npz.decoder.yml").write_text(yaml.safe_dump(outside))
-    with pytest.raises(ZooError, match="within/other-.*` is missing"):
+    with pytest.raises(ZooError, match=r"within/other-.*` is missing"):
         read(place.parent)
     known = said | {key: [str(tmp_path / "elsewhere" / name) for name in said[key]]}
     (tmp_path / "within" / "model.npz.decoder.yml").write_text(yaml.safe_dump(known))
