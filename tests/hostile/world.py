@@ -100,12 +100,13 @@ class World:
             self._upload()
 
     def _upload(self) -> None:
-        """As GOOD was before, its card was another."""
-        before = self.folder / "before"
-        shutil.copytree(self.shelf / GOOD, before)
-        (before / "README.md").write_text("as it was\n")
-        manifest.write(before)
-        for folder in (before, self.shelf / GOOD, self.shelf / OTHER):
+        """Copies, since the shelf's own would be told where they are; of GOOD first one with another card."""
+        for name, of in (("before", GOOD), (GOOD, GOOD), (OTHER, OTHER)):
+            folder = self.folder / "uploaded" / name
+            shutil.copytree(self.shelf / of, folder)
+            if name == "before":
+                (folder / "README.md").write_text("as it was\n")
+                manifest.write(folder)
             upload.upload(folder, str(self.registry))
 
     def _publish(self, name: str, seed: int) -> None:

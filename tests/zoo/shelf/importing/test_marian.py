@@ -217,3 +217,19 @@ def test_a_list_without_its_models_says_what_is_missing(tiny: SimpleNamespace, t
     (tmp_path / "v.yml").write_text("</s>: 0\n<unk>: 1\n")
     with pytest.raises(ZooError, match=r"source\.spm"):
         read(place)
+
+
+@pytest.mark.parametrize("key", ["models", "vocabs"])
+def test_settings_lead_to_no_file_outside_of_their_folder(tiny: SimpleNamespace, tmp_path: Path, key: str) -> None:
+    (tmp_path / "within").mkdir()
+    place, *_ = written(tiny, tmp_path / "within", {})
+    said = yaml.safe_load((tmp_path / "within" / "model.npz.decoder.yml").read_text())
+    for name in said[key]:
+        (tmp_path / f"other-{name}").write_bytes((tmp_path / "within" / name).read_bytes())
+    outside = said | {key: [str(tmp_path / f"other-{name}") for name in said[key]]}
+    (tmp_path / "within" / "model.npz.decoder.yml").write_text(yaml.safe_dump(outside))
+    with pytest.raises(ZooError, match=r"within/other-.*` is missing"):
+        read(place.parent)
+    known = said | {key: [str(tmp_path / "elsewhere" / name) for name in said[key]]}
+    (tmp_path / "within" / "model.npz.decoder.yml").write_text(yaml.safe_dump(known))
+    assert read(place.parent).spec.name == "mine"
