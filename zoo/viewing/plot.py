@@ -209,7 +209,7 @@ def _powers(low: float, high: float) -> Iterator[float]:
 
 def _even(low: float, high: float) -> Iterator[float]:
     """Some round numbers from below to above."""
-    span = (high - low) or abs(high) or 1.0
+    span = max((high - low) or abs(high) or 1.0, 1e-9)  # numbers on axes have 12 digits behind the point at most
     rough = span / (_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough * 0.999)

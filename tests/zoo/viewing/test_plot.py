@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoo.viewing.plot import HEIGHT, WIDTH, Axis, Plot, Series, plotted
@@ -25,6 +25,7 @@ def marks(svg: SVG) -> list[tuple[float, float]]:
 
 
 @given(st.lists(st.tuples(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12)), min_size=1, max_size=9))
+@example([(0.0, 5e-324)])
 def test_points_lie_inside_and_in_order(points: list[tuple[float, float]]) -> None:
     found = marks(drawn(Series("one", tuple(points))))
     assert len(found) == len(points)
