@@ -19,7 +19,7 @@ from specs.notation import dump
 from specs.written import Written
 from specs.written import given as given_value
 from zoo.report import Report
-from zoo.shelf.publish import verify
+from zoo.shelf.verify import verify
 from zoo.storage import places
 from zoo.training.train import train
 

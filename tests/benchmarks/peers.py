@@ -6,7 +6,7 @@ All have the same weights, those of before training, in which PAD, UNK, BOS and 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,10 +17,11 @@ from compiler import Purpose, build, graphs
 from compiler.backends.backend import Order
 from compiler.backends.ctranslate2 import CTranslate2, written
 from compiler.initial import initial_weights
-from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, Spec
 from zoo.benchmarks.decode import LENGTH, translations, unending
 from zoo.search.groups import padded
+from zoo.shelf.exporting.hf_marian.network import require_marian, tensors
+from zoo.shelf.exporting.hf_marian.settings import config
 
 Rows = list[list[int]]
 CORES = len(os.sched_getaffinity(0))
@@ -85,25 +86,9 @@ class Marian:
     def __init__(self, spec: Spec) -> None:
         from transformers import MarianConfig, MarianMTModel
 
-        a = spec.architecture
-        sizes = {
-            f"{side}_{name}": value
-            for side in ("encoder", "decoder")
-            for name, value in (("layers", a.N), ("attention_heads", a.h), ("ffn_dim", a.d_ff))
-        }
-        special = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
-        config = MarianConfig(
-            vocab_size=spec.vocabulary.size,
-            d_model=a.d_model,
-            activation_function="relu",
-            scale_embedding=True,
-            forced_eos_token_id=None,
-            max_position_embeddings=512,
-            **sizes,
-            **special,
-        )
-        self.model: Any = MarianMTModel(config).eval()
-        _fill(self.model, spec, _weights(spec))
+        require_marian(spec)
+        self.model: Any = MarianMTModel(MarianConfig(**config(spec))).eval()
+        self._fill(spec)
         self.options = {"num_beams": spec.decoding.beam, "length_penalty": spec.decoding.alpha, "do_sample": False}
 
     @torch.inference_mode()
@@ -119,39 +104,14 @@ class Marian:
     def best(self, sources: Rows) -> Rows:
         return self.run(sources, 32)
 
-
-def _fill(model: Any, spec: Spec, weights: Mapping[str, Tensor]) -> None:
-    """Our weights in its places, and our positions: its own sinusoids are in another order."""
-    a = spec.architecture
-    kind = (a.norm, a.tied_embeddings, a.positional_encoding, a.projection_bias)
-    if kind != ("post", "all", "sinusoidal", False) or {a.h * a.d_k, a.h * a.d_v} != {a.d_model}:
-        raise SystemExit("Marian is filled in for the paper's own architecture only")
-    parts = {"self_attention": "self_attn", "memory_attention": "encoder_attn"}
-    norms = {"self_attention": "self_attn", "memory_attention": "encoder_attn", "feed_forward": "final"}
-    places = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj", "w1": "fc1", "w2": "fc2"}
-    state = dict(model.state_dict())
-    for name in state:
-        if name.endswith("_proj.bias") or name == "final_logits_bias":
-            state[name] = torch.zeros_like(state[name])
-        elif "embed_positions" in name:
-            state[name] = sinusoids(torch.empty(1, state[name].shape[0], a.d_model)).clone()
-        elif name.endswith(("embed_tokens.weight", "shared.weight", "lm_head.weight")):
-            state[name] = weights["embedding"]
-    for name, tensor in weights.items():
-        if name == "embedding":
-            continue
-        side, layer, part, last = name.split(".")
-        here = f"model.{side}.layers.{layer}."
-        if last.startswith("norm_"):
-            state[f"{here}{norms[part]}_layer_norm.{'weight' if last == 'norm_gain' else 'bias'}"] = tensor
-        elif last in ("b1", "b2"):
-            state[f"{here}fc{last[1]}.bias"] = tensor
-        else:
-            state[here + (f"{parts[part]}." if part in parts else "") + f"{places[last]}.weight"] = tensor.T
-    model.load_state_dict(state)
-    for module in model.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.eps = a.norm_epsilon
+    def _fill(self, spec: Spec) -> None:
+        """Our weights in its places, our positions, the epsilon of our norms."""
+        strange = self.model.load_state_dict(dict(tensors(spec, _weights(spec))), strict=False).unexpected_keys
+        if strange:
+            raise SystemExit(f"Marian has no {', '.join(strange)}")
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.LayerNorm):
+                module.eps = spec.architecture.norm_epsilon
 
 
 def _weights(spec: Spec) -> dict[str, Tensor]:

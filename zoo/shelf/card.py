@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import compiler
+import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
 from specs.task import COMMANDS
 from zoo.evaluation.metric import metrics_of
@@ -56,6 +57,7 @@ def card(
         f"# {spec.name}\n\n{cell(spec.description) if facts.imported else spec.description}",
         f'A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {task.does.format(spec.corpus)}',
         _table(*_architecture(spec)),
+        *_layers(spec),
         *origin(facts),
         f"## Scores\n\n{_scores(scores, spec.task)}",
         *_speed(scores),
@@ -72,6 +74,20 @@ def _architecture(spec: Spec) -> tuple[list[str], list[list[str]]]:
     values = [str(getattr(spec.architecture, key)) for key in _ARCHITECTURE]
     sizes = [f"{_pieces(spec)} {spec.vocabulary.kind}", f"{compiler.parameters(spec):,}"]
     return [*_ARCHITECTURE, "pieces", "parameters"], [[*values, *sizes]]
+
+
+def _layers(spec: Spec) -> Iterator[str]:
+    """What stands in a layer that is not the paper's (3.1)."""
+    paper = specs.load("base").architecture
+    for side in ("encoder", "decoder"):
+        parts = getattr(spec.architecture, side)
+        if parts != getattr(paper, side):
+            sizes = [{key: value for key, value in each.model_dump().items() if key != "kind"} for each in parts]
+            named = [
+                f"`{each.kind}`" + "".join(f" ({key} {value})" for key, value in own.items())
+                for each, own in zip(parts, sizes, strict=True)
+            ]
+            yield f"A layer of its {side} is {', '.join(named)}."
 
 
 def _pieces(spec: Spec) -> str:

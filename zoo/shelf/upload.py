@@ -19,7 +19,7 @@ from zoo.registry.registry import registry
 from zoo.registry.revision import Entry, Revision, Summary, is_file_name
 from zoo.report import Report
 from zoo.shelf.inventory import scored
-from zoo.shelf.publish import FILES, verify
+from zoo.shelf.verify import FILES, verify
 from zoo.storage import manifest, places
 from zoo.storage.content import stands
 from zoo.storage.files import share

@@ -14,7 +14,8 @@ from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.own_sets import evaluate_model, texts
 from zoo.machine.called import called
 from zoo.report import Report
-from zoo.shelf.publish import publish, verify
+from zoo.shelf.publish import publish
+from zoo.shelf.verify import verify
 from zoo.storage import places
 from zoo.storage.files import read_json
 from zoo.training.run import Run

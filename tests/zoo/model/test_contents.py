@@ -16,7 +16,8 @@ from specs import ZooError
 from zoo.model import contents, weights
 from zoo.model.contents import read_model
 from zoo.model.weights import Weights
-from zoo.shelf.publish import publish, verify
+from zoo.shelf.publish import publish
+from zoo.shelf.verify import verify
 from zoo.storage import digests, manifest, places
 from zoo.storage.files import writing_folder
 from zoo.text.vocabulary import Vocabulary

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.shelf.publish import publish, verify
+from zoo.shelf.publish import publish
 from zoo.shelf.upload import upload
+from zoo.shelf.verify import verify
 
 NAME = "transformer-tiny-ende"
 ROOT = Path(__file__).parents[3]

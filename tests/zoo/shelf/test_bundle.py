@@ -20,6 +20,7 @@ from zoo.model import folder as model_folder
 from zoo.model import weights
 from zoo.model.weights import Weights
 from zoo.shelf import proof, publish
+from zoo.shelf.verify import verify
 from zoo.storage.files import write_json
 from zoo.text import pieces as text_pieces
 from zoo.training.run import Run
@@ -71,7 +72,7 @@ def test_it_opens_as_the_run_did(trained: Callable[..., Run]) -> None:
 def test_a_flipped_bit_is_seen_by_verify(bundle: Path, name: str, place: float) -> None:
     flip(bundle / name, place)
     with pytest.raises(ZooError) as caught:
-        publish.verify(bundle.name)
+        verify(bundle.name)
     # A hash that was hit cannot be told from a file that was.
     assert name in str(caught.value) or name == "manifest.json"
 
@@ -102,7 +103,7 @@ def test_a_missing_or_truncated_file_is_named(bundle: Path, name: str, share: fl
     else:
         file.write_bytes(file.read_bytes()[: int(share * file.stat().st_size)])
     with pytest.raises(ZooError) as caught:
-        publish.verify(bundle.name)
+        verify(bundle.name)
     gone = share is None and name == "manifest.json"  # without it, nothing is published
     assert ("no published model" if gone else name) in str(caught.value)
 
@@ -216,7 +217,7 @@ def test_a_header_that_is_too_long_is_not_read(bundle: Path, name: str) -> None:
     (bundle / name).write_bytes(length + content[8:end] + padding + content[end:])
     publish.manifest.write(bundle)
     with pytest.raises(ZooError, match=f"{name}` is damaged: its header would have 10 MB"):
-        publish.verify(bundle.name)
+        verify(bundle.name)
 
 
 def test_a_proof_that_would_fill_the_memory_is_not_read(bundle: Path) -> None:
@@ -224,7 +225,7 @@ def test_a_proof_that_would_fill_the_memory_is_not_read(bundle: Path) -> None:
         file.truncate(70_000_000)
     publish.manifest.write(bundle)
     with pytest.raises(ZooError, match="proves nothing: it has 70 MB"):
-        publish.verify(bundle.name)
+        verify(bundle.name)
 
 
 def test_weights_are_mapped_and_hashed_once(
@@ -297,7 +298,7 @@ def test_tied_matrices_are_saved_once(bundle: Path) -> None:
 
 
 def test_what_verify_says(bundle: Path) -> None:
-    found = publish.verify(bundle.name)
+    found = verify(bundle.name)
     assert found.files == len(FILES) - 1  # the manifest does not list itself
     assert found.sentences == 4
     assert found.difference <= 1e-6
@@ -305,10 +306,10 @@ def test_what_verify_says(bundle: Path) -> None:
 
 def test_a_bundle_is_verified_by_its_folder_too(bundle: Path, tmp_path: Path) -> None:
     shutil.copytree(bundle, tmp_path / "else" / "where")
-    assert publish.verify(str(tmp_path / "else" / "where")) == publish.verify(bundle.name)
+    assert verify(str(tmp_path / "else" / "where")) == verify(bundle.name)
     (tmp_path / "else" / "where" / "README.md").unlink()
     with pytest.raises(ZooError, match=r"else/where/README\.md"):
-        publish.verify(str(tmp_path / "else" / "where"))
+        verify(str(tmp_path / "else" / "where"))
 
 
 def test_a_proof_of_other_weights_fails(bundle: Path, trained: Callable[..., Run], tmp_path: Path) -> None:
@@ -318,7 +319,7 @@ def test_a_proof_of_other_weights_fails(bundle: Path, trained: Callable[..., Run
     from_manifest = publish.manifest.write
     from_manifest(bundle)
     with pytest.raises(ZooError, match="other log-probabilities than its proof"):
-        publish.verify(bundle.name)
+        verify(bundle.name)
 
 
 def _nothing(proved: dict[str, torch.Tensor]) -> None:
@@ -398,4 +399,4 @@ def test_the_card_tells_what_one_needs(bundle: Path) -> None:
 def test_a_manifest_that_names_nothing_is_damaged(bundle: Path) -> None:
     write_json(bundle / "manifest.json", {})
     with pytest.raises(ZooError, match="damaged"):
-        publish.verify(bundle.name)
+        verify(bundle.name)

@@ -24,6 +24,20 @@ def test_it_says_what_becomes_of_unknown_characters(pieces: Vocabulary) -> None:
     assert ["are read and written in bytes" in each for each in told] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("tiny", []),
+        ("variants/recurrent", ["encoder is `ssru`, `feed_forward`", "decoder is `ssru`, `memory_attention`, `feed_"]),
+        ("variants/restricted", ["encoder is `restricted_attention` (radius 4), `feed_forward`", "decoder is `restr"]),
+    ],
+)
+def test_layers_that_are_not_the_papers_are_named(pieces: Vocabulary, name: str, told: list[str]) -> None:
+    lines = [line for line in card(specs.load(name), pieces, {}, Facts()).splitlines() if "A layer of its" in line]
+    assert len(lines) == len(told)
+    assert all(words in line for words, line in zip(told, lines, strict=True))
+
+
 OF_A_SET = {"signature": "a|b", "perplexity": 9.8765, "sentences": 1234, "seconds": 1.0}
 OF_TREES = {"f1": 92.108, "recall": 91.5, "precision": 92.7, "complete_match": 40.0}
 

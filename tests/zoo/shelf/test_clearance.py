@@ -18,7 +18,8 @@ from zoo.corpus.prepare import prepare
 from zoo.model import find
 from zoo.report import Report
 from zoo.shelf.clearance import clearance
-from zoo.shelf.publish import publish, verify
+from zoo.shelf.publish import publish
+from zoo.shelf.verify import verify
 from zoo.storage import places
 from zoo.storage.lock import Entry, alone, lock_file, record
 from zoo.storage.occupied import occupied

@@ -17,6 +17,7 @@ from zoo.report import Report
 from zoo.shelf import facts, publish
 from zoo.shelf.facts import Facts, Parent, Point, fingerprint
 from zoo.shelf.provenance import _parent, facts_of_import
+from zoo.shelf.verify import verify
 from zoo.storage import manifest
 from zoo.storage.files import write_json
 from zoo.training.run import Run
@@ -99,7 +100,7 @@ def test_a_bundle_of_before_has_none(trained: Callable[..., Run]) -> None:
     (folder / facts.NAME).unlink()
     manifest.write(folder)
     assert published(folder) == Facts()
-    assert publish.verify(folder.name).sample is None
+    assert verify(folder.name).sample is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_what_is_no_fact_is_refused(trained: Callable[..., Run], made: Any) -> N
     (folder / facts.NAME).write_text(json.dumps(made))
     manifest.write(folder)
     with pytest.raises(ZooError, match=r"facts.json` is damaged") as caught:
-        publish.verify(folder.name)
+        verify(folder.name)
     assert caught.value.exit_code == 1
 
 

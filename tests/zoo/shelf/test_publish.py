@@ -17,6 +17,7 @@ from zoo.model import weights
 from zoo.model.weights import Weights
 from zoo.report import Report
 from zoo.shelf import proof, publish
+from zoo.shelf.verify import verify
 from zoo.storage import places
 from zoo.training.run import Basis, Run
 
@@ -38,7 +39,7 @@ def test_another_name_is_the_bundles_own(trained: Callable[..., Run]) -> None:
     folder = publish.publish(trained().folder, name="second,v1.2_b")
     assert folder.name == "second,v1.2_b"
     assert zoo.load("second,v1.2_b", device="cpu").spec.name == "second,v1.2_b"
-    publish.verify("second,v1.2_b")
+    verify("second,v1.2_b")
 
 
 @pytest.mark.parametrize("name", ["../x", "..", ".", "", "/tmp/x", "a/b", "a\\b", ".hidden", "a..b", "x" * 101, "a\n"])
@@ -47,7 +48,7 @@ def test_a_name_never_leads_out_of_the_shelf(trained: Callable[..., Run], home: 
     with pytest.raises(ZooError, match="cannot be the name"):
         publish.publish(run.folder, name=name)
     with pytest.raises(ZooError, match="there is no published model"):
-        publish.verify(name)
+        verify(name)
     assert not (home / "shelf").exists()
 
 
@@ -130,7 +131,7 @@ def test_what_cannot_be_read_gives_way_by_word_alone(trained: Callable[..., Run]
     with pytest.raises(ZooError, match="transformer-tiny-ende` cannot be read"):
         publish.publish(run.folder)
     publish.publish(run.folder, replace=True)
-    publish.verify(folder.name)
+    verify(folder.name)
 
 
 def test_a_name_that_was_inherited_is_not_published() -> None:
@@ -162,7 +163,7 @@ def test_what_goes_wrong_leaves_the_older_bundle(
         "card": (publish, "card", RuntimeError("no card")),
         "prove": (proof, "prove", ZooError("no proof")),
         "check": (publish.manifest, "check", ZooError("no manifest")),
-        "interrupt": (publish, "_verify", KeyboardInterrupt()),
+        "interrupt": (publish, "verify_folder", KeyboardInterrupt()),
     }
     place, name, error = wrong[at]
 
@@ -176,7 +177,7 @@ def test_what_goes_wrong_leaves_the_older_bundle(
     assert caught.value is error
     assert contents(folder) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
-    publish.verify(folder.name)
+    verify(folder.name)
 
 
 def test_a_model_that_fails_its_proof_is_not_published(

@@ -13,6 +13,7 @@ import specs
 from specs import ZooError
 from zoo.shelf import publish, sample
 from zoo.shelf.sample import is_free
+from zoo.shelf.verify import verify
 from zoo.storage import manifest
 from zoo.training.run import Run
 
@@ -32,12 +33,12 @@ def test_text_of_the_grammar_goes_along_and_is_answered_anew(trained: Callable[.
     told = json.loads((folder / sample.NAME).read_text())
     assert (told["set"], told["sentences"], told["metric"]) == ("test", 6, "bleu")
     assert len(told["sources"]) == len(told["references"]) == len(told["outputs"]) == 6
-    found = publish.verify(folder.name).sample
+    found = verify(folder.name).sample
     assert found is not None
     assert (found.identical, found.sentences, found.here) == (6, 6, found.score)
     assert "6 of 6 sentences are in `sample.json`" in (folder / "README.md").read_text(encoding="utf-8")
     publish.publish(trained("runs/other", corpus=GRAMMAR).folder, name="without", with_text=False)
-    assert publish.verify("without").sample is None
+    assert verify("without").sample is None
 
 
 def test_other_text_goes_along_by_word_alone(trained: Callable[..., Run]) -> None:
@@ -45,9 +46,9 @@ def test_other_text_goes_along_by_word_alone(trained: Callable[..., Run]) -> Non
     run = trained()
     folder = publish.publish(run.folder)
     assert not (folder / sample.NAME).exists()
-    assert publish.verify(folder.name).sample is None
+    assert verify(folder.name).sample is None
     assert publish.publish(run.folder, with_text=True) == folder
-    found = publish.verify(folder.name).sample
+    found = verify(folder.name).sample
     assert found is not None
     assert found.set == "test"
 
@@ -81,14 +82,14 @@ def test_a_sample_that_was_made_up_is_refused(trained: Callable[..., Run], chang
     folder = publish.publish(trained(corpus=GRAMMAR).folder)
     edited(folder, change)
     with pytest.raises(ZooError, match=told) as caught:
-        publish.verify(folder.name)
+        verify(folder.name)
     assert caught.value.exit_code == 1
 
 
 def test_outputs_that_are_others_are_counted(trained: Callable[..., Run]) -> None:
     folder = publish.publish(trained(corpus=GRAMMAR).folder)
     edited(folder, lambda told: told["outputs"].__setitem__(0, "of somebody else"))
-    found = publish.verify(folder.name).sample
+    found = verify(folder.name).sample
     assert found is not None
     assert found.identical == 5
 
@@ -96,9 +97,9 @@ def test_outputs_that_are_others_are_counted(trained: Callable[..., Run]) -> Non
 @pytest.mark.parametrize("backend", ["native", "auto"])
 def test_a_backend_of_this_machine_proves_it_too(trained: Callable[..., Run], backend: str) -> None:
     folder = publish.publish(trained(corpus=GRAMMAR).folder)
-    found = publish.verify(folder.name, backend=backend)
+    found = verify(folder.name, backend=backend)
     assert found.backend == ("native" if backend == "native" else found.backend)
     assert found.sample is not None
     assert found.sample.here == pytest.approx(found.sample.score, abs=1)
     with pytest.raises(ZooError, match="`nope` is not a backend"):
-        publish.verify(folder.name, backend="nope")
+        verify(folder.name, backend="nope")

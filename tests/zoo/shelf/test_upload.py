@@ -16,8 +16,9 @@ from zoo.model.origin import origin
 from zoo.registry.registry import registry
 from zoo.report import Report
 from zoo.shelf import inventory, upload
-from zoo.shelf.publish import publish, verify
+from zoo.shelf.publish import publish
 from zoo.shelf.removal import removal
+from zoo.shelf.verify import verify
 from zoo.storage import manifest
 from zoo.training.run import Run
 

@@ -12,7 +12,7 @@ from zoo.report import Report
 from zoo.shelf import proof
 from zoo.shelf.exporting.ctranslate2 import CTranslate2
 from zoo.shelf.exporting.exported import Bundle, Checked, Target
-from zoo.shelf.exporting.hf_marian import HuggingFaceMarian
+from zoo.shelf.exporting.hf_marian.format import HuggingFaceMarian
 from zoo.shelf.exporting.onnx import Onnx
 from zoo.storage import manifest
 from zoo.storage.files import require_space, writing_folder

@@ -90,11 +90,25 @@ def test_its_search_and_languages_come_along(written: Written) -> None:
     spec = imported.spec
     found = spec.decoding
     assert (found.beam, found.alpha, found.length_penalty, found.barred) == (2, 1.0, "power", (BOS,))
-    assert found.ending == "shrinking"
+    assert found.ending == "full"
     assert (found.length_factor, found.extra_length, found.max_source_length) == (0.0, 30, 63)
     assert (spec.corpus.source, spec.corpus.target) == ("eng", "deu")
     assert (spec.vocabulary.shared, spec.vocabulary.separate_models) == (True, True)
     assert any(">>deu<<" in note for note in imported.notes)
+
+
+def test_only_a_config_forces_an_end_unsaid(written: Written) -> None:
+    assert written.read().spec.decoding.extra_length == 30  # max_length 32 less the start and the forced EOS
+    written.generation(max_length=32)
+    assert written.read().spec.decoding.extra_length == 31
+    written.generation(max_length=32, forced_eos_token_id=0)
+    assert written.read().spec.decoding.extra_length == 30
+
+
+@pytest.mark.parametrize(("early", "told"), [(True, 0), (False, 1), ("never", 1)])
+def test_its_own_rule_of_an_end_is_told(written: Written, early: bool | str, told: int) -> None:
+    written.generation(num_beams=4, early_stopping=early)
+    assert sum("transformers' own rule" in note for note in written.read().notes) == told
 
 
 def test_a_code_of_a_language_is_one_piece(written: Written) -> None:
@@ -195,12 +209,15 @@ def test_positions_in_a_file_must_be_sinusoids(written: Written) -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_transformers_finds_the_same(written: Written, beam: int) -> None:
+    """With `early_stopping` its beam search ends as ours does."""
     pytest.importorskip("transformers")
     from zoo.report import Report
     from zoo.shelf.importing.comparison import compared
 
-    written.change(num_beams=beam, forced_eos_token_id=0)
+    pad = written.vocabulary["<pad>"]
+    starts = {"decoder_start_token_id": pad, "pad_token_id": pad, "bad_words_ids": [[pad]]}
+    written.generation(num_beams=beam, forced_eos_token_id=0, max_length=32, early_stopping=True, **starts)
     imported = written.read("transformers")
     found = compared(format_of(written.place), written.place, imported, [source for source, _ in LINES], Report())
     assert found.difference < 1e-4
-    assert found.identical == 2 or beam > 1
+    assert found.identical == 2

@@ -51,7 +51,7 @@ class HuggingFaceMarian:
         special = Special(end, start, config.whole("pad_token_id", start))
         pieces = vocabularies.read(place, sizes, special, shared=shares_embeddings(config))
         settings = _searched(place, config)
-        search = generation(settings, end, pieces.target)
+        search = generation(settings, end, pieces.target, forced=settings is config)
         positioned = config.whole("max_position_embeddings", 1024, least=2)
         decoding = {**search.decoding, "max_source_length": min(positioned - 1, _MOST)}
         for each in (config, settings):

@@ -44,12 +44,12 @@ _WITHOUT_EFFECT = (
     *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "compile_config"),
     *("generation_kwargs", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "disable_compile"),
     *("prefill_chunk_size", "output_past", "use_model_defaults", "trust_remote_code", "max_cache_len", "use_mtp"),
-    *("assistant_ensemble_weight", "speculation_type", "continuous_batching_config", "early_stopping"),
+    *("assistant_ensemble_weight", "speculation_type", "continuous_batching_config"),
 )
 """Of samples, of how fast it is, of what else is given back; numbers of pieces are asked for elsewhere."""
 _READ = (
     *("eos_token_id", "forced_eos_token_id", "bad_words_ids", "renormalize_logits", "length_penalty", "num_beams"),
-    *("max_length", "max_new_tokens"),
+    *("max_length", "max_new_tokens", "early_stopping"),
 )
 KEYS = (*_ALLOWED, *_WITHOUT_EFFECT, *_READ)
 """All that say how to search: in a config they have no effect where a file of its own says it."""
@@ -66,13 +66,18 @@ class Generation:
     notes: tuple[str, ...]
 
 
-def generation(settings: Settings, end: int, numbering: Numbering) -> Generation:
-    """Of the settings, or of a config that has them. Raises ZooError for what a spec cannot say."""
+def generation(settings: Settings, end: int, numbering: Numbering, *, forced: bool) -> Generation:
+    """Of the settings, or of a config that has them. Raises ZooError for what a spec cannot say.
+
+    `forced` is whether a longest translation gets an EOS where nothing is said of it: by a config, and by no file of
+    its own.
+    """
     settings.require(_ALLOWED)
     settings.without_effect(*_WITHOUT_EFFECT)
     if settings.any("eos_token_id", end) not in (end, [end]):
         raise settings.refused("eos_token_id", f"is not the one of `config.json`, {end}")
-    if settings.any("forced_eos_token_id", end) not in (None, end, [end]):
+    last = settings.any("forced_eos_token_id", end if forced else None)
+    if last not in (None, end, [end]):
         raise settings.refused("forced_eos_token_id", f"is not `eos_token_id: {end}`")
     barred = _barred(settings)
     renormalised = settings.truth("renormalize_logits", False)
@@ -80,24 +85,23 @@ def generation(settings: Settings, end: int, numbering: Numbering) -> Generation
     if alpha < 0:
         raise settings.refused("length_penalty", "is less than 0, and a spec's `alpha` is not")
     notes = []
-    if beam > 1:
-        notes.append("a beam search ends as Marian's does, and not by transformers' rule: a few translations differ")
+    if settings.any("early_stopping", False) is not True and beam > 1:
+        notes.append("a beam search ends when it is full, and not by transformers' own rule: a few translations differ")
     decoding = {
         "beam": beam,
         "alpha": alpha,
         "length_penalty": "power",
-        # The nearest to its own rule; where scores are means, a proof that nothing better comes takes the longest.
-        "ending": "shrinking",
+        # With `early_stopping` its very rule, and the nearest without.
+        "ending": "full",
         "length_factor": 0.0,
-        "extra_length": _longest(settings),
+        "extra_length": _longest(settings, int(last is not None)),
         "barred": [] if renormalised else [numbering.id(number) for number in barred],
     }
     return Generation(decoding, tuple(barred) if renormalised else (), tuple(notes))
 
 
-def _longest(settings: Settings) -> int:
+def _longest(settings: Settings, forced: int) -> int:
     """Pieces of a translation; what decoding starts with and an EOS that is forced at the end count there, not here."""
-    forced = int(settings.any("forced_eos_token_id", 0) is not None)
     if settings.any("max_new_tokens") is not None:
         settings.without_effect("max_length")
         return max(0, settings.whole("max_new_tokens", least=1) - forced)

@@ -1,0 +1,1 @@
+"""transformers' Marian, written."""
