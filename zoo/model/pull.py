@@ -87,7 +87,7 @@ def there() -> list[str]:
     found = []
     for registry in registries():
         with suppress(ZooError):
-            found += [entry.name for entry in registry.entries()]
+            found += [entry.name for entry in registry.entries(lambda _: None)]
     return found
 
 

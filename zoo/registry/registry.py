@@ -99,8 +99,11 @@ class Registry:
     def fetch(self, sha256: str, partial: Path, size: int, report: Report) -> None:
         self.place.fetch(blob_path(sha256), partial, size, report)
 
-    def entries(self) -> tuple[Entry, ...]:
-        """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it."""
+    def entries(self, unread: Callable[[ZooError], None] | None = None) -> tuple[Entry, ...]:
+        """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it.
+
+        What is damaged or cannot be reached is told to `unread` and left out, or raised as ZooError where that is None.
+        """
         listed = self.place.revisions()
         try:
             known = self._indexed()
@@ -110,18 +113,28 @@ class Registry:
             known = {}  # what can be listed needs no index: the next publication makes it again
         if listed is None:
             return tuple(known[name] for name in sorted(known))
-        return tuple(self._entries(listed, known))
+        return tuple(self._entries(listed, known, unread))
 
     def _indexed(self) -> dict[str, Entry]:
         content = self.place.read(INDEX, MOST)
         index = () if content is None else parsed(Index, content, f"{self.address}/{INDEX}").models
         return {each.name: each for each in index}
 
-    def _entries(self, listed: dict[str, int], known: dict[str, Entry]) -> Iterator[Entry]:
+    def _entries(
+        self, listed: dict[str, int], known: dict[str, Entry], unread: Callable[[ZooError], None] | None
+    ) -> Iterator[Entry]:
         for name, number in sorted(listed.items()):
             if name in known and known[name].revision == number:
                 yield known[name]
-            elif (found := self.revision(name, number)) is not None:
+                continue
+            try:
+                found = self.revision(name, number)
+            except ZooError as error:
+                if unread is None:
+                    raise
+                unread(error)
+                continue
+            if found is not None:
                 yield found.entry
 
     def _before(self, newest: Revision | None) -> Iterator[Revision]:

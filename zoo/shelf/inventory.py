@@ -158,7 +158,7 @@ def _on_shelf(report: Report, pinned: bool = False) -> Iterator[PublishedModel]:
 
 def _in_registry(registry: Registry, report: Report) -> Iterator[PublishedModel]:
     try:
-        entries = registry.entries()
+        entries = registry.entries(lambda error: report.warn(error.summary))
     except ZooError as error:
         return report.warn(error.summary)
     for each in entries:

@@ -78,6 +78,17 @@ def test_a_list_says_the_newest_of_each_name_though_the_index_is_old(filled, sum
     assert [(each.name, each.revision) for each in found.entries()] == [("another", 1), ("model", 3)]
 
 
+def test_a_damaged_one_does_not_hide_the_others(filled):
+    found = filled(2)
+    filled(1, name="another")
+    (found.place.folder / "models" / "model" / "3.json").write_text("{")
+    with pytest.raises(ZooError, match=r"3\.json"):
+        found.entries()
+    told = []
+    assert [each.name for each in found.entries(told.append)] == ["another"]
+    assert ["3.json" in error.summary for error in told] == [True]
+
+
 def test_what_is_no_revision_is_none(filled):
     found = filled(1)
     models = found.place.folder / "models"

@@ -16,6 +16,7 @@ from zoo.shelf.importing.imported import Wanted
 from zoo.translation.building import built
 from zoo.translation.translator import Translator
 
+FOLDER = Path(os.environ.get("ZOO_MARIAN", "")).absolute()
 SEARCHES = {"greedy": (1, 0.0), "beam4_sum": (4, 0.0), "beam6_norm0.6": (6, 0.6)}
 pytestmark = [
     pytest.mark.slow,
@@ -28,14 +29,14 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def outputs() -> list[dict[str, Any]]:
     """`marian_outputs.json` of the folder: of each source and model, each search's n best as text, sum and score."""
-    found: list[dict[str, Any]] = json.loads(Path(os.environ["ZOO_MARIAN"], "marian_outputs.json").read_text())
+    found: list[dict[str, Any]] = json.loads((FOLDER / "marian_outputs.json").read_text())
     return found
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize(("name", "key"), [("base.npz", "base"), ("student.npz", "student"), ("hf", "base")])
 def test_the_best_is_marians(outputs: list[dict[str, Any]], name: str, key: str, backend: str) -> None:
-    place = Path(os.environ["ZOO_MARIAN"], name)
+    place = FOLDER / name
     imported = format_of(place).read(place, Wanted("mine"))
     program = built(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend=backend)
     translator = Translator(program, imported.vocabulary, imported.spec)
