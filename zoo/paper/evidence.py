@@ -58,9 +58,14 @@ class Found:
     @property
     def scale(self) -> str:
         """What is otherwise than in the shipped spec, the corpus and the steps: in words."""
+        return ", ".join(self.scales)
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """The same, one by one."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
-        return ", ".join([*changed, f"on {called(self.spec.corpus)}", *steps])
+        return (*changed, f"on {called(self.spec.corpus)}", *steps)
 
 
 @dataclass(frozen=True)

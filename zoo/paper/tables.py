@@ -131,21 +131,39 @@ def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         *("", "row…", "M parameters>", "ours>", "as printed with pieces>"),
         *("perplexity>", "ours>", "BLEU>", "ours>", "measured…"),
     )
+    common, measured = _measured(entries, evidence)
     rows = []
     for row in table3.ROWS:
         cells = [_pair(entries, f"table3.{row.key}.{what}") for what in ("parameters", "perplexity", "bleu")]
         fit = table3.pieces_printing(row) if row.parameters else range(0)
         pieces = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
         ours = cells[0][1] if row.parameters else f"{table3.parameters(row.spec) / 1e6:.2f}"
-        finding = entries[f"table3.{row.key}.bleu"].finding
         counted = (cells[0][0], ours, pieces)
-        rows.append((row.part, row.says, *counted, *cells[1], *cells[2], finding.because if finding.runs else "-"))
+        rows.append((row.part, row.says, *counted, *cells[1], *cells[2], measured.get(row.key, "-")))
     own = specs.load("table3/base").vocabulary.size
     notes = (
+        *([f"Measured at {', '.join(common)}; beside a row is what else it has otherwise."] if common else []),
         f"Our count is the compiler's with {own:,} pieces; beside it is with which vocabularies it is as printed.",
         f"All ten small counts at once: {entries['table3.counts'].finding.because}.",
     )
     yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)
+
+
+def _measured(entries: Entries, evidence: Evidence) -> tuple[list[str], dict[str, str]]:
+    """What the scales of several rows have in common, and by row what was measured there, with what its scale has more.
+
+    The runs of a row are of one scale.
+    """
+    folders = {run.folder: run for run in evidence.runs}
+    found = {row.key: entries[f"table3.{row.key}.bleu"].finding for row in table3.ROWS}
+    first = {key: folders[finding.runs[0]] for key, finding in found.items() if finding.runs}
+    scales = [run.scales for run in first.values()]
+    common = [part for part in scales[0] if all(part in scale for scale in scales)] if len(scales) > 1 else []
+    told = {}
+    for key, run in first.items():
+        what, more = found[key].because.removesuffix(f": {run.scale}"), [p for p in run.scales if p not in common]
+        told[key] = f"{what}: {', '.join(more)}" if more else what
+    return common, told
 
 
 def _table4(entries: Entries, evidence: Evidence) -> Iterator[Table]:

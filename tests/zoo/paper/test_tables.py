@@ -75,6 +75,23 @@ def test_the_plans_flops_are_steps_of_full_batches() -> None:
     assert 0.2 < base / 3.3e18 < 0.4
 
 
+def test_what_all_runs_of_table_3_have_in_common_is_told_once(made: Made) -> None:
+    def shown() -> tuple[list[str], tuple[str, ...]]:
+        found = evidence(None, Report())
+        (table,) = tables("table3", ledger(found), found)
+        return [row[-1] for row in table.rows if row[-1] != "-"], table.notes
+
+    scores = {"dev": {"bleu": 20.0}}
+    made("table3/base", "one", {"architecture": {"N": 2, "d_ff": 64}}, scores)
+    (alone,), notes = shown()
+    assert alone == "BLEU of runs/one: N=2, d_ff=64, on the built-in corpus (40), 30 steps"
+    assert not any(note.startswith("Measured") for note in notes)
+    made("table3/a-h1", "two", {"architecture": {"N": 2, "d_ff": 96}}, scores)
+    several, notes = shown()
+    assert several == ["BLEU of runs/one: d_ff=64", "BLEU of runs/two: d_ff=96"]
+    assert notes[0].startswith("Measured at N=2, on the built-in corpus (40), 30 steps; ")
+
+
 def test_where_the_paper_contradicts_itself_it_is_told(entries: tuple[Entry, ...]) -> None:
     wrong = {entry.claim.key for entry in entries if entry.finding.ours == "no"}
     assert wrong == {
