@@ -11,7 +11,7 @@ from specs.errors import ZooError, nearest
 from specs.loader import load, parent, parse
 from specs.override import Overrides
 from specs.schema import schema
-from specs.spec import Spec
+from specs.spec import ENTITLING, Spec
 from specs.sublayers import (
     Convolution,
     DecoderSubLayer,
@@ -30,6 +30,7 @@ from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 __all__ = [
     "BOS",
+    "ENTITLING",
     "EOS",
     "PAD",
     "UNK",

@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.notation import shown
 from specs.written import Written, given
 
-FORMAT = 6
+FORMAT = 7
 """What is written today; raised with every change of a field that old files do not have or write otherwise."""
 FIRST = 1
 """What was written while no file said its format."""
@@ -144,6 +144,13 @@ def _traits_of_other_toolkits_are_chosen(written: Written) -> Written:
     )
 
 
+def _licences_are_said(written: Written) -> Written:
+    """6 -> 7: no file said under which licence the weights may be used."""
+    if not written.value.keys() >= WITHOUT_TASK:
+        return written
+    return replace(written, value={"licence": given(None, written.file), **written.value})
+
+
 Upgrade = Callable[[Written], Written]
 UPGRADES: Mapping[int, Upgrade] = {
     1: _sub_layers_are_written,
@@ -151,6 +158,7 @@ UPGRADES: Mapping[int, Upgrade] = {
     3: _tasks_are_written,
     4: _scores_of_attention_are_chosen,
     5: _traits_of_other_toolkits_are_chosen,
+    6: _licences_are_said,
 }
 """By the number of the format that each starts from."""
 

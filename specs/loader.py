@@ -72,12 +72,15 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
 
 
 def _described(written: Written, chain: Sequence[tuple[Source, Written]]) -> Written:
-    """What another spec says of itself is not true of one that only extends it."""
+    """What another spec says of itself is not true of one that only extends it, nor is its licence that one's."""
     source, own = chain[0]
-    if len(chain) == 1 or source.shipped or "description" in own.value:
+    if len(chain) == 1 or source.shipped:
         return written
-    words = f"A model of one's own, by a spec that extends `{chain[1][0].short}`."
-    return written.overlaid(Written({"description": Written(words, own.file, own.line)}, own.file))
+    said = {"description": f"A model of one's own, by a spec that extends `{chain[1][0].short}`.", "licence": None}
+    for key, words in said.items():
+        if key not in own.value:
+            written = written.overlaid(Written({key: Written(words, own.file, own.line)}, own.file))
+    return written
 
 
 def _chain(source: Source) -> list[tuple[Source, Written]]:

@@ -17,6 +17,9 @@ from specs.vocabulary import EOS, Vocabulary
 
 # Letters, digits and - _ . , only; no two dots in a row, so that a name is never a way out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
+ENTITLING = ("name", "description", "licence")
+"""Fields that say of a model what it is called, and nothing of what it is."""
+Licence = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Spec(Section):
@@ -24,6 +27,10 @@ class Spec(Section):
 
     name: Name = Field(description="Name the trained model is published under: letters, digits and - _ . , only; text.")
     description: str = Field(max_length=10_000, description="What this spec is, in one short sentence; text.")
+    licence: Licence | None = Field(
+        description="Licence under which its weights may be used, for its card: an SPDX name such as CC-BY-4.0, or "
+        "words; null: none is said; text."
+    )
     task: Task = Field(description="What is learned: to translate (6.1), or to parse (6.3).")
     architecture: Architecture = Field(description="The network (section 3).")
     vocabulary: Vocabulary = Field(description="Word pieces (section 5.1).")

@@ -84,6 +84,15 @@ def test_a_description_is_true_of_the_spec_that_writes_it(tmp_path: Path, monkey
     assert load("whole.yaml").description == load("tiny").description == load("tiny", ["name=x"]).description
 
 
+def test_a_licence_is_of_the_spec_that_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text("extends: tiny\nlicence: CC-BY-4.0\n", encoding="utf-8")
+    Path("more.yaml").write_text("extends: own.yaml\nname: more\n", encoding="utf-8")
+    assert [load(name).licence for name in ("tiny", "own.yaml", "more.yaml")] == [None, "CC-BY-4.0", None]
+    assert load("more.yaml", ["licence=MIT"]).licence == "MIT"
+    assert specs.parse(load("own.yaml").yaml(), "run/spec.yaml").licence == "CC-BY-4.0"
+
+
 def test_a_file_at_the_path_wins_over_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "big.yaml").write_text("extends: base\nname: mine\n", encoding="utf-8")

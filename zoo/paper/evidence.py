@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import specs
-from specs import Spec, ZooError, difference
+from specs import ENTITLING, Spec, ZooError, difference
 from zoo.corpus.presence import called
 from zoo.evaluation.ensembles import KeptEnsemble, ensembles
 from zoo.evaluation.metric import Metric
@@ -19,7 +19,7 @@ from zoo.report import Report
 from zoo.training.record import Record, record_of
 
 _UNTOLD = (
-    *("name", "description", "corpus", "decoding.workers", "compilation", "training.seed", "training.log_steps"),
+    *(*ENTITLING, "corpus", "decoding.workers", "compilation", "training.seed", "training.log_steps"),
     *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
     *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation"),
 )

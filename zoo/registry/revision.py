@@ -44,6 +44,8 @@ class Summary(Written):
     dev: float | None
     test: float | None
     description: _Text
+    licence: _Text = ""
+    """None is said where it is empty."""
     published: _Text
     """When: UTC, as ISO 8601 has it."""
     zoo: _Text

@@ -62,7 +62,7 @@ def card(
         f"## Scores\n\n{_scores(scores, spec.task)}",
         *_speed(scores),
         f"## Training\n\n{training(spec, facts)}",
-        f"## Data and licence\n\n{_data(spec.corpus, task.examples, facts)}",
+        f"## Data and licence\n\n{_data(spec, task.examples, facts)}",
         f"## Limits\n\n{_limits(spec, vocabulary, facts, longest_source)}",
         _use(spec, task, sample),
         *_published(facts),
@@ -139,14 +139,15 @@ def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _data(corpus: Corpus, examples: str, facts: Facts) -> str:
-    trained = _corpus(corpus, examples)
-    own = all(isinstance(part, Grammar) for part in corpus.train)
-    said = [f"Trained on:\n\n{trained}" if trained else "On what it was trained is not known here."]
+def _data(spec: Spec, examples: str, facts: Facts) -> str:
+    trained = _corpus(spec.corpus, examples)
+    own = all(isinstance(part, Grammar) for part in spec.corpus.train)
+    licence = "Its publisher says no licence." if spec.licence is None else f"Its licence: {cell(spec.licence)}."
+    said = [licence, f"Trained on:\n\n{trained}" if trained else "On what it was trained is not known here."]
     if not (own and trained):
         said.append(
             "The weights follow from these texts: whoever passes them on has to keep to the licences of the texts, and "
-            "to credit their authors. The bundle does not know these licences."
+            "to credit their authors. The bundle does not know the licences of texts."
         )
     if facts.text.fingerprint:
         hashes = "; `facts.json` has hashes of its files" if facts.text.files or facts.text.archives else ""

@@ -110,7 +110,7 @@ def parsed(written: bytes, path: str) -> Facts:
 
 
 def fingerprint(spec: Spec) -> str:
-    """SHA-256 of the spec but for its name, its description and where on a disk its corpus lies."""
+    """SHA-256 of the spec but for its name, its description, its licence and where on a disk its corpus lies."""
     corpus = spec.corpus.model_copy(update={"folder": "."})
-    bare = spec.model_copy(update={"name": "x", "description": "", "corpus": corpus})
+    bare = spec.model_copy(update={"name": "x", "description": "", "licence": None, "corpus": corpus})
     return sha256(bare.yaml().encode()).hexdigest()

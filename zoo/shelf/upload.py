@@ -104,6 +104,7 @@ def _summary(bundle: Path) -> Summary:
         dev=score["dev"],
         test=score["test"],
         description=spec.description,
+        licence=spec.licence or "",
         published=datetime.now(UTC).isoformat(timespec="seconds"),
         zoo=__version__,
     )
@@ -119,5 +120,5 @@ def _listed(model: Entry) -> Listed:
     languages = (of.source, of.target) if of.task == "translation" else (of.source,)
     return Listed(
         *(model.name, model.revision, model.digest, of.task, languages, of.parameters, of.metric),
-        *(of.dev, of.test, of.description, of.published, of.zoo),
+        *(of.dev, of.test, of.description, of.licence, of.published, of.zoo),
     )

@@ -25,7 +25,7 @@ except ImportError:  # a system without it
     fcntl = None  # type: ignore[assignment]
 
 MAY_DIFFER = (
-    *("description", "corpus.folder"),
+    *("description", "licence", "corpus.folder"),
     *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation"),
 )

@@ -31,6 +31,8 @@ class Listed:
     dev: float | None
     test: float | None
     description: str
+    licence: str
+    """None is said where it is empty."""
     when: str
     """Of publishing: ISO 8601, or empty."""
     by: str
@@ -121,9 +123,10 @@ def _cells(cells: Iterable[str], keys: Iterable[str]) -> Iterator[str]:
 def _about(model: Listed) -> str:
     """What it is, and how it is had."""
     pinned = f"{model.name}@sha256:{model.digest}"
+    licence = f"<p class='quiet'>Licence: <bdi>{text(model.licence)}</bdi></p>" if model.licence else ""
     by = f"<p class='quiet'>Published by zoo {text(model.by)}.</p>" if model.by else ""
     return (
-        f"<p><bdi>{text(model.description)}</bdi></p>"
+        f"<p><bdi>{text(model.description)}</bdi></p>{licence}"
         f"<details><summary>Load it<span class='hidden'>: {text(model.name)}</span></summary>"
         f"<pre><code>zoo.load(&quot;{text(model.name)}@{model.revision}&quot;)</code></pre>"
         "<p class='quiet'>or, byte for byte,</p>"

@@ -70,6 +70,12 @@ def test_a_parsers_card_speaks_of_trees(pieces: Vocabulary, parsing: Callable[..
     assert "zoo parse --model transformer-tiny-ende < sentences.txt > trees.txt" in told
 
 
+def test_a_licence_is_told_where_one_is_said(pieces: Vocabulary) -> None:
+    assert "Its publisher says no licence." in card(specs.load("tiny"), pieces, {}, Facts())
+    told = card(specs.load("tiny", {"licence": "[CC](javascript:x)\n# MIT"}), pieces, {}, Facts())
+    assert r"Its licence: \[CC\](javascript:x) \# MIT." in told
+
+
 def test_what_was_imported_describes_itself_in_words_alone(pieces: Vocabulary) -> None:
     spec = specs.load("tiny", {"description": "[a](javascript:b)\n\n# <b>Heading</b>"})
     assert "\n# <b>" in card(spec, pieces, {}, Facts())

@@ -90,7 +90,9 @@ def test_an_import_says_whence_it_came(tmp_path: Path) -> None:
 
 def test_a_fingerprint_is_of_what_was_learned() -> None:
     tiny = specs.load("tiny")
-    same = specs.load("tiny", {"name": "other", "description": "other", "corpus.folder": "/elsewhere"})
+    same = specs.load(
+        "tiny", {"name": "other", "description": "other", "licence": "MIT", "corpus.folder": "/elsewhere"}
+    )
     assert fingerprint(same) == fingerprint(tiny)
     assert fingerprint(specs.load("tiny", {"training.seed": 7})) != fingerprint(tiny)
 

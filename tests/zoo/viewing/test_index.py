@@ -21,6 +21,7 @@ ONE = Listed(
     dev=26.1,
     test=28.41,
     description="The big model of Table 3.",
+    licence="CC-BY-4.0",
     when="2026-11-20T10:00:00+00:00",
     by="0.1.0",
 )
@@ -88,7 +89,7 @@ def test_every_model_is_a_row_with_all_that_is_told_of_it() -> None:
     assert [(cell["data-key"], said) for cell, said in scores[1:]] == [("26.1", "BLEU 26.10 dev"), ("", "not scored")]
 
 
-@pytest.mark.parametrize("field", ["name", "digest", "task", "metric", "description", "when", "by"])
+@pytest.mark.parametrize("field", ["name", "digest", "task", "metric", "description", "licence", "when", "by"])
 def test_a_strangers_words_are_only_words(field: str) -> None:
     page = Page(index_page([replace(ONE, **{field: HOSTILE}), replace(ONE, languages=(HOSTILE, HOSTILE))], HOSTILE))
     assert len(page.of("script")) == 1, "the page's own"

@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import specs
-from specs import Spec, ZooError
+from specs import ENTITLING, Spec, ZooError
 
-_ENTITLING = ("name", "description")
 _WORD = re.compile("[A-Za-z_]+")
 
 
@@ -43,7 +42,7 @@ def proportionate(reference: str, above: Spec, scaled: Spec, overrides: Sequence
     broken: list[ZooError] = []
     plain = _leaves(specs.load(reference, overrides))
     for key, (there, here) in specs.difference(row, above).items():
-        if key in _ENTITLING:
+        if key in ENTITLING:
             continue
         try:
             wanted = _proportionate(row, key, here, there, _leaves(scaled).get(key, there))

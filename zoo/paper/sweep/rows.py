@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import specs
-from specs import Parsing, Spec, ZooError, nearest
+from specs import ENTITLING, Parsing, Spec, ZooError, nearest
 from specs.catalogue import within
 from zoo.paper.sweep.proportion import NoProportion, multiples_hint, proportionate
 
@@ -70,7 +70,7 @@ def _row(reference: str, plain: dict[str, Spec], made: dict[str, Row], overrides
         return Row(_name(spec), reference, tuple(overrides), scaled, None, ())
     texts, own = proportionate(reference, plain[above], made[above].spec, overrides)
     scaled = specs.load(reference, [*texts, *own])
-    differing = [key for key in specs.difference(scaled, made[above].spec) if key not in ("name", "description")]
+    differing = [key for key in specs.difference(scaled, made[above].spec) if key not in ENTITLING]
     return Row(_name(spec), reference, (*texts, *own), scaled, made[above].name, tuple(differing))
 
 
@@ -116,7 +116,7 @@ def _require_distinct(plain: dict[str, Spec]) -> None:
 def _require_different(rows: Sequence[Row]) -> None:
     known: dict[Spec, Row] = {}
     for row in rows:
-        bare = row.spec.model_copy(update={"name": "row", "description": ""})
+        bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := known.setdefault(bare, row)) is not row:
             problem = f"under these overrides `{row.reference}` is the same model as `{same.reference}`"
             raise ZooError(problem, hint=f"set less, or leave `{row.reference}` out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specs import ZooError
@@ -16,6 +16,7 @@ from zoo.shelf.importing import hub
 from zoo.shelf.importing.comparison import Comparison, compared, require_engine
 from zoo.shelf.importing.formats import format_of
 from zoo.shelf.importing.imported import Imported, Positions, Wanted
+from zoo.shelf.importing.licence import licence_of
 from zoo.shelf.provenance import facts_of_import
 from zoo.shelf.publish import shelve
 from zoo.storage.files import require_space
@@ -69,8 +70,9 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
         if texts:
             found.append(compared(of, place, imported, texts, report))
             origin["check"] = found[0].summary
-        _write(bundle, imported)
-        return facts_of_import(imported.spec, origin, imported.notes)
+        spec = imported.spec.model_copy(update={"licence": licence_of(place)})
+        _write(bundle, replace(imported, spec=spec))
+        return facts_of_import(spec, origin, imported.notes)
 
     folder = shelve(name, fill, replace=choice.replace, report=report)
     return Done(folder, next(iter(found), None))

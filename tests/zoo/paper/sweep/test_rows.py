@@ -41,7 +41,7 @@ def test_what_is_set_is_set_in_the_base_and_the_others_keep_their_proportion_to_
         assert row.spec == specs.load(row.reference, row.overrides), "the command line says it all"
         for key, (there, here) in specs.difference(plain[name].spec, plain["base"].spec).items():
             section, field = (*key.split("."), "")[:2]
-            if section in ("name", "description"):
+            if section in specs.ENTITLING:
                 continue
             now, base = (getattr(getattr(each.spec, section), field) for each in (row, scaled["base"]))
             assert now == here if isinstance(here, str) else now * there == base * here, (name, key)
