@@ -44,4 +44,4 @@ def command(
         told = f"{sample.metric} {sample.here:.2f}, and {sample.score:.2f} when it was published"
         print(f"{sample.sentences} sentences of {sample.set} score {told}; {sample.identical} outputs are the same")
     else:
-        print(f"it has no sample of its test set: `zoo evaluate --model {name}` scores it, where its corpus is here")
+        print("it has no sample of its test set, so that no score is reproduced")

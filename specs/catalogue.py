@@ -96,7 +96,8 @@ def find(reference: str, *, beside: str = "", where: str | None = None) -> Sourc
     inside = os.path.join(os.path.dirname(beside), reference, "spec.yaml")
     if os.path.isfile(inside):
         raise ZooError(f"{shown(reference)} is a folder", where=where, hint=f"its spec is {shown(inside)}")
-    hint = f"{guess}`zoo list` shows the shipped specs; a file of your own is named by its path, ending in .yaml"
+    own = "a file, such as a model's spec.yaml, is named by its path"
+    hint = f"{guess}`zoo list` shows the shipped specs; {own}"
     raise ZooError(f"there is no spec {shown(reference)}", where=where, hint=hint)
 
 

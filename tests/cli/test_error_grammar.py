@@ -94,7 +94,7 @@ hint: `zoo verify --help` shows how it is used
     ("show", "bgi"): """\
 error: there is no spec `bgi`
 
-hint: did you mean `big`? `zoo list` shows the shipped specs; a file of your own is named by its path, ending in .yaml
+hint: did you mean `big`? `zoo list` shows the shipped specs; a file, such as a model's spec.yaml, is named by its path
 """,
     ("show", "mine.yaml"): """\
 error: `architecture.d_modle` is not a field of this spec (mine.yaml:3)

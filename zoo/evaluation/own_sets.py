@@ -69,7 +69,11 @@ def texts(
     """Sources and references of a set, without what training alone needs unless they are held out of it."""
     parts = getattr(spec.corpus, split)
     if not parts:
-        raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=f"write `corpus.{split}` in its spec")
+        hint = (
+            f"`corpus.{split}` of a run's spec names one; what any model wrote is scored by "
+            "`zoo evaluate --hypotheses FILE --references FILE`"
+        )
+        raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
     if any(isinstance(part, HeldOut) for part in parts):
         return prepare(spec, report, vocabulary).texts(split)
     pairs: list[Pair] = []

@@ -63,8 +63,8 @@ def card(
         *_speed(scores),
         f"## Training\n\n{training(spec, facts)}",
         f"## Data and licence\n\n{_data(spec, task.examples, facts)}",
-        f"## Limits\n\n{_limits(spec, vocabulary, facts, longest_source)}",
-        _use(spec, task, sample),
+        f"## Limits\n\n{_limits(spec, vocabulary, facts, longest_source, scores)}",
+        _use(spec, task, sample, scores),
         *_published(facts),
     ]
     return "\n\n".join(parts) + "\n"
@@ -149,20 +149,28 @@ def _data(spec: Spec, examples: str, facts: Facts) -> str:
             "The weights follow from these texts: whoever passes them on has to keep to the licences of the texts, and "
             "to credit their authors. The bundle does not know the licences of texts."
         )
+    if spec.training.start_from is not None:
+        said.append(
+            f"It began with the weights of {cell(PurePath(spec.training.start_from).name)}: the texts and the licence "
+            "of that model are its own, too."
+        )
     if facts.text.fingerprint:
         hashes = "; `facts.json` has hashes of its files" if facts.text.files or facts.text.archives else ""
         said.append(f"The prepared corpus has the fingerprint `{facts.text.fingerprint}`{hashes}.")
     return "\n\n".join(said)
 
 
-def _limits(spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: int | None) -> str:
+def _limits(
+    spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: int | None, scores: Mapping[str, Any]
+) -> str:
+    scored = "Its scores are of the sets above. " if scores else ""
     longest = "" if longest_source is None else f", and its training had none of more than {longest_source:,}"
     limits = [
         f"It reads sentences of {spec.decoding.max_source_length:,} pieces at most{longest}.",
         "Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's "
         f"NFKC has it. {_unknown(vocabulary, spec.task)}",
-        "Its scores are of the sets above. Other text, above all of another kind than it was trained on, will come out "
-        "worse, and nothing in an output tells when it is wrong.",
+        f"{scored}Text of another kind than it was trained on will come out worse, and nothing in an output tells "
+        "when it is wrong.",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         limits.append("It knows no words and no sentences but those of zoo's own small grammar: it is no use beyond.")
@@ -177,12 +185,16 @@ def _published(facts: Facts) -> Iterator[str]:
         )
 
 
-def _use(spec: Spec, task: _Words, sample: Sample | None) -> str:
-    if sample is None:
-        score = "It has no sample of its test set, whose text is not passed on here: its score is the publisher's word."
+def _use(spec: Spec, task: _Words, sample: Sample | None, scores: Mapping[str, Any]) -> str:
+    if sample is None and not scores:
+        score = ""
+    elif sample is None:
+        score = (
+            " It has no sample of its test set, whose text is not passed on here: its score is the publisher's word."
+        )
     else:
         score = (
-            f"Of its {sample.set} set {len(sample.sources):,} of {sample.sentences:,} sentences are in `sample.json`, "
+            f" Of its {sample.set} set {len(sample.sources):,} of {sample.sentences:,} sentences are in `sample.json`, "
             f"with what it made of them: they score {sample.score:.2f}, and must here, to a point."
         )
     return f"""## Use
@@ -200,7 +212,7 @@ zoo verify {spec.name}
 ```
 
 `zoo verify` compares all files with `manifest.json`, and the log-probabilities that the model gives to a few
-sentences with those in `proof.safetensors`. {score}"""
+sentences with those in `proof.safetensors`.{score}"""
 
 
 def _corpus(corpus: Corpus, examples: str) -> str:

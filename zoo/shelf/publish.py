@@ -48,7 +48,7 @@ def publish(
     the disk is full.
     """
     report = report or Report()
-    source = Run(find.run(run))
+    source = Run(_run(run))
     spec = source.spec
     if name is None:
         require_own_name(source)
@@ -74,6 +74,17 @@ def publish(
         del translator  # so that two of the model are never in memory
         verify_folder(partial, report)
     return folder
+
+
+def _run(reference: str | os.PathLike[str]) -> Path:
+    """Raises ZooError where there is none, which says so of a model that is on the shelf already."""
+    try:
+        return find.run(reference)
+    except ZooError:
+        if find.on_shelf(reference) is None:
+            raise
+        problem = f"`{os.fspath(reference)}` is no run: it is published already, on the shelf"
+        raise ZooError(problem, hint="`--to PLACE` alone publishes it to a registry, under its own name") from None
 
 
 def shelve(

@@ -191,6 +191,15 @@ def test_a_model_that_fails_its_proof_is_not_published(
     assert list((home / "shelf").iterdir()) == []
 
 
+def test_what_is_on_the_shelf_already_is_told(trained: Callable[..., Run]) -> None:
+    publish.publish(trained().folder, name="mine")
+    with pytest.raises(ZooError, match="`mine` is no run: it is published already") as told:
+        publish.publish("mine", name="other")
+    assert "--to PLACE" in str(told.value.hint)
+    with pytest.raises(ZooError, match="there is no run `neither`"):
+        publish.publish("neither")
+
+
 def test_a_run_without_weights_is_refused(trained: Callable[..., Run]) -> None:
     run = trained()
     run.weights.unlink()
