@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from specs import ZooError
 from zoo.report import Progress, Report
 
 
@@ -51,6 +52,12 @@ class Writable(Place, Protocol):
     def replace(self, path: str, content: bytes) -> None:
         """Writes a file, whatever is there."""
         ...
+
+
+def missing(address: str, path: str) -> ZooError:
+    """The error for a blob that a revision names."""
+    hint = "publish the model there again, which brings what is missing; or pull another revision"
+    return ZooError(f"`{address}/{path}` is missing", hint=hint, exit_code=1)
 
 
 def newest_of(paths: list[str]) -> dict[str, int]:
