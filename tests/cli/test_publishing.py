@@ -63,3 +63,21 @@ def test_an_old_name_needs_a_registry(zoo: Callable[..., Any], trained: Callable
     done = zoo("publish", "tiny", "--formerly", "old")
     assert (done.status, done.out) == (2, "")
     assert "`--formerly` needs `--to`" in done.err
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        *(("", "is empty"), ("http://models.org/x", "it is only read"), ("s3:/x", "is no address")),
+        *(("hf://foo", "is no address"), ("s3://bucket/x", "ZOO_OFFLINE"), ("tom.txt", "is a file, and no folder")),
+    ],
+)
+def test_a_place_is_looked_at_before_anything_is_published(
+    zoo: Callable[..., Any], trained: Callable[..., Run], home: Path, place: str, problem: str
+) -> None:
+    trained()
+    Path("tom.txt").write_text("tom")
+    done = zoo("publish", "tiny", "--to", place)
+    assert (done.status, done.out) == (2, "")
+    assert problem in done.err
+    assert not (home / "shelf").exists()

@@ -152,6 +152,8 @@ def registry(address: str) -> Registry:
 
     Nothing is asked there yet. Raises ZooError where it is no address.
     """
+    if not address.strip():
+        raise ZooError("the address of a registry is empty", hint=_ADDRESS)
     scheme, remote, _ = address.partition("://")
     try:
         host = unquote(urlsplit(address).netloc)
@@ -162,11 +164,11 @@ def registry(address: str) -> Registry:
         folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
         return Registry(Folder(folder.expanduser().absolute()))
     if local or not host:
-        hint = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
-        raise ZooError(f"`{address}` is no address of a registry", hint=hint)
+        raise ZooError(f"`{address}` is no address of a registry", hint=_ADDRESS)
     return Registry(_KINDS.get(scheme, Remote)(address.rstrip("/")))
 
 
+_ADDRESS = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
 _HALF = re.compile(r"(?!file:)[a-z][a-z0-9]+:/(?!/)")  # an address with a slash too few
 
 

@@ -15,7 +15,7 @@ from zoo.model.folder import ModelFolder
 from zoo.model.origin import digest, of
 from zoo.registry import publishing
 from zoo.registry.reference import is_name
-from zoo.registry.registry import registry
+from zoo.registry.registry import Registry, registry
 from zoo.registry.revision import Entry, Revision, Summary, is_file_name
 from zoo.report import Report
 from zoo.shelf.inventory import scored
@@ -46,9 +46,7 @@ def upload(
     From then on `formerly`, an old name, leads to it. Raises ZooError where there is no such bundle, and where the
     registry cannot be written to.
     """
-    report, place = report or Report(), registry(to)
-    if formerly is not None and not is_name(formerly):
-        raise ZooError(f"`{formerly}` cannot be the name of a model", hint="`--formerly` is a model's old name")
+    report, place = report or Report(), destination(to, formerly)
     publishing.writable(place)
     folder = find.on_shelf(model, report)
     if folder is None:
@@ -68,6 +66,19 @@ def upload(
         publishing.forward(place, formerly, name)
     publishing.write_index(place, _page)
     return found
+
+
+def destination(to: str, formerly: str | None = None) -> Registry:
+    """The registry at an address, before anything is done for it: nothing is asked there yet.
+
+    Raises ZooError where it is no address, where nothing can be written to such a place, and where `formerly` is no
+    name.
+    """
+    place = registry(to)
+    publishing.require_writable(place)
+    if formerly is not None and not is_name(formerly):
+        raise ZooError(f"`{formerly}` cannot be the name of a model", hint="`--formerly` is a model's old name")
+    return place
 
 
 @contextmanager

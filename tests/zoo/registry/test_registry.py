@@ -162,3 +162,16 @@ def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch
 def test_what_is_half_an_address_is_no_folder(address):
     with pytest.raises(ZooError, match="is no address of a registry"):
         registry(address)
+
+
+@pytest.mark.parametrize("address", ["", " "])
+def test_an_empty_address_is_not_the_current_folder(address):
+    with pytest.raises(ZooError, match="the address of a registry is empty"):
+        registry(address)
+
+
+@pytest.mark.parametrize("address", ["hf://org", "hf://org/", "hf://datasets/org"])
+def test_a_repository_of_the_hub_has_an_owner_and_a_name(address):
+    with pytest.raises(ZooError, match="is no address of a repository") as told:
+        registry(address)
+    assert "hf://ORG/NAME" in str(told.value.hint)
