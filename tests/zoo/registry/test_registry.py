@@ -92,7 +92,7 @@ def test_a_damaged_one_does_not_hide_the_others(filled):
 def test_what_is_no_revision_is_none(filled):
     found = filled(1)
     models = found.place.folder / "models"
-    for stray in ("0.json", "01.json", "x.json", "forward.json", "1.json.partial", "²."):
+    for stray in ("0.json", "01.json", "x.json", "1.json.partial", "²."):
         (models / "model" / stray).write_text("{}")
     (models / "empty").mkdir()
     assert [(each.name, each.revision) for each in found.entries()] == [("model", 1)]
