@@ -54,8 +54,24 @@ def test_what_is_nowhere_is_told_with_the_places(
     done = zoo("pull", "nothing")
     assert done.status == 2
     assert done.err.startswith("error: there is no published model `nothing`: looked for")
-    assert f"in `{tmp_path}/registry`, and not in `https://models.example.org`: ZOO_OFFLINE forbids it" in done.err
-    assert zoo("list", "--published").out == ""
+    where = (
+        f"in `{tmp_path}/registry`, which is not there, and not in `https://models.example.org`: ZOO_OFFLINE forbids it"
+    )
+    assert where in done.err
+    listed = zoo("list", "--published")
+    assert listed.out == ""
+    assert f"warning: `{tmp_path}/registry` is not there\n" in listed.err
+    (tmp_path / "registry").mkdir()
+    assert f"`{tmp_path}/registry`, which is no registry" in zoo("pull", "nothing").err
+    assert f"warning: `{tmp_path}/registry` is no registry\n" in zoo("list", "--published").err
+
+
+def test_a_pull_from_nowhere_says_that_no_registry_is_named(zoo: Callable[..., Any], home: Path) -> None:
+    done = zoo("pull", "nothing")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("error: `nothing` cannot be pulled: no registry is named\n\nhint: ")
+    assert "ZOO_REGISTRIES" in done.err
+    assert str(home / "registries.txt") in done.err
 
 
 def test_an_old_name_needs_a_registry(zoo: Callable[..., Any], trained: Callable[..., Run]) -> None:

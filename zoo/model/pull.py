@@ -78,10 +78,20 @@ def published(wanted: Reference, report: Report) -> Found | None:
     return None
 
 
-def looked() -> str:
-    """Where a model was looked for beside the shelf, for an error."""
-    asked = [f", in `{registry.address}`" for registry in registries()]
+def looked(wanted: Reference) -> str:
+    """Where a model was looked for beside the shelf, and what is there in its place, for an error."""
+    asked = [f", in `{registry.address}`{_instead(registry, wanted)}" for registry in registries()]
     return "".join([*asked, *(f", and not in `{address}`: ZOO_OFFLINE forbids it" for address in unasked())])
+
+
+def _instead(registry: Registry, wanted: Reference) -> str:
+    with suppress(ZooError):
+        if (absent := registry.absent()) is not None:
+            return f", which {absent}"
+        if wanted.pinned and (newest := registry.newest(wanted.name)) is not None:
+            several = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
+            return f", which has {several} of `{wanted.name}`"
+    return ""
 
 
 def there() -> list[str]:

@@ -9,14 +9,13 @@ from specs import ZooError
 from specs.spec import Name
 from zoo.registry.folder import Folder
 from zoo.registry.place import Writable
-from zoo.registry.registry import INDEX, PAGE, Index, Registry, blob_path, forward_path, revision_path
+from zoo.registry.registry import INDEX, MARK, PAGE, Index, Registry, blob_path, forward_path, revision_path
 from zoo.registry.revision import Entry, File, Forward, Revision, Summary
 from zoo.report import Report
 from zoo.storage import manifest
 from zoo.storage.files import sha256
 from zoo.storage.transfer import offline
 
-MARK = "registry.json"
 Page = Callable[[Sequence[Entry]], str]
 """Writes the HTML of an index."""
 _TRIES = 1000

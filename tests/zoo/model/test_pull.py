@@ -89,7 +89,11 @@ def test_what_no_registry_has_is_none(published):
     assert pulled("another") is pulled("model@2") is pulled(f"model@sha256:{'0' * 64}") is None
     with pytest.raises(ZooError, match="there is no published model `model@2`: looked for") as told:
         find.published("model@2")
-    assert f"in `{made.address}`" in told.value.problem
+    assert f"in `{made.address}`, which has revision 1 of `model`" in told.value.problem
+    published(2)
+    for pin in ("3", f"sha256:{'0' * 64}"):
+        with pytest.raises(ZooError, match=f"in `{made.address}`, which has revisions 1 to 2 of `model`"):
+            find.published(f"model@{pin}")
     for look in (find.model, find.published, lambda name: find.pulled(name, Report())):
         with pytest.raises(ZooError) as told:
             look("modle")

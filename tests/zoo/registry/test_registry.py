@@ -82,8 +82,9 @@ def test_a_damaged_one_does_not_hide_the_others(filled):
     found = filled(2)
     filled(1, name="another")
     (found.place.folder / "models" / "model" / "3.json").write_text("{")
-    with pytest.raises(ZooError, match=r"3\.json"):
+    with pytest.raises(ZooError, match=r"3\.json") as damaged:
         found.entries()
+    assert str(damaged.value.hint).startswith("`model@2` is an earlier one; whoever keeps the registry restores")
     told = []
     assert [each.name for each in found.entries(told.append)] == ["another"]
     assert ["3.json" in error.summary for error in told] == [True]
