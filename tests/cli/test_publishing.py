@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from zoo.model import find
 from zoo.training.run import Run
 
 NAME = "transformer-tiny-ende"
@@ -34,6 +35,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     pulled = zoo("pull", "old")
     assert pulled.out == f"{tmp_path}/another/shelf/{NAME}\n"
     assert f"warning: `old` is called `{NAME}` now" in pulled.err
+    assert f"`{NAME}@1` from `{place}`" in pulled.err
     decoded = zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n")
     assert (decoded.status, decoded.out.count("\n")) == (0, 1)
     table = zoo("list", "--published").out
@@ -97,3 +99,15 @@ def test_a_place_is_looked_at_before_anything_is_published(
     assert (done.status, done.out) == (2, "")
     assert problem in done.err
     assert not (home / "shelf").exists()
+
+
+def test_a_pull_that_is_interrupted_says_that_it_goes_on(
+    zoo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(name: str, report: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(find, "pulled", interrupted)
+    done = zoo("pull", "model")
+    assert done.status == 130
+    assert "the same command goes on with it" in done.err

@@ -80,8 +80,10 @@ def test_where_it_is_published_is_known_on_the_shelf(published: Path, place: str
 def test_an_old_name_leads_to_it(published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload.upload(NAME, place, formerly="tiny-of-before")
     elsewhere(tmp_path, monkeypatch)
-    with pytest.warns(UserWarning, match=f"`tiny-of-before` is called `{NAME}` now"):
-        assert find.published("tiny-of-before").name == NAME
+    for look in (zoo.describe, find.published, zoo.load):
+        with pytest.warns(UserWarning, match=f"`tiny-of-before` is called `{NAME}` now") as warned:
+            assert look("tiny-of-before")
+        assert [each.filename for each in warned] == [__file__], "the caller's line is shown"
     for old in (NAME, "../x"):
         with pytest.raises(ZooError, match=r"cannot be the name|would lead to itself"):
             upload.upload(NAME, place, formerly=old)
