@@ -72,11 +72,13 @@ def command(
     from zoo.model.find import published
     from zoo.model.folder import ModelFolder
     from zoo.shelf.publish import publish
-    from zoo.shelf.upload import is_bundle, upload
+    from zoo.shelf.upload import destination, is_bundle, upload
 
     words = report()
     if formerly is not None and to is None:
         raise ZooError("`--formerly` needs `--to`", hint="old names lead to new ones in a registry: say which")
+    if to is not None:
+        destination(to, formerly)
     if to is not None and name is None and is_bundle(run):
         if replace or text is not None:
             option = "--replace" if replace else "--text" if text else "--no-text"

@@ -26,12 +26,17 @@ def command(
 
     The registries are those of ZOO_REGISTRIES (folders, https://, s3://, hf://, with spaces between), then those in
     registries.txt of your data folder, one a line. What arrives is held to the hashes that it was published with, and
-    appears when all of it is there; a pull that broke off goes on where it was. Commands and zoo.load that name a
-    model which is not here pull it themselves, unless ZOO_OFFLINE=1; what is here stays as it is until it is pulled.
+    appears when all of it is there; a pull that broke off goes on where it was. What is here already is held to them,
+    too, and made whole where it is damaged. Commands and zoo.load that name a model which is not here pull it
+    themselves, unless ZOO_OFFLINE=1; what is here stays as it is until it is pulled.
     """
     from cli.console import report
     from zoo.model.find import pulled
 
     words = report()
     for name in names:
-        print(pulled(name, words))
+        try:
+            print(pulled(name, words))
+        except KeyboardInterrupt:
+            words.say("\nwhat has arrived is kept: the same command goes on with it")
+            raise

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 import warnings
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -67,7 +68,18 @@ class Library(Report):
     """What those who call us from Python hear where they give no report: warnings, as Python has them."""
 
     def warn(self, text: str) -> None:
-        warnings.warn(text, stacklevel=2)
+        warnings.warn(text, stacklevel=_to_caller())
+
+
+def _to_caller() -> int:
+    """How many frames up from who asks the first line is that is none of ours."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_OURS):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_OURS = Path(__file__).parent
 
 
 class Shown(Library, Plain):

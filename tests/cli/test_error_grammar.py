@@ -150,12 +150,12 @@ hint: ask for them one at a time
     ("verify", "../x"): """\
 error: there is no published model `../x`: looked for `../x`
 
-hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
+hint: `zoo list --published` shows what there is; `zoo publish RUN` puts a model there
 """,
     ("verify", "nope"): """\
 error: there is no published model `nope`: looked for `nope` and `HOME/shelf/nope`
 
-hint: `zoo list` shows what there is; `zoo publish RUN` puts a model there
+hint: `zoo list --published` shows what there is; `zoo publish RUN` puts a model there
 """,
     ("evaluate", "--references", "x"): """\
 error: `--hypotheses` and `--references` go together

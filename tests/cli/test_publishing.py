@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from zoo.model import find
 from zoo.training.run import Run
 
 NAME = "transformer-tiny-ende"
@@ -34,6 +35,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     pulled = zoo("pull", "old")
     assert pulled.out == f"{tmp_path}/another/shelf/{NAME}\n"
     assert f"warning: `old` is called `{NAME}` now" in pulled.err
+    assert f"`{NAME}@1` from `{place}`" in pulled.err
     decoded = zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n")
     assert (decoded.status, decoded.out.count("\n")) == (0, 1)
     table = zoo("list", "--published").out
@@ -54,8 +56,24 @@ def test_what_is_nowhere_is_told_with_the_places(
     done = zoo("pull", "nothing")
     assert done.status == 2
     assert done.err.startswith("error: there is no published model `nothing`: looked for")
-    assert f"in `{tmp_path}/registry`, and not in `https://models.example.org`: ZOO_OFFLINE forbids it" in done.err
-    assert zoo("list", "--published").out == ""
+    where = (
+        f"in `{tmp_path}/registry`, which is not there, and not in `https://models.example.org`: ZOO_OFFLINE forbids it"
+    )
+    assert where in done.err
+    listed = zoo("list", "--published")
+    assert listed.out == ""
+    assert f"warning: `{tmp_path}/registry` is not there\n" in listed.err
+    (tmp_path / "registry").mkdir()
+    assert f"`{tmp_path}/registry`, which is no registry" in zoo("pull", "nothing").err
+    assert f"warning: `{tmp_path}/registry` is no registry\n" in zoo("list", "--published").err
+
+
+def test_a_pull_from_nowhere_says_that_no_registry_is_named(zoo: Callable[..., Any], home: Path) -> None:
+    done = zoo("pull", "nothing")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("error: `nothing` cannot be pulled: no registry is named\n\nhint: ")
+    assert "ZOO_REGISTRIES" in done.err
+    assert str(home / "registries.txt") in done.err
 
 
 def test_an_old_name_needs_a_registry(zoo: Callable[..., Any], trained: Callable[..., Run]) -> None:
@@ -63,3 +81,33 @@ def test_an_old_name_needs_a_registry(zoo: Callable[..., Any], trained: Callable
     done = zoo("publish", "tiny", "--formerly", "old")
     assert (done.status, done.out) == (2, "")
     assert "`--formerly` needs `--to`" in done.err
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        *(("", "is empty"), ("http://models.org/x", "it is only read"), ("s3:/x", "is no address")),
+        *(("hf://foo", "is no address"), ("s3://bucket/x", "ZOO_OFFLINE"), ("tom.txt", "is a file, and no folder")),
+    ],
+)
+def test_a_place_is_looked_at_before_anything_is_published(
+    zoo: Callable[..., Any], trained: Callable[..., Run], home: Path, place: str, problem: str
+) -> None:
+    trained()
+    Path("tom.txt").write_text("tom")
+    done = zoo("publish", "tiny", "--to", place)
+    assert (done.status, done.out) == (2, "")
+    assert problem in done.err
+    assert not (home / "shelf").exists()
+
+
+def test_a_pull_that_is_interrupted_says_that_it_goes_on(
+    zoo: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(name: str, report: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(find, "pulled", interrupted)
+    done = zoo("pull", "model")
+    assert done.status == 130
+    assert "the same command goes on with it" in done.err

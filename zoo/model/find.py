@@ -13,9 +13,11 @@ from zoo.model.folder import BASIS, RUNS, SPEC, ModelFolder
 from zoo.model.identity import Differing, differing, told
 from zoo.model.names import forwarded, here, names, place
 from zoo.model.pull import looked, pull, there
+from zoo.registry.listed import registries, unasked
 from zoo.registry.reference import Reference
 from zoo.registry.reference import reference as parsed
 from zoo.report import Library, Report
+from zoo.storage import places
 from zoo.storage.partial import begun
 
 _YAML = (".yaml", ".yml")
@@ -84,7 +86,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     if wanted is not None and (pulled := pull(wanted, report)) is not None:
         return pulled
     known = [*names(), *_short_names(), *([] if wanted is None else there())]
-    raise missing("model", name, looked_at, known, "" if wanted is None else looked())
+    raise missing("model", name, looked_at, known, "" if wanted is None else looked(wanted))
 
 
 def published(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
@@ -97,7 +99,7 @@ def published(reference: str | os.PathLike[str], report: Report | None = None) -
     if found is None and wanted is not None:
         found = pull(wanted, report)
     if found is None:
-        raise unpublished(reference, "" if wanted is None else looked())
+        raise unpublished(reference, "" if wanted is None else looked(wanted))
     return found
 
 
@@ -112,10 +114,15 @@ def on_shelf(reference: str | os.PathLike[str], report: Report | None = None) ->
 
 def pulled(reference: str, report: Report) -> Path:
     """What registries have of a name, though an older revision is here. Raises ZooError where none has it."""
+    if not registries() and not unasked():
+        hint = (
+            f"write addresses (a folder, https://, s3://, hf://) into ZOO_REGISTRIES, or into `{places.registries()}`"
+        )
+        raise ZooError(f"`{reference}` cannot be pulled: no registry is named", hint=hint)
     wanted = parsed(reference)
     found = None if wanted is None else pull(wanted, report)
     if found is None:
-        raise unpublished(reference, "" if wanted is None else looked())
+        raise unpublished(reference, "" if wanted is None else looked(wanted))
     return found
 
 
@@ -252,5 +259,5 @@ def missing(what: str, name: str, looked: Sequence[Path], known: Sequence[str], 
     guess = f"did you mean `{near}`? " if near else ""
     return ZooError(
         f"there is no {what} `{name}`: looked for {places}{further}",
-        hint=f"{guess}`zoo list` shows what there is; {_MAKES[what]}",
+        hint=f"{guess}`zoo list{' --published' * (what == 'published model')}` shows what there is; {_MAKES[what]}",
     )

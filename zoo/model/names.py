@@ -73,14 +73,19 @@ def _is_meant(folder: Path, wanted: Reference) -> bool:
 
 def forwarded(name: str) -> str | None:
     """The name that took the place of this one, as it was when a model was last pulled by it."""
-    file = place(name) / _FORWARD
+    file = forward_file(name)
     return parsed(Forward, content(file), str(file)).to if stands(file) else None
+
+
+def forward_file(name: str) -> Path:
+    """What says on the shelf that a name leads to another, if it does."""
+    return place(name) / _FORWARD
 
 
 def remember_forward(old: str, new: str) -> None:
     """So that the old name leads to what is here without a registry, too."""
     if digest(place(old)) is None and forwarded(old) != new:
-        write_json(place(old) / _FORWARD, Forward(to=new).model_dump())
+        write_json(forward_file(old), Forward(to=new).model_dump())
 
 
 def _standing() -> list[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from specs import ZooError
 from zoo.model import names
+from zoo.model.origin import FILE as ORIGIN
 from zoo.model.origin import digest, of, origin
 from zoo.registry.listed import registries, unasked
 from zoo.registry.reference import Reference
@@ -36,10 +37,11 @@ class Found(NamedTuple):
 def pull(wanted: Reference, report: Report) -> Path | None:
     """The newest revision of a name, or the pinned one, on the shelf; None where no registry has it.
 
-    A pinned one stands beside what the name alone means. What has arrived when a pull ends early stays, and the next
-    goes on from there; processes that ask at once wait for the one that fetches. Raises ZooError where a registry that
-    may have it cannot be reached, where what came is not what was published, where a model that was made here would
-    be replaced, and where the disk is full.
+    A pinned one stands beside what the name alone means. One that is here already is held to its hashes: what is not
+    whole is fetched anew. What has arrived when a pull ends early stays, and the next goes on from there; processes
+    that ask at once wait for the one that fetches. Raises ZooError where a registry that may have it cannot be reached,
+    where what came is not what was published, where a model that was made here would be replaced, and where the disk is
+    full.
     """
     found = published(wanted, report)
     if found is None:
@@ -76,10 +78,20 @@ def published(wanted: Reference, report: Report) -> Found | None:
     return None
 
 
-def looked() -> str:
-    """Where a model was looked for beside the shelf, for an error."""
-    asked = [f", in `{registry.address}`" for registry in registries()]
+def looked(wanted: Reference) -> str:
+    """Where a model was looked for beside the shelf, and what is there in its place, for an error."""
+    asked = [f", in `{registry.address}`{_instead(registry, wanted)}" for registry in registries()]
     return "".join([*asked, *(f", and not in `{address}`: ZOO_OFFLINE forbids it" for address in unasked())])
+
+
+def _instead(registry: Registry, wanted: Reference) -> str:
+    with suppress(ZooError):
+        if (absent := registry.absent()) is not None:
+            return f", which {absent}"
+        if wanted.pinned and (newest := registry.newest(wanted.name)) is not None:
+            several = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
+            return f", which has {several} of `{wanted.name}`"
+    return ""
 
 
 def there() -> list[str]:
@@ -105,7 +117,7 @@ def _followed(registry: Registry, wanted: Reference, report: Report) -> Revision
 def _require_free(place: Path, found: Found) -> None:
     """Raises ZooError where a model stands that was made here: it would be lost."""
     there = digest(place)
-    if there is None or there == found.revision.digest or origin(place) is not None:
+    if there is None or there == found.revision.digest or stands(place / ORIGIN):
         return
     raise ZooError(
         f"`{place}` was published here, and is no revision that `{found.registry.address}` has given",
@@ -114,10 +126,11 @@ def _require_free(place: Path, found: Found) -> None:
 
 
 def _bring(found: Found, place: Path, report: Report) -> None:
-    revision = found.revision
+    revision, address = found.revision, found.registry.address
     folder = places.pulls() / f"{revision.name}@{revision.digest}"
     with explained(folder), alone(folder, report):
-        if digest(place) != revision.digest:
+        if not _is_here(place, revision, report):
+            report.say(f"`{revision.pin}` from `{address}`")
             folder.mkdir(parents=True, exist_ok=True)
             arrived = sum(each.stat().st_size for each in folder.iterdir())
             require_space(folder, revision.bytes - arrived, f"`{revision.pin}`")
@@ -127,11 +140,25 @@ def _bring(found: Found, place: Path, report: Report) -> None:
             with writing_folder(place) as partial:
                 for name in revision.files:
                     share(folder / name, partial / name)
-                of(revision, found.registry.address).write(partial)
+                of(revision, address).write(partial)
                 _require_free(place, found)  # somebody may have published meanwhile
-        elif origin(place) is None:
-            of(revision, found.registry.address).write(place)
+        else:
+            report.say(f"`{revision.pin}` of `{address}` is here already, and whole")
+            if origin(place) is None:
+                of(revision, address).write(place)
         remove(folder)
+
+
+def _is_here(place: Path, revision: Revision, report: Report) -> bool:
+    """Whether all of it stands there as it was published; what is damaged is warned of."""
+    if digest(place) != revision.digest:
+        return False
+    try:
+        manifest.check(place)
+    except ZooError as error:
+        report.warn(f"{error.summary}; it is fetched anew")
+        return False
+    return True
 
 
 def _arrive(found: Found, path: Path, file: File, report: Report) -> None:

@@ -118,7 +118,7 @@ def _facts(said: Mapping[str, str] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in (json.loads(found[_FACTS]) if _FACTS in found else found).items()}
 
 
-_HINT = "restore it from where it came from, or make it anew: `zoo average RUN`"
+_HINT = "restore it from where it came from (a pulled model: `zoo pull NAME`), or make it anew: `zoo average RUN`"
 
 
 def _number(text: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.registry.place import newest_of
+from zoo.registry.place import missing, newest_of
 from zoo.report import Progress, Report
 from zoo.storage.content import content, opened, stands
 from zoo.storage.files import create, require_space, writing
@@ -30,6 +30,8 @@ class Folder:
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         begun = partial.stat().st_size if partial.exists() else 0
+        if not stands(self.folder / path):
+            raise missing(self.address, path)
         with (
             report.progress(f"copying {partial.stem}", size, "bytes") as progress,
             opened(self.folder / path) as file,

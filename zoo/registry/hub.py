@@ -21,6 +21,13 @@ _TRIES = 50
 class Hub(Remote):
     """`hf://ORG/NAME`, of a repository that is there; `hf://datasets/ORG/NAME`, and a folder behind either."""
 
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        owner, _, name = address.partition("://")[2].removeprefix("datasets/").partition("/")
+        if not owner or not name:
+            hint = "write hf://ORG/NAME, or hf://datasets/ORG/NAME"
+            raise ZooError(f"`{address}` is no address of a repository", hint=hint)
+
     def has(self, path: str, size: int) -> bool:
         self.files.invalidate_cache()
         return self._size(path) == size

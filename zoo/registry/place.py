@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from specs import ZooError
 from zoo.report import Progress, Report
 
 
@@ -28,7 +29,10 @@ class Place(Protocol):
         ...
 
     def revisions(self) -> dict[str, int] | None:
-        """The newest number of every name, of what is listed under models/; None where nothing can be listed."""
+        """The newest number of every name that leads to no other, of what is listed under models/.
+
+        None where nothing can be listed.
+        """
         ...
 
 
@@ -53,12 +57,19 @@ class Writable(Place, Protocol):
         ...
 
 
+def missing(address: str, path: str) -> ZooError:
+    """The error for a blob that a revision names."""
+    hint = "publish the model there again, which brings what is missing; or pull another revision"
+    return ZooError(f"`{address}/{path}` is missing", hint=hint, exit_code=1)
+
+
 def newest_of(paths: list[str]) -> dict[str, int]:
-    """The largest N of each NAME in paths that end in `NAME/N.json`."""
+    """The largest N of each NAME in paths that end in `NAME/N.json`, where none ends in `NAME/forward.json`."""
     found: dict[str, int] = {}
+    old = {path.split("/")[-2] for path in paths if path.endswith("/forward.json")}
     for path in paths:
         name, _, file = path.rpartition("/")
         name, number = name.rpartition("/")[2], file.removesuffix(".json")
-        if number.isdecimal() and f"{number}.json" == file and len(number) < 10:
+        if name not in old and number.isdecimal() and f"{number}.json" == file and len(number) < 10:
             found[name] = max(found.get(name, 0), int(number))
     return found

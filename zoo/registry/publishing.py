@@ -7,15 +7,15 @@ from pathlib import Path
 
 from specs import ZooError
 from specs.spec import Name
+from zoo.registry.folder import Folder
 from zoo.registry.place import Writable
-from zoo.registry.registry import INDEX, PAGE, Index, Registry, blob_path, forward_path, revision_path
+from zoo.registry.registry import INDEX, MARK, PAGE, Index, Registry, blob_path, forward_path, revision_path
 from zoo.registry.revision import Entry, File, Forward, Revision, Summary
 from zoo.report import Report
 from zoo.storage import manifest
 from zoo.storage.files import sha256
 from zoo.storage.transfer import offline
 
-MARK = "registry.json"
 Page = Callable[[Sequence[Entry]], str]
 """Writes the HTML of an index."""
 _TRIES = 1000
@@ -63,8 +63,8 @@ def write_index(registry: Registry, page: Page) -> None:
 _ROUNDS = 5
 
 
-def writable(registry: Registry) -> Writable:
-    """Its place. Raises ZooError where nothing can be written there, or not in a way that loses nobody's revision."""
+def require_writable(registry: Registry) -> Writable:
+    """Its place. Raises ZooError where it is of a kind to which nothing is written; nothing is asked there."""
     place = registry.place
     if not isinstance(place, Writable):
         hint = "publish to a folder, to s3:// or to hf://; a web server serves the folder or the bucket"
@@ -72,6 +72,14 @@ def writable(registry: Registry) -> Writable:
     if place.outside and offline():
         hint = "unset ZOO_OFFLINE, or publish to a folder"
         raise ZooError(f"`{registry.address}` cannot be published to: ZOO_OFFLINE leaves the network alone", hint=hint)
+    if isinstance(place, Folder) and place.folder.exists() and not place.folder.is_dir():
+        raise ZooError(f"`{registry.address}` is a file, and no folder", hint="publish to a folder, or to a new one")
+    return place
+
+
+def writable(registry: Registry) -> Writable:
+    """The same, where a first write shows that what is written loses nobody's revision. Raises ZooError otherwise."""
+    place = require_writable(registry)
     # What is created must be refused to the next who tries: a store that does not heed that shows it here.
     if place.create(MARK, b'{"format": 1}\n') and place.create(MARK, b'{"format": 1}\n'):
         hint = "publish to a folder, or to a store that heeds If-None-Match as S3 does"

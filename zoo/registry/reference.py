@@ -46,8 +46,8 @@ def reference(text: str) -> Reference | None:
         return Reference(name, revision=int(pin))
     if found := _DIGEST.fullmatch(pin):
         return Reference(name, digest=found[1])
-    hint = f"write its number (`{name}@2`), or `{name}@sha256:` and all 64 hexadecimal digits; `zoo list` shows numbers"
-    raise ZooError(f"`{text}` pins no revision: `{pin}` is none", hint=hint)
+    hint = f"write its number (`{name}@2`), or `{name}@sha256:` and all 64 hexadecimal digits"
+    raise ZooError(f"`{text}` pins no revision: `{pin}` is none", hint=f"{hint}; `zoo list --published` shows numbers")
 
 
 def is_name(text: str) -> bool:

@@ -31,7 +31,7 @@ from zoo.registry.web import Web
 from zoo.report import Report
 from zoo.storage.content import MOST
 
-INDEX, PAGE = "index.json", "index.html"
+MARK, INDEX, PAGE = "registry.json", "index.json", "index.html"
 _MOST_BEFORE = 10_000
 """Revisions before the newest among which a digest is looked for: a server may have any number that is asked for."""
 _KINDS: Mapping[str, Callable[[str], Place]] = {"http": Web, "https": Web, "s3": Bucket, "s3a": Bucket, "hf": Hub}
@@ -53,6 +53,12 @@ class Registry:
     @property
     def address(self) -> str:
         return self.place.address
+
+    def absent(self) -> str | None:
+        """What is said of the place where no registry is there; None where one is."""
+        if isinstance(self.place, Folder) and not self.place.folder.exists():
+            return "is not there"
+        return "is no registry" if self.place.read(MARK, revisions.MOST) is None else None
 
     def find(self, wanted: Reference) -> Revision | None:
         """The revision that is referred to; None where there is none."""
@@ -81,9 +87,14 @@ class Registry:
         content = self.place.read(path, revisions.MOST)
         if content is None:
             return None
-        found = parsed(Revision, content, f"{self.address}/{path}")
-        if (found.name, found.revision) != (name, number):
-            raise ZooError(f"`{self.address}/{path}` is damaged: it is of `{found.pin}`", exit_code=1)
+        try:
+            found = parsed(Revision, content, f"{self.address}/{path}")
+            if (found.name, found.revision) != (name, number):
+                raise ZooError(f"`{self.address}/{path}` is damaged: it is of `{found.pin}`")
+        except ZooError as error:
+            earlier = f"`{name}@{number - 1}` is an earlier one; " if number > 1 else ""
+            hint = f"{earlier}whoever keeps the registry restores that file, or removes it and publishes again"
+            raise ZooError(error.problem, hint=hint, exit_code=1) from None
         return found
 
     def forward(self, name: str) -> str | None:
@@ -152,6 +163,8 @@ def registry(address: str) -> Registry:
 
     Nothing is asked there yet. Raises ZooError where it is no address.
     """
+    if not address.strip():
+        raise ZooError("the address of a registry is empty", hint=_ADDRESS)
     scheme, remote, _ = address.partition("://")
     try:
         host = unquote(urlsplit(address).netloc)
@@ -162,11 +175,11 @@ def registry(address: str) -> Registry:
         folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
         return Registry(Folder(folder.expanduser().absolute()))
     if local or not host:
-        hint = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
-        raise ZooError(f"`{address}` is no address of a registry", hint=hint)
+        raise ZooError(f"`{address}` is no address of a registry", hint=_ADDRESS)
     return Registry(_KINDS.get(scheme, Remote)(address.rstrip("/")))
 
 
+_ADDRESS = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
 _HALF = re.compile(r"(?!file:)[a-z][a-z0-9]+:/(?!/)")  # an address with a slash too few
 
 

@@ -12,7 +12,7 @@ import fsspec
 from fsspec.callbacks import Callback
 
 from specs import ZooError
-from zoo.registry.place import newest_of
+from zoo.registry.place import missing, newest_of
 from zoo.report import Progress, Report, size
 from zoo.storage.files import explained
 
@@ -56,7 +56,7 @@ class Remote:
         try:
             self._fetch(path, partial, size, report)
         except FileNotFoundError:
-            raise ZooError(f"`{self._at(path)}` is missing", exit_code=1) from None
+            raise missing(self.address, path) from None
 
     def _fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         begun = partial.stat().st_size if partial.exists() else 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from specs import ZooError
+from zoo.registry.place import missing
 from zoo.report import Report
 from zoo.storage.transfer import NotThere, transfer
 
@@ -35,8 +36,11 @@ class Web:
             return partial.read_bytes() if partial.exists() else b""
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
-        with _told():
-            transfer(f"{self.address}/{path}", partial, report, size)
+        try:
+            with _told():
+                transfer(f"{self.address}/{path}", partial, report, size)
+        except NotThere:
+            raise missing(self.address, path) from None
 
     def revisions(self) -> None:
         return None
@@ -47,6 +51,8 @@ def _told() -> Iterator[None]:
     """Its errors with a remedy that is one for registries."""
     try:
         yield
+    except NotThere:
+        raise
     except ZooError as error:
         raise ZooError(error.problem, hint=_HINT, exit_code=1) from None
 

@@ -60,7 +60,7 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
         return _of_folder(folder)
     found = None if wanted is None else published(wanted, report)
     if found is None:
-        raise find.unpublished(name, "" if wanted is None else looked())
+        raise find.unpublished(name, "" if wanted is None else looked(wanted))
     return _of_registry(found)
 
 

@@ -159,6 +159,8 @@ def _on_shelf(report: Report, pinned: bool = False) -> Iterator[PublishedModel]:
 def _in_registry(registry: Registry, report: Report) -> Iterator[PublishedModel]:
     try:
         entries = registry.entries(lambda error: report.warn(error.summary))
+        if not entries and (absent := registry.absent()) is not None:
+            report.warn(f"`{registry.address}` {absent}")
     except ZooError as error:
         return report.warn(error.summary)
     for each in entries:

@@ -9,11 +9,14 @@ from zoo.model import names
 from zoo.model.find import unpublished
 from zoo.registry.reference import reference
 from zoo.shelf.clearance import Clearance, Removable
+from zoo.storage.content import stands
 from zoo.storage.occupied import occupied
 
 
 def removal(wanted: Sequence[str]) -> Clearance:
-    """What is to go: of a name all that stands there, its pinned revisions too; of a pinned one that alone.
+    """What is to go: of a name all that stands there, its pinned revisions and that it leads to another, too.
+
+    Of a pinned one that alone.
 
     Raises ZooError where one is not on the shelf.
     """
@@ -26,8 +29,12 @@ def _folders(name: str) -> list[Path]:
     known = reference(name)
     if known is None:
         raise unpublished(name)
-    one = names.here(known)
-    found = names.standing(known.name) if not known.pinned else [] if one is None else [one]
+    if known.pinned:
+        one = names.here(known)
+        found = [] if one is None else [one]
+    else:
+        forward = names.forward_file(known.name)
+        found = [*names.standing(known.name), *([forward.parent] if stands(forward) else ())]
     if not found:
         raise unpublished(name)
     return found

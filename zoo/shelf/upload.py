@@ -15,7 +15,7 @@ from zoo.model.folder import ModelFolder
 from zoo.model.origin import digest, of
 from zoo.registry import publishing
 from zoo.registry.reference import is_name
-from zoo.registry.registry import registry
+from zoo.registry.registry import Registry, forward_path, registry
 from zoo.registry.revision import Entry, Revision, Summary, is_file_name
 from zoo.report import Report
 from zoo.shelf.inventory import scored
@@ -46,28 +46,49 @@ def upload(
     From then on `formerly`, an old name, leads to it. Raises ZooError where there is no such bundle, and where the
     registry cannot be written to.
     """
-    report, place = report or Report(), registry(to)
-    if formerly is not None and not is_name(formerly):
-        raise ZooError(f"`{formerly}` cannot be the name of a model", hint="`--formerly` is a model's old name")
+    report, place = report or Report(), destination(to, formerly)
     publishing.writable(place)
     folder = find.on_shelf(model, report)
     if folder is None:
         raise find.unpublished(model)
     with _snapshot(folder) as bundle:
-        verify(bundle, report=report)
         name = ModelFolder(bundle).spec.name
         if name == formerly:
             raise ZooError(f"`{formerly}` would lead to itself", hint="`--formerly` is the name that it had before")
         if (new := place.forward(name)) is not None:
             problem = f"`{name}` leads to `{new}` in `{to}`: who asks for it would not get this model"
-            raise ZooError(problem, hint=f"publish it as `{new}`, or under a name of its own (`--name NAME`)")
+            hint = f"whoever keeps that registry removes its `{forward_path(name)}`; a run can have another name there"
+            raise ZooError(problem, hint=f"{hint} (`zoo publish RUN --name NAME`)")
+        verify(bundle, report=report)
         found = publishing.publish(place, name, bundle, _summary(bundle), report)
     if digest(folder) == found.digest and folder.parent == places.shelf():
         of(found, place.address).write(folder)
     if formerly is not None:
         publishing.forward(place, formerly, name)
+        report.say(f"`{formerly}`{_pinned(place.newest(formerly))} leads to `{name}` now")
     publishing.write_index(place, _page)
     return found
+
+
+def _pinned(newest: Revision | None) -> str:
+    """What becomes of the revisions of a name that leads to another."""
+    if newest is None:
+        return ""
+    several = f"{newest.revision} revisions" if newest.revision > 1 else "1 revision"
+    return f" (its {several} can still be pinned)"
+
+
+def destination(to: str, formerly: str | None = None) -> Registry:
+    """The registry at an address, before anything is done for it: nothing is asked there yet.
+
+    Raises ZooError where it is no address, where nothing can be written to such a place, and where `formerly` is no
+    name.
+    """
+    place = registry(to)
+    publishing.require_writable(place)
+    if formerly is not None and not is_name(formerly):
+        raise ZooError(f"`{formerly}` cannot be the name of a model", hint="`--formerly` is a model's old name")
+    return place
 
 
 @contextmanager

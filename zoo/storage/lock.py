@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
 from specs import ZooError
 from zoo.report import Report
@@ -46,9 +47,8 @@ def record(url: str, entry: Entry) -> None:
 
 @contextmanager
 def alone(path: Path, report: Report) -> Iterator[None]:
-    """While it lasts, no other process is in here with the same path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _lock_of(path).open("w") as file:
+    """While it lasts, no other process is in here with the same path. Raises ZooError where its folder is read only."""
+    with _locked(path) as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,6 +56,15 @@ def alone(path: Path, report: Report) -> Iterator[None]:
                 report.say(f"waiting for another process that fetches {path.name}")
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _locked(path: Path) -> TextIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _lock_of(path).open("w")
+    except OSError as error:
+        problem = f"`{path.parent}` cannot be written: {error.strerror or error}"
+        raise ZooError(problem, hint="the variable ZOO_HOME names another folder", exit_code=1) from error
 
 
 def fetching(path: Path) -> Path | None:

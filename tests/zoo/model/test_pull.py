@@ -89,7 +89,11 @@ def test_what_no_registry_has_is_none(published):
     assert pulled("another") is pulled("model@2") is pulled(f"model@sha256:{'0' * 64}") is None
     with pytest.raises(ZooError, match="there is no published model `model@2`: looked for") as told:
         find.published("model@2")
-    assert f"in `{made.address}`" in told.value.problem
+    assert f"in `{made.address}`, which has revision 1 of `model`" in told.value.problem
+    published(2)
+    for pin in ("3", f"sha256:{'0' * 64}"):
+        with pytest.raises(ZooError, match=f"in `{made.address}`, which has revisions 1 to 2 of `model`"):
+            find.published(f"model@{pin}")
     for look in (find.model, find.published, lambda name: find.pulled(name, Report())):
         with pytest.raises(ZooError) as told:
             look("modle")
@@ -145,6 +149,8 @@ def test_a_changed_blob_is_refused_and_nothing_appears(published, web, monkeypat
     with pytest.raises(ZooError) as told:
         pulled("model")
     assert told.value.exit_code == 1
+    assert "pull another" in str(told.value.hint) or (kind, change) == ("web", "longer")
+    assert ("is missing" in told.value.problem) is (change == "gone")
     assert not (home / "shelf").exists()
 
 
@@ -177,6 +183,33 @@ def test_what_was_published_from_here_is_recognised(published, bundle, home):
     assert origin(home / "shelf" / "model") is None
     assert pulled("model") == home / "shelf" / "model"
     assert origin(home / "shelf" / "model").revision == 2
+
+
+@pytest.mark.parametrize("change", ["flipped", "cut", "gone"])
+@pytest.mark.parametrize("name", ["weights.safetensors", "spec.yaml", manifest.NAME])
+def test_what_is_damaged_here_is_fetched_anew(published, report, change, name):
+    made = published(1)
+    file = pulled("model") / name
+    content = file.read_bytes()
+    file.write_bytes({"flipped": content[:-2] + b"~" + content[-1:]}.get(change, content[:-1]))
+    if change == "gone":
+        file.unlink()
+    folder = pulled("model", report)
+    assert seed_of(folder) == 1
+    assert digest(folder) == made.newest("model").digest
+    assert len(report.warnings) == (name != manifest.NAME)
+    assert pulled("model", report) == folder
+    assert [line.partition(" ")[0] for line in report.said] == ["`model@1`", "`model@1`"]
+    assert report.said[0] == f"`model@1` from `{made.address}`"
+    assert report.said[1] == f"`model@1` of `{made.address}` is here already, and whole"
+
+
+def test_a_home_that_is_read_only_is_told(published, home):
+    published(1)
+    home.write_text("no folder")
+    with pytest.raises(ZooError, match="pulls` cannot be written") as told:
+        pulled("model")
+    assert "ZOO_HOME" in str(told.value.hint)
 
 
 def test_files_that_are_here_are_not_fetched(published, web, monkeypatch):

@@ -87,6 +87,11 @@ def test_an_old_name_leads_to_the_new_one(place, bundle, summary):
     assert place.forward("old") == "new"
     assert place.forward("new") is None
     assert [each.name for each in place.entries()] == ["new"]
+    publishing.publish(place, "before", bundle(2), summary, Report())
+    assert [each.name for each in place.entries()] == ["before", "new"]
+    publishing.forward(place, "before", "new")
+    assert [each.name for each in place.entries()] == ["new"], "who asks for it gets the other"
+    assert place.revision("before", 1) is not None
 
 
 def test_the_index_is_made_again_and_its_page_from_it(place, bundle, summary):

@@ -82,8 +82,9 @@ def test_a_damaged_one_does_not_hide_the_others(filled):
     found = filled(2)
     filled(1, name="another")
     (found.place.folder / "models" / "model" / "3.json").write_text("{")
-    with pytest.raises(ZooError, match=r"3\.json"):
+    with pytest.raises(ZooError, match=r"3\.json") as damaged:
         found.entries()
+    assert str(damaged.value.hint).startswith("`model@2` is an earlier one; whoever keeps the registry restores")
     told = []
     assert [each.name for each in found.entries(told.append)] == ["another"]
     assert ["3.json" in error.summary for error in told] == [True]
@@ -92,7 +93,7 @@ def test_a_damaged_one_does_not_hide_the_others(filled):
 def test_what_is_no_revision_is_none(filled):
     found = filled(1)
     models = found.place.folder / "models"
-    for stray in ("0.json", "01.json", "x.json", "forward.json", "1.json.partial", "²."):
+    for stray in ("0.json", "01.json", "x.json", "1.json.partial", "²."):
         (models / "model" / stray).write_text("{}")
     (models / "empty").mkdir()
     assert [(each.name, each.revision) for each in found.entries()] == [("model", 1)]
@@ -162,3 +163,16 @@ def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch
 def test_what_is_half_an_address_is_no_folder(address):
     with pytest.raises(ZooError, match="is no address of a registry"):
         registry(address)
+
+
+@pytest.mark.parametrize("address", ["", " "])
+def test_an_empty_address_is_not_the_current_folder(address):
+    with pytest.raises(ZooError, match="the address of a registry is empty"):
+        registry(address)
+
+
+@pytest.mark.parametrize("address", ["hf://org", "hf://org/", "hf://datasets/org"])
+def test_a_repository_of_the_hub_has_an_owner_and_a_name(address):
+    with pytest.raises(ZooError, match="is no address of a repository") as told:
+        registry(address)
+    assert "hf://ORG/NAME" in str(told.value.hint)

@@ -80,8 +80,10 @@ def test_where_it_is_published_is_known_on_the_shelf(published: Path, place: str
 def test_an_old_name_leads_to_it(published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload.upload(NAME, place, formerly="tiny-of-before")
     elsewhere(tmp_path, monkeypatch)
-    with pytest.warns(UserWarning, match=f"`tiny-of-before` is called `{NAME}` now"):
-        assert find.published("tiny-of-before").name == NAME
+    for look in (zoo.describe, find.published, zoo.load):
+        with pytest.warns(UserWarning, match=f"`tiny-of-before` is called `{NAME}` now") as warned:
+            assert look("tiny-of-before")
+        assert [each.filename for each in warned] == [__file__], "the caller's line is shown"
     for old in (NAME, "../x"):
         with pytest.raises(ZooError, match=r"cannot be the name|would lead to itself"):
             upload.upload(NAME, place, formerly=old)
@@ -194,9 +196,36 @@ def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, mon
 def test_a_name_that_leads_to_another_is_not_published_under(published: Path, place: str) -> None:
     from_registry = registry(place)
     upload.publishing.forward(from_registry, NAME, "another")
-    with pytest.raises(ZooError, match=f"`{NAME}` leads to `another`"):
+    with pytest.raises(ZooError, match=f"`{NAME}` leads to `another`") as told:
         upload.upload(NAME, place, formerly="another")
     assert from_registry.revision(NAME, 2) is None
+    assert f"removes its `models/{NAME}/forward.json`" in str(told.value.hint)
+    (Path(place) / "models" / NAME / "forward.json").unlink()
+    assert upload.upload(NAME, place).revision == 1
+
+
+def test_what_becomes_of_an_old_name_is_told(
+    published: Path, place: str, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Said(Report):
+        def say(self, text: str) -> None:
+            told.append(text)
+
+    told: list[str] = []
+    new = publish(trained("runs/second").folder, name="new")
+    upload.upload(new, place, formerly=NAME, report=Said())
+    assert told == [f"`{NAME}` (its 1 revision can still be pinned) leads to `new` now"]
+    page = (Path(place) / "index.html").read_text(encoding="utf-8")
+    assert 'id="new"' in page
+    assert f'id="{NAME}"' not in page
+    home = elsewhere(tmp_path, monkeypatch)
+    assert [each.name for each in inventory.published(None, Report())] == ["new"]
+    find.pulled(NAME, Report())
+    assert sorted(each.name for each in (home / "shelf").iterdir()) == sorted(["new", NAME])
+    assert removal([NAME]).remove() == []
+    assert [each.name for each in (home / "shelf").iterdir()] == ["new"]
+    with pytest.raises(ZooError, match="there is no published model"):
+        removal([NAME])
 
 
 def test_a_file_that_no_registry_can_hold_is_told_before_anything_is_sent(published: Path, place: str) -> None:
