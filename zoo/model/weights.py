@@ -107,9 +107,9 @@ def _readable(file: Path, listed: Manifest | None = None) -> Iterator[None]:
             require_header(stream, file)
             yield
     except ZooError as error:
-        raise ZooError(error.problem, hint=error.hint or _HINT, exit_code=1) from None
+        raise ZooError(error.problem, hint=error.hint or RESTORE, exit_code=1) from None
     except (SafetensorError, OSError, MemoryError, ValueError, AttributeError, RecursionError) as error:
-        raise ZooError(f"`{file}` cannot be read: {error}", hint=_HINT, exit_code=1) from None
+        raise ZooError(f"`{file}` cannot be read: {error}", hint=RESTORE, exit_code=1) from None
 
 
 def _facts(said: Mapping[str, str] | None) -> dict[str, str]:
@@ -118,7 +118,8 @@ def _facts(said: Mapping[str, str] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in (json.loads(found[_FACTS]) if _FACTS in found else found).items()}
 
 
-_HINT = "restore it from where it came from (a pulled model: `zoo pull NAME`), or make it anew: `zoo average RUN`"
+RESTORE = "restore it from where it came from (a pulled model: `zoo pull NAME`), or make it anew: `zoo average RUN`"
+"""The remedy for a damaged file of a model."""
 
 
 def _number(text: str) -> int | None:

@@ -6,8 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from specs import ZooError
 from zoo.model import find
 from zoo.model.folder import CARD, SCORES, SPEC, WEIGHTS
+from zoo.model.weights import RESTORE
 from zoo.report import Report
 from zoo.shelf import facts, proof, sample
 from zoo.shelf.sample import Reproduced
@@ -51,7 +53,10 @@ def verify_folder(folder: Path, report: Report, how: How = PLAIN) -> Verified:
     """The same of a folder that may not be published yet."""
     listed = manifest.read(folder)
     names = {*listed.entries, *FILES}
-    manifest.check(folder, sorted(names))
+    try:
+        manifest.check(folder, sorted(names))
+    except ZooError as error:
+        raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE, exit_code=1) from None
     facts.read(listed)
     taken = sample.read(listed)
     translator = open_model(folder, **how, report=report)

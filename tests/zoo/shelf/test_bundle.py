@@ -75,6 +75,7 @@ def test_a_flipped_bit_is_seen_by_verify(bundle: Path, name: str, place: float) 
         verify(bundle.name)
     # A hash that was hit cannot be told from a file that was.
     assert name in str(caught.value) or name == "manifest.json"
+    assert "zoo pull" in str(caught.value.hint) or name == "manifest.json"
 
 
 @pytest.mark.parametrize("name", OPENED)
