@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,12 @@ class Wanted:
 
 LANGUAGES = ("und", "und")
 """Of a model whose files do not say: ISO 639's code for undetermined."""
+_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}(-[A-Za-z0-9]+)*")
+
+
+def are_codes(languages: Sequence[str]) -> bool:
+    """Whether a spec has a place for each of these languages: codes such as en and pt-BR."""
+    return all(map(_CODE.fullmatch, languages))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ class CTranslate2:
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
         """The model. Raises ZooError for a damaged file, and by name for what a spec cannot say."""
+        if not place.is_dir():
+            raise ZooError(
+                f"`{place}` is a file, and a model of CTranslate2 is a folder", hint=f"name that of `{MODEL}`"
+            )
         found = binary.read(place / MODEL)
         _require_translator(found)
         said = ends(place, found)
