@@ -84,8 +84,9 @@ def test_a_model_is_imported_and_translates(zoo: Zoo, model: Path) -> None:
         ),
         (
             ["model.npz", "--format", "ctranslate2"],
-            "error: `model.npz` is a file, and a model of CTranslate2 is a folder",
+            "error: `model.npz` is a file, and a model of ctranslate2 is a folder",
         ),
+        (["model.npz", "--format", "hf-marian"], "error: `model.npz` is a file, and a model of hf-marian is a folder"),
         (["nothing", "--format", "ctranslate2"], "error: there is no `nothing`\n\nhint: "),
         (["https://example.org/x.npz"], "error: `https://example.org/x.npz` is an address, and models are imported "),
         (["hf:alone"], "error: `hf:alone` is no model of the Hub\n\nhint: "),
@@ -100,7 +101,9 @@ def test_what_is_wrong_is_told_with_its_remedy(zoo: Zoo, model: Path, arguments:
 
 
 def test_an_npz_that_is_cut_short_is_damaged(zoo: Zoo, model: Path) -> None:
+    """Which is told before what is missing beside it."""
     model.write_bytes(model.read_bytes()[:-200])
+    Path("vocab.spm").unlink()
     done = zoo("import", str(model))
     assert done.status == 1
     assert "model.npz` is damaged: it is no .npz" in done.err

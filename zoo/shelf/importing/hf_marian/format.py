@@ -12,7 +12,7 @@ from zoo.shelf.importing.hf_marian.config import architecture, shares_embeddings
 from zoo.shelf.importing.hf_marian.engine import Transformers
 from zoo.shelf.importing.hf_marian.generation import KEYS, generation
 from zoo.shelf.importing.hf_marian.vocabularies import Special
-from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted, are_codes
+from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted, are_codes, require_folder
 from zoo.shelf.importing.settings import Settings
 from zoo.shelf.importing.spec import imported_spec
 from zoo.storage.content import stands
@@ -37,6 +37,7 @@ class HuggingFaceMarian:
             return False
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
+        require_folder(place, self.name)
         config = Settings(read_json(place / _CONFIG), str(place / _CONFIG))
         end = config.whole("eos_token_id", 0)
         start = config.whole("decoder_start_token_id", config.whole("pad_token_id", 58100))

@@ -29,6 +29,9 @@ class Marian:
         return place.name.endswith((SUFFIX, ".npz"))
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
+        if place.suffix == ".npz":
+            with archive(place):
+                pass  # that it is damaged is told before what is missing beside it
         around = decoder(place)
         with archive(around.model) as within:
             options = within.options()
