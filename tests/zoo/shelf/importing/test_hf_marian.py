@@ -209,7 +209,7 @@ def test_positions_in_a_file_must_be_sinusoids(written: Written) -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_transformers_finds_the_same(written: Written, beam: int, capfd: pytest.CaptureFixture[str]) -> None:
-    """With `early_stopping` its beam search ends as ours does. No bars of its own are shown, and our own sentences."""
+    """With `early_stopping` its beam search ends as ours does. No bars are shown, and counts of sentences are true."""
     pytest.importorskip("transformers")
     from zoo.report import Progress, Report
     from zoo.shelf.importing.comparison import compared
