@@ -307,20 +307,24 @@ def _refuses(order: Order) -> str | None:
     if precision not in (able := ctranslate2.get_supported_compute_types(device)):
         can = ", ".join(sorted({"float32", "bfloat16", "int8"} & able))
         return f"CTranslate2 does not compute in {precision} on this {device}: take {can}"
+    why = beyond(order)
+    return f"{why}: take another backend" if why else None
+
+
+def beyond(order: Order) -> str | None:
+    """What CTranslate2 has not that a model has, if there is something. It has to be installed."""
     sides = {"encoder": order.spec.architecture.encoder, "decoder": order.spec.architecture.decoder}
     for side, sublayers in sides.items():
         if (found := [each.kind for each in sublayers]) != LAYERS[side]:
-            return (
-                f"its {side} has layers of {', '.join(LAYERS[side])}, not of {', '.join(found)}: take another backend"
-            )
+            return f"its {side} has layers of {', '.join(found)}, and CTranslate2's of {', '.join(LAYERS[side])}"
     used = {type(node.operation) for node in lower(order.spec, Purpose.SCORE).nodes}
     if strange := sorted(each.__name__ for each in used - KNOWN):
-        return f"it has no word for {strange[0]}: take another backend"
+        return f"CTranslate2 has no word for {strange[0]}"
     wanted = stored(order.graphs.values())
     writer = _Writer(order.spec, {name: torch.empty(each.shape, device="meta") for name, each in wanted.items()})
     writer.model()
     if left := sorted(set(wanted) - writer.written):
-        return f"CTranslate2's format has no place for `{left[0]}`: take another backend"
+        return f"CTranslate2's format has no place for `{left[0]}`"
     return None
 
 

@@ -15,7 +15,8 @@ import torch
 
 from compiler import Purpose
 from compiler.assemble import ordered
-from compiler.backends.ctranslate2 import written
+from compiler.backends import choose
+from compiler.backends.ctranslate2 import beyond, ctranslate2, written
 from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same
@@ -40,17 +41,19 @@ class CTranslate2:
         Raises ZooError, by name, for what the engine has not.
         """
         if not isinstance(bundle.vocabulary.target, Pieces):
-            problem = "this model cannot be written for CTranslate2: its target is brackets of trees, and no text"
-            raise ZooError(problem, hint="`--to onnx`")
+            raise _refused("its target is brackets of trees, and no text")
         with tempfile.TemporaryDirectory(prefix="zoo-") as passing:
             _, order = ordered(
                 bundle.spec,
                 (Purpose.SCORE,),
                 weights=bundle.tensors,
                 precision="float32",
-                backend=self.name,
+                backend="eager",
                 folder=Path(passing),
             )
+            if ctranslate2.absent() is None and (why := beyond(order)):
+                raise _refused(why)
+            choose(self.name, order)
             shutil.copyfile(written(order) / "model.bin", folder / "model.bin")
         vocabulary = bundle.vocabulary
         names = [_names(side) for side in (vocabulary.source, vocabulary.target) if isinstance(side, Pieces)]
@@ -70,9 +73,9 @@ class CTranslate2:
             require_same(bundle, Format(), folder)
         if find_spec("ctranslate2") is None:
             return None
-        ctranslate2 = import_module("ctranslate2")
+        package = import_module("ctranslate2")
         threads = torch.get_num_threads()
-        engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
+        engine = package.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
         torch.set_num_threads(threads)
         source, target = (_names(side) for side in (bundle.vocabulary.source, bundle.vocabulary.target))
         proof = bundle.proof
@@ -84,7 +87,11 @@ class CTranslate2:
             (torch.tensor(row) - wanted[: len(row)]).abs().max() for row, wanted in zip(found, expected, strict=True)
         ]
         # Of tensors, so that one that is no number stays.
-        return Checked(f"CTranslate2 {ctranslate2.__version__}", float(torch.stack(differences).max()))
+        return Checked(f"CTranslate2 {package.__version__}", float(torch.stack(differences).max()))
+
+
+def _refused(why: str) -> ZooError:
+    return ZooError(f"this model cannot be written for CTranslate2: {why}", hint="`--to onnx` takes every model")
 
 
 def _names(side: Any) -> list[str]:

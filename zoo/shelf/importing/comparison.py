@@ -74,11 +74,13 @@ def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with report.progress("check", 3 * len(texts), "sentences") as progress:
-            translator, backend = _opened(imported, report)
+        translator, backend = _opened(imported, report)
+        with report.progress(f"check, by {engine.version}", len(texts), "sentences") as progress:
             answers, theirs = _timed(engine.translate, texts, progress)
+        with report.progress("check, by zoo", len(texts), "sentences") as progress:
             found, ours = _timed(partial(_best, translator), texts, progress)
-            rows = _rows(answers, imported.vocabulary)
+        rows = _rows(answers, imported.vocabulary)
+        with report.progress("check, log-probabilities", len(texts), "sentences") as progress:
             difference = _difference(translator, texts, answers, rows, progress)
     finally:
         torch.set_num_threads(threads)

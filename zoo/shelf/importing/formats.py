@@ -19,10 +19,10 @@ def format_of(place: Path, name: str | None = None) -> Format:
 
     Raises ZooError where there is no such format or no such place, and where the files are of none of them.
     """
-    if name is not None:
-        return _called(name)
     if not place.exists():
         raise ZooError(f"there is no `{place}`", hint="name a file or a folder, or `hf:ORG/NAME`")
+    if name is not None:
+        return _called(name)
     for each in FORMATS:
         if each.recognises(place):
             return each

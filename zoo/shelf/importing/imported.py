@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
-from specs import Spec
+from specs import Spec, ZooError
 from zoo.text.vocabulary import Vocabulary
 
 Positions = Literal["marian", "transformers"]
@@ -29,6 +30,18 @@ class Wanted:
 
 LANGUAGES = ("und", "und")
 """Of a model whose files do not say: ISO 639's code for undetermined."""
+_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}(-[A-Za-z0-9]+)*")
+
+
+def are_codes(languages: Sequence[str]) -> bool:
+    """Whether a spec has a place for each of these languages: codes such as en and pt-BR."""
+    return all(map(_CODE.fullmatch, languages))
+
+
+def require_folder(place: Path, format: str) -> None:
+    """Raises ZooError for a file, where models of a format are folders."""
+    if not place.is_dir():
+        raise ZooError(f"`{place}` is a file, and a model of {format} is a folder", hint="name its folder")
 
 
 @dataclass(frozen=True)

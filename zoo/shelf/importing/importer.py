@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import specs
 from specs import ZooError
 from zoo.model.folder import ModelFolder
 from zoo.model.weights import Weights
@@ -15,7 +17,8 @@ from zoo.shelf.facts import Facts
 from zoo.shelf.importing import hub
 from zoo.shelf.importing.comparison import Comparison, compared, require_engine
 from zoo.shelf.importing.formats import format_of
-from zoo.shelf.importing.imported import Imported, Positions, Wanted
+from zoo.shelf.importing.hf_marian.format import HuggingFaceMarian
+from zoo.shelf.importing.imported import LANGUAGES, Imported, Positions, Wanted, are_codes
 from zoo.shelf.importing.licence import licence_of
 from zoo.shelf.provenance import facts_of_import
 from zoo.shelf.publish import shelve
@@ -48,15 +51,20 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
     """Writes the bundle of the model in this file, folder or `hf:ORG/NAME` onto the shelf.
 
     Raises ZooError where it is of no known format, says what a spec cannot, or is damaged; where the name is none or
-    taken; and, where it is to be checked, where the engine is not installed or computes something else. Nothing is
-    written then.
+    taken, or another choice cannot be; and, where it is to be checked, where the engine is not installed or computes
+    something else. Nothing is written then.
     """
-    place = hub.fetched(source, report) if hub.is_on_hub(source) else Path(source)
-    name = choice.name or _name(source)
+    if choice.languages and not are_codes(choice.languages):
+        problem = f"`--languages {' '.join(choice.languages)}` are not two codes of languages"
+        raise ZooError(problem, hint="write codes such as `en de`")
+    place, name = _place(source, report), choice.name or _name(source)
     if not is_name(name):
         hint = "`--name NAME`: letters, digits and - _ . , only, a letter or digit first"
         raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
     of, texts = format_of(place, choice.format), _texts(choice.check)
+    if choice.positions and of.name != HuggingFaceMarian.name:
+        problem = f"`--positions` is for {HuggingFaceMarian.name}, and this model is of {of.name}"
+        raise ZooError(problem, hint="leave `--positions` out")
     if texts:
         require_engine(of)
     called = source if hub.is_on_hub(source) else place.name
@@ -64,7 +72,7 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
 
     def fill(bundle: ModelFolder) -> Facts:
         imported = of.read(place, Wanted(name, choice.languages, choice.positions))
-        for note in imported.notes:
+        for note in (*imported.notes, *_of_the_import(imported)):
             report.say(f"note: {note}")
         origin = {**imported.origin, "source": called}
         if texts:
@@ -76,6 +84,22 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
 
     folder = shelve(name, fill, replace=choice.replace, report=report)
     return Done(folder, next(iter(found), None))
+
+
+def _place(source: str, report: Report) -> Path:
+    if re.match(r"\w+://", source):
+        problem = f"`{source}` is an address, and models are imported from files and folders"
+        raise ZooError(problem, hint="download it first; `hf:ORG/NAME` is fetched")
+    return hub.fetched(source, report) if hub.is_on_hub(source) else Path(source)
+
+
+def _of_the_import(imported: Imported) -> Iterator[str]:
+    """Notes to who imports it, that are nothing to readers of its card."""
+    spec = imported.spec
+    if (spec.corpus.source, spec.corpus.target) == LANGUAGES:
+        yield "its languages are not known: `--languages en de` says them"
+    if spec.name in specs.names():
+        yield f"`{spec.name}` is a shipped spec, too: `--model {spec.name}` is this model, `--name` calls it otherwise"
 
 
 def _write(bundle: ModelFolder, imported: Imported) -> None:

@@ -53,12 +53,17 @@ def published(trained: Callable[..., Run]) -> Callable[..., Path]:
 @pytest.mark.parametrize("format", ["hf-marian", "ctranslate2"])
 @pytest.mark.parametrize("of", MODELS.values(), ids=MODELS)
 def test_it_comes_back_with_the_same_weights(
-    of: dict[str, Any], format: str, published: Callable[..., Path], tmp_path: Path
+    of: dict[str, Any],
+    format: str,
+    published: Callable[..., Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     if format == "ctranslate2":
         needs(format)
     bundle = published(**of)
     done = export("exported", format, tmp_path / "written", Report())
+    assert "Loading" not in capfd.readouterr().err, "bars of transformers"
     assert done.checked is None or done.checked.difference < 1e-3
     back = import_model(str(tmp_path / "written"), Choice(name="back"), Report())
     before, after = (load_file(folder / "weights.safetensors") for folder in (bundle, back.folder))
@@ -123,8 +128,18 @@ def test_what_transformers_has_not_is_refused_by_name(
 ) -> None:
     named, of = REFUSED[case]
     published(**of)
-    with pytest.raises(ZooError, match=named):
+    with pytest.raises(ZooError, match=named) as told:
         export("exported", "hf-marian", tmp_path / "written", Report())
+    assert told.value.hint == "`--to onnx` takes every model"
+    assert not (tmp_path / "written").exists()
+
+
+def test_what_ctranslate2_has_not_is_refused_by_name(published: Callable[..., Path], tmp_path: Path) -> None:
+    needs("ctranslate2")
+    published(**REFUSED["SSRU"][1])
+    with pytest.raises(ZooError, match="cannot be written for CTranslate2: its decoder has layers of ssru") as told:
+        export("exported", "ctranslate2", tmp_path / "written", Report())
+    assert told.value.hint == "`--to onnx` takes every model"
     assert not (tmp_path / "written").exists()
 
 

@@ -208,16 +208,25 @@ def test_positions_in_a_file_must_be_sinusoids(written: Written) -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_transformers_finds_the_same(written: Written, beam: int) -> None:
-    """With `early_stopping` its beam search ends as ours does."""
+def test_transformers_finds_the_same(written: Written, beam: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """With `early_stopping` its beam search ends as ours does. No bars are shown, and counts of sentences are true."""
     pytest.importorskip("transformers")
-    from zoo.report import Report
+    from zoo.report import Progress, Report
     from zoo.shelf.importing.comparison import compared
+
+    totals: list[int | None] = []
+
+    class Told(Report):
+        def progress(self, label: str, total: int | None, unit: str) -> Progress:
+            totals.append(total)
+            return Progress()
 
     pad = written.vocabulary["<pad>"]
     starts = {"decoder_start_token_id": pad, "pad_token_id": pad, "bad_words_ids": [[pad]]}
     written.generation(num_beams=beam, forced_eos_token_id=0, max_length=32, early_stopping=True, **starts)
     imported = written.read("transformers")
-    found = compared(format_of(written.place), written.place, imported, [source for source, _ in LINES], Report())
+    found = compared(format_of(written.place), written.place, imported, [source for source, _ in LINES], Told())
     assert found.difference < 1e-4
     assert found.identical == 2
+    assert set(totals) == {len(LINES)}
+    assert "Loading" not in capfd.readouterr().err

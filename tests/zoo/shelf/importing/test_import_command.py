@@ -74,7 +74,21 @@ def test_a_model_is_imported_and_translates(zoo: Zoo, model: Path) -> None:
         (["model.npz", "--format", "maria"], "error: there is no format `maria`\n\nhint: did you mean `marian`? "),
         (["model.npz", "--name", "../x"], "error: `../x` cannot be the name of a model\n\nhint: "),
         (["model.npz", "--positions", "mine"], "error: `--positions mine` are nobody's\n\nhint: "),
-        (["model.npz", "--languages", "English", "German"], "error: `corpus.source` cannot be `English`"),
+        (
+            ["model.npz", "--positions", "marian"],
+            "error: `--positions` is for hf-marian, and this model is of marian\n\n",
+        ),
+        (
+            ["nothing", "--languages", "en", "German"],
+            "error: `--languages en German` are not two codes of languages\n\n",
+        ),
+        (
+            ["model.npz", "--format", "ctranslate2"],
+            "error: `model.npz` is a file, and a model of ctranslate2 is a folder",
+        ),
+        (["model.npz", "--format", "hf-marian"], "error: `model.npz` is a file, and a model of hf-marian is a folder"),
+        (["nothing", "--format", "ctranslate2"], "error: there is no `nothing`\n\nhint: "),
+        (["https://example.org/x.npz"], "error: `https://example.org/x.npz` is an address, and models are imported "),
         (["hf:alone"], "error: `hf:alone` is no model of the Hub\n\nhint: "),
     ],
 )
@@ -82,7 +96,25 @@ def test_what_is_wrong_is_told_with_its_remedy(zoo: Zoo, model: Path, arguments:
     done = zoo("import", *arguments)
     assert done.status == 2
     assert told in done.err
+    assert done.err.count("error: ") == 1
     assert not library.names()
+
+
+def test_an_npz_that_is_cut_short_is_damaged(zoo: Zoo, model: Path) -> None:
+    """Which is told before what is missing beside it."""
+    model.write_bytes(model.read_bytes()[:-200])
+    Path("vocab.spm").unlink()
+    done = zoo("import", str(model))
+    assert done.status == 1
+    assert "model.npz` is damaged: it is no .npz" in done.err
+
+
+def test_what_is_not_known_and_a_name_of_a_spec_are_noted(zoo: Zoo, model: Path) -> None:
+    done = zoo("import", str(model), "--name", "base")
+    assert "note: its languages are not known: `--languages en de` says them" in done.err
+    assert "note: `base` is a shipped spec, too: `--model base` is this model, `--name` calls it otherwise" in done.err
+    assert "--languages" not in Path(done.out.strip(), "README.md").read_text()
+    assert "note:" not in zoo("import", str(model), "--name", "mine", "--languages", "en", "de").err
 
 
 def test_a_check_needs_the_engine_and_sentences(zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

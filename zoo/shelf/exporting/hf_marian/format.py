@@ -6,7 +6,6 @@ out as a table, which transformers takes in place of its own.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from specs import PAD
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.hf_marian import network, settings, vocabularies
 from zoo.shelf.exporting.read_back import require_same
+from zoo.shelf.importing.hf_marian.engine import quiet
 from zoo.shelf.importing.hf_marian.format import HuggingFaceMarian as Format
 from zoo.storage.files import write_json
 
@@ -44,7 +44,7 @@ class HuggingFaceMarian:
         require_same(bundle, Format(), folder)
         if find_spec("transformers") is None:
             return None
-        transformers = import_module("transformers")
+        transformers = quiet()
         model: Any = transformers.MarianMTModel.from_pretrained(folder)
         model.eval()
         proof = bundle.proof

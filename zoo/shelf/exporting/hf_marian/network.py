@@ -35,7 +35,7 @@ def require_marian(spec: Spec) -> None:
 
 def refused(why: str) -> ZooError:
     """What is said of a model that cannot be written."""
-    return ZooError(f"this model cannot be written for transformers: {why}", hint="`--to ctranslate2`, `--to onnx`")
+    return ZooError(f"this model cannot be written for transformers: {why}", hint="`--to onnx` takes every model")
 
 
 def rows(spec: Spec) -> int:

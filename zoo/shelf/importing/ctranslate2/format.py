@@ -13,7 +13,7 @@ from zoo.shelf.importing.ctranslate2.network import network
 from zoo.shelf.importing.ctranslate2.settings import Ends, ends
 from zoo.shelf.importing.ctranslate2.vocabularies import listed
 from zoo.shelf.importing.cutting import Listing, cut
-from zoo.shelf.importing.imported import Engine, Imported, Wanted
+from zoo.shelf.importing.imported import Engine, Imported, Wanted, require_folder
 from zoo.shelf.importing.spec import imported_spec
 from zoo.storage.content import stands
 
@@ -49,6 +49,7 @@ class CTranslate2:
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
         """The model. Raises ZooError for a damaged file, and by name for what a spec cannot say."""
+        require_folder(place, self.name)
         found = binary.read(place / MODEL)
         _require_translator(found)
         said = ends(place, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from zoo.shelf.importing.fairseq.options import (
     scales_embeddings,
     shares_output,
 )
-from zoo.shelf.importing.imported import Engine, Imported, Wanted
+from zoo.shelf.importing.imported import Engine, Imported, Wanted, are_codes
 from zoo.shelf.importing.settings import Settings
 from zoo.shelf.importing.spec import imported_spec
 from zoo.storage.content import stands
@@ -103,8 +102,7 @@ def _pair(folder: Path, options: Settings) -> tuple[str, str]:
 def _codes(names: tuple[str, str]) -> tuple[str, str] | None:
     """As codes of a corpus, where they are such: en_XX is en-XX."""
     codes = [name.replace("_", "-") for name in names]
-    good = all(re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", code) for code in codes)
-    return (codes[0], codes[1]) if good else None
+    return (codes[0], codes[1]) if are_codes(codes) else None
 
 
 def _depths(found: dict[str, int]) -> Any:

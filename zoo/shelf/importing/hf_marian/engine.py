@@ -20,7 +20,7 @@ class Transformers:
     """`zoo.shelf.importing.imported.Engine`: with the positions that were imported, on one thread, in float32."""
 
     def __init__(self, place: Path, imported: Imported) -> None:
-        transformers = import_module("transformers")
+        transformers = quiet()
         self.version = f"transformers {transformers.__version__}"
         self._beam = imported.spec.decoding.beam
         self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(place))
@@ -65,6 +65,13 @@ class Transformers:
         ended = (written == self._model.config.eos_token_id).cumsum(1)
         counted = (ended == 0) | ((ended == 1) & (written == self._model.config.eos_token_id))
         return [float(total) for total in each.masked_fill(~counted, 0.0).sum(1)]
+
+
+def quiet() -> Any:
+    """The package `transformers`, without bars of its own on stderr."""
+    transformers = import_module("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
 
 
 def _as_marian(model: Any, epsilon: float) -> None:

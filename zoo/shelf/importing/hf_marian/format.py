@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ from zoo.shelf.importing.hf_marian.config import architecture, shares_embeddings
 from zoo.shelf.importing.hf_marian.engine import Transformers
 from zoo.shelf.importing.hf_marian.generation import KEYS, generation
 from zoo.shelf.importing.hf_marian.vocabularies import Special
-from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted
+from zoo.shelf.importing.imported import Engine, Imported, Positions, Wanted, are_codes, require_folder
 from zoo.shelf.importing.settings import Settings
 from zoo.shelf.importing.spec import imported_spec
 from zoo.storage.content import stands
 from zoo.storage.files import read_json
 
 _CONFIG, _GENERATION, _TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 
 
 class HuggingFaceMarian:
@@ -39,6 +37,7 @@ class HuggingFaceMarian:
             return False
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
+        require_folder(place, self.name)
         config = Settings(read_json(place / _CONFIG), str(place / _CONFIG))
         end = config.whole("eos_token_id", 0)
         start = config.whole("decoder_start_token_id", config.whole("pad_token_id", 58100))
@@ -102,7 +101,7 @@ def _with_languages(wanted: Wanted, place: Path) -> Wanted:
         return wanted
     said: dict[str, Any] = read_json(place / _TOKENIZER)
     pair = [str(said.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target")]
-    if not all(map(_LANGUAGE.fullmatch, pair)):
+    if not are_codes(pair):
         return wanted
     return Wanted(wanted.name, (pair[0], pair[1]), wanted.positions)
 

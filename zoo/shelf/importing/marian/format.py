@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 from specs import UNK, Spec
 from zoo.shelf.importing.imported import Engine, Imported, Wanted
 from zoo.shelf.importing.joined import Joined
 from zoo.shelf.importing.marian import vocabularies
-from zoo.shelf.importing.marian.archive import OPTIONS, archive
+from zoo.shelf.importing.marian.archive import archive
 from zoo.shelf.importing.marian.decoder import SUFFIX, Decoder, decoder
 from zoo.shelf.importing.marian.engine import PyMarian
 from zoo.shelf.importing.marian.layers import embeddings, layers, rows
@@ -27,14 +26,12 @@ class Marian:
     def recognises(self, place: Path) -> bool:
         if place.is_dir():
             return any(place.glob(f"*{SUFFIX}")) or len(list(place.glob("*.npz"))) == 1
-        if place.name.endswith(SUFFIX):
-            return True
-        if place.suffix != ".npz" or not zipfile.is_zipfile(place):
-            return False
-        with zipfile.ZipFile(place) as within:
-            return any(name.removesuffix(".npy") == OPTIONS for name in within.namelist())
+        return place.name.endswith((SUFFIX, ".npz"))
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
+        if place.suffix == ".npz":
+            with archive(place):
+                pass  # that it is damaged is told before what is missing beside it
         around = decoder(place)
         with archive(around.model) as within:
             options = within.options()
