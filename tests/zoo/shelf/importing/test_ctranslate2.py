@@ -24,7 +24,12 @@ engine = pytest.importorskip("ctranslate2", reason="what writes such folders is 
 D, D_FF, HEADS = 32, 48, 8
 WORDS = [f"w{number}" for number in range(9)]
 LIST = ["<blank>", "<s>", "</s>", *WORDS, "<unk>"]
-SENTENCES = [("w1 w2 w8", "w3 w3"), ("w0", "w4 w5 w6 w7 w0"), ("w1 zzz w1 w1 w1 w1", "w2")]
+SENTENCES = [
+    ("w1 w2 w8", "w3 w3"),
+    ("w0", "w4 w5 w6 w7 w0"),
+    ("w1 zzz w1 w1 w1 w1", "w2"),
+    ("x y w1 z x x", "w2"),
+]
 Change = Callable[[Any], None]
 
 

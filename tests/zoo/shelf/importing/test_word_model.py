@@ -37,6 +37,18 @@ def test_other_words_are_unknown(word: str) -> None:
     assert found[0] == found[-1] == NUMBERING.id(4)
 
 
+@pytest.mark.parametrize("text", ["X Y Z", "a X Y a bc  Z X", "abc", "X", ""])
+def test_each_unknown_word_is_one_unknown_piece(text: str, tmp_path: Path) -> None:
+    """In a row, too, and of a vocabulary that was saved."""
+    Vocabulary(word_model(NUMBERING, "list")).save(tmp_path)
+    words = text.split()
+    expected = [NUMBERING.id(NAMES.index(word)) if word in WORDS else UNK for word in words]
+    for pieces in (word_model(NUMBERING, "list"), Vocabulary.load(tmp_path).source):
+        assert pieces.encode(text) == expected
+        assert pieces.encode_all([text, text]) == [expected, expected]
+        assert pieces.spelled(text) == [f"▁{word}" for word in words]
+
+
 def test_it_is_told_from_models_that_cut() -> None:
     pieces = word_model(NUMBERING, "list")
     assert is_of_words(pieces)
