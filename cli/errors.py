@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -85,7 +86,9 @@ def _usage(error: Any, command: str) -> ZooError:
         guess = f"did you mean `{near}`? " if near else ""
         return ZooError(f"`{command}` has no option `{option}`", hint=guess + hint)
     if kind == "BadOptionUsage":
-        wants = "takes no value" if "not take" in error.message else "needs a value"
+        several = re.search(r"requires (\d+) arguments", error.message)
+        needs = f"needs {several[1]} values" if several else "needs a value"
+        wants = "takes no value" if "not take" in error.message else needs
         return ZooError(f"`{option}` {wants}", hint=hint)
     parameter = getattr(error, "param", None)
     if parameter is None and "extra argument" in error.message and "=" in error.message:

@@ -76,6 +76,11 @@ error: `--beam` needs a value
 
 hint: `zoo decode --help` shows how it is used
 """,
+    ("import", "model.npz", "--languages", "en"): """\
+error: `--languages` needs 2 values
+
+hint: `zoo import --help` shows how it is used
+""",
     ("train", "tiny", "--fresh=yes"): """\
 error: `--fresh` takes no value
 
