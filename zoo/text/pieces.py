@@ -64,7 +64,7 @@ class Pieces:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many lines, on all cores."""
-        if self._of_words:
+        if self.of_words:
             return [self._encoded(clean(text)) for text in texts]
         return list(self.model.encode(list(map(clean, texts)))) if texts else []
 
@@ -74,20 +74,20 @@ class Pieces:
 
     def spelled(self, text: str) -> list[str]:
         """The line's pieces, in the order of `encode`, as `named` has them; what is unknown stands as it is."""
-        return _words(clean(text)) if self._of_words else list(self.model.encode(clean(text), out_type=str))
+        return _words(clean(text)) if self.of_words else list(self.model.encode(clean(text), out_type=str))
 
     def named(self, ids: Iterable[int]) -> list[str]:
         """Each piece by itself, as SentencePiece writes it: `▁` where a word begins, a byte as <0xE4>; UNK is ⁇."""
         return ["⁇" if id == UNK else str(self.model.id_to_piece(int(id))) for id in ids]
 
     @cached_property
-    def _of_words(self) -> bool:
-        """Whether each piece is a whole word, as in a vocabulary that was imported as a list."""
+    def of_words(self) -> bool:
+        """Whether each piece is a whole word, so that text is cut at spaces alone: a vocabulary imported as a list."""
         return all(piece.startswith(SPACE) for piece in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
     def _encoded(self, text: str) -> list[int]:
         # Of unknown words in a row SentencePiece makes one unknown piece, and the toolkits of lists one of each.
-        return list(self.model.piece_to_id(_words(text)) if self._of_words else self.model.encode(text))
+        return list(self.model.piece_to_id(_words(text)) if self.of_words else self.model.encode(text))
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
         """Other pieces of the same text, drawn at random; these where one of them is unknown, as the text then is."""

@@ -21,7 +21,6 @@ from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same
 from zoo.shelf.importing.ctranslate2.format import CTranslate2 as Format
-from zoo.shelf.importing.word_model import is_of_words
 from zoo.storage.files import write_json
 from zoo.text.pieces import SPACE, Pieces
 
@@ -97,7 +96,7 @@ def _refused(why: str) -> ZooError:
 def _names(side: Any) -> list[str]:
     """Words of a list as they were; pieces of SentencePiece as it calls them."""
     found = [str(side.model.id_to_piece(id)) for id in range(side.size)]
-    return [name.removeprefix(SPACE) for name in found] if is_of_words(side) else found
+    return [name.removeprefix(SPACE) for name in found] if side.of_words else found
 
 
 def _search(decoding: Decoding, target: list[str]) -> Iterator[str]:
@@ -144,7 +143,7 @@ def _models(bundle: Bundle, folder: Path) -> None:
     """The SentencePiece models; a list of words needs none."""
     source, target = bundle.vocabulary.source, bundle.vocabulary.target
     assert isinstance(target, Pieces)
-    if is_of_words(source):
+    if source.of_words:
         return
     if source.content == target.content:
         (folder / "sentencepiece.model").write_bytes(source.content)

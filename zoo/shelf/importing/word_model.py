@@ -64,9 +64,3 @@ def endless(pieces: Pieces, name: str) -> Pieces:
         entry = _message(SPECIAL[EOS], _UNUSED) if (field.number, number) == (_PIECE, EOS) else field.written
         written.append(entry)
     return Pieces(b"".join(written), name=name)
-
-
-def is_of_words(pieces: Pieces) -> bool:
-    """Whether a model cuts text between spaces alone."""
-    trainer = wire.last(pieces.content).get(_TRAINER, b"")
-    return isinstance(trainer, bytes) and wire.last(trainer).get(_MODEL_TYPE) == _WORDS

@@ -13,7 +13,7 @@ from specs import EOS, PAD, UNK, Spec, ZooError
 from zoo.corpus.prepare import prepare
 from zoo.report import Report
 from zoo.shelf.importing.numbering import Numbering
-from zoo.shelf.importing.word_model import endless, is_of_words, word_model
+from zoo.shelf.importing.word_model import endless, word_model
 from zoo.text.vocabulary import Vocabulary
 
 NAMES = ["<s>", "<pad>", "</s>", "<unk>", "a", "bc", "d@@", "é", "<", "\u200c", "a b", "a", ""]
@@ -51,7 +51,7 @@ def test_each_unknown_word_is_one_unknown_piece(text: str, tmp_path: Path) -> No
 
 def test_it_is_told_from_models_that_cut() -> None:
     pieces = word_model(NUMBERING, "list")
-    assert is_of_words(pieces)
+    assert pieces.of_words
     assert pieces.size == len(NUMBERING.pieces)
 
 

@@ -9,7 +9,6 @@ from specs import EOS
 from zoo.shelf.exporting.exported import Bundle
 from zoo.shelf.exporting.hf_marian.network import refused, rows
 from zoo.shelf.importing.sentence_model import is_language
-from zoo.shelf.importing.word_model import is_of_words
 from zoo.storage.files import write_json
 from zoo.text.pieces import SPACE, Pieces
 from zoo.text.vocabulary import Vocabulary
@@ -19,7 +18,7 @@ def require_models(vocabulary: Vocabulary) -> None:
     """Raises ZooError for what is no model of SentencePiece, or is read without EOS."""
     if not isinstance(vocabulary.target, Pieces):
         raise refused("its target is brackets of trees, and no text")
-    if is_of_words(vocabulary.source) or is_of_words(vocabulary.target):
+    if vocabulary.source.of_words or vocabulary.target.of_words:
         raise refused("its vocabulary is a list of words, and no model of SentencePiece that cuts text")
     if vocabulary.source_end != EOS:
         raise refused("no EOS stands behind its sources, and transformers puts one there")
