@@ -55,7 +55,7 @@ def card(
     task = _TASKS[spec.task.kind]
     parts = [
         f"# {spec.name}\n\n{cell(spec.description) if facts.imported else spec.description}",
-        f'A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {task.does.format(spec.corpus)}',
+        f'A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {_does(spec, task)}',
         _table(*_architecture(spec)),
         *_layers(spec),
         *origin(facts),
@@ -68,6 +68,12 @@ def card(
         *_published(facts),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _does(spec: Spec, task: _Words) -> str:
+    if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639's code for undetermined, of many an import
+        return "Between which languages it translates is not known here."
+    return task.does.format(spec.corpus)
 
 
 def _architecture(spec: Spec) -> tuple[list[str], list[list[str]]]:

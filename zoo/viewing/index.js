@@ -11,6 +11,7 @@ const LARGEST_FIRST = new Set(["Parameters", "Score", "Published"]);
 const plain = (words) => words.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
 
 function named(code) {
+  if (code === "und") return "unknown"; // which browsers call "root"
   try {
     return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
   } catch {

@@ -76,6 +76,13 @@ def test_a_licence_is_told_where_one_is_said(pieces: Vocabulary) -> None:
     assert r"Its licence: \[CC\](javascript:x) \# MIT." in told
 
 
+def test_languages_that_nobody_said_are_not_told(pieces: Vocabulary) -> None:
+    corpus = {"source": "und", "target": "und", "train": [], "dev": [], "test": []}
+    told = card(specs.load("tiny", {"corpus": corpus}), pieces, {}, Facts(imported={"format": "marian"}))
+    assert "Between which languages it translates is not known here." in told
+    assert "und" not in told.split()
+
+
 def test_what_was_imported_describes_itself_in_words_alone(pieces: Vocabulary) -> None:
     spec = specs.load("tiny", {"description": "[a](javascript:b)\n\n# <b>Heading</b>"})
     assert "\n# <b>" in card(spec, pieces, {}, Facts())
