@@ -37,7 +37,7 @@ def command(
         Path | None,
         typer.Option(metavar="FILE.html", show_default=False, help="Write all of it as one page, with plots."),
     ] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Time the layers of Table 1 here, too: minutes.")] = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Time the layers of Table 1 here, too: a minute.")] = False,
     json: options.Json = False,
 ) -> None:
     """Which of the paper's numbers hold here, and how that is known.
@@ -75,9 +75,11 @@ def command(
 
 def _timed() -> Iterator[Timing]:
     from cli.console import report
+    from zoo.machine.ram import keep_freed
     from zoo.paper.table1 import ALL
     from zoo.paper.timings import timings
 
+    keep_freed()
     with report().progress("timing", len(ALL), "layers") as progress:
         for timing in timings():
             progress.advance()

@@ -1,7 +1,7 @@
 """Table 1 over the length of a sequence: `python tests/benchmarks/sublayers.py [--d D] [--causal] [--backward]`.
 
 One layer of each kind with its residual, on one sequence, in this process on torch's threads: the least of
-five rounds, since other work only adds to a time. The exponent is the slope of the line through the logarithms of
+its runs in five rounds. The exponent is the slope of the line through the logarithms of
 length and seconds. Then from which length on restricted attention is faster than full attention, and what 16,384
 positions take, each in a process of its own. Stop everything else first: a second busy process makes all figures
 worthless.
@@ -10,13 +10,17 @@ worthless.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 
+import torch
+
+from compiler.switches import own_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.benchmarks.sublayers import crossing, exponent, timed
 from zoo.machine.clock import host
+from zoo.machine.ram import most_used
+from zoo.paper.timings import ENOUGH, LENGTHS
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
 KINDS = {
@@ -28,9 +32,7 @@ KINDS = {
     "dilated, k = 3": Convolution(kind="convolution", kernel=3, dilated=True),
     "separable, k = 7": SeparableConvolution(kind="separable_convolution", kernel=7),
 }
-LENGTHS = (2048, 4096, 8192)
-ROUNDS = 5
-SHORTER = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, *LENGTHS)
+SHORTER = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192)
 LONGEST = 16_384
 
 
@@ -38,16 +40,16 @@ def main() -> None:
     given = _arguments()
     how = {"d": given.d, "heads": given.heads, "causal": given.causal, "backward": given.backward}
     if given.longest:
-        seconds = timed(KINDS[given.longest], [LONGEST], repeats=1, **how)[0].seconds
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        seconds = timed(KINDS[given.longest], [LONGEST], rounds=1, **how)[0].seconds
+        most = most_used(torch.device("cpu")) / 2**30
         print(f"{given.longest}: {LONGEST:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
         return
+    own_process()
     print(host(), how)
     for name, of in KINDS.items():
-        rounds = [timed(of, LENGTHS, **how) for _ in range(ROUNDS)]
-        best = [(same[0].n, min(each.seconds for each in same)) for same in zip(*rounds, strict=True)]
-        shown = "  ".join(f"{n}: {seconds * 1e3:.3g} ms" for n, seconds in best)
-        print(f"{name:20} n^{exponent(best):.2f}  {shown}")
+        found = [(each.n, each.seconds) for each in timed(of, LENGTHS, enough=ENOUGH, **how)]
+        shown = "  ".join(f"{n:,}: {seconds * 1e3:.3g} ms" for n, seconds in found)
+        print(f"{name:20} n^{exponent(found):.2f}  {shown}", flush=True)
     full, near = (timed(of, SHORTER, **how) for of in (FULL, RESTRICTED))
     print(f"restricted attention is faster from n = {crossing(full, near)} on")
     for name in KINDS:

@@ -16,8 +16,8 @@ from compiler.backends.eager import functions
 from compiler.complexity import END, START, TOKENS, SubLayer, stack
 from zoo.machine import clock
 
-LEAST = 0.2
-"""Seconds that each length is measured for, at least, after a run that is not."""
+LEAST = 0.05
+"""Seconds that each length is measured for in each round, at least, after a run that is not."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Timed:
 
     n: int
     seconds: float
-    """The median of its runs."""
+    """The least of its runs, since other work only adds to a time."""
 
 
 def timed(
@@ -37,15 +37,24 @@ def timed(
     heads: int = 1,
     causal: bool = False,
     backward: bool = False,
-    repeats: int = 5,
+    rounds: int = 5,
+    enough: float = math.inf,
 ) -> list[Timed]:
-    """One layer, d wide, at each length: forwards, or forwards and backwards, on a CPU with torch's threads."""
-    program, found = _program(of, d, heads, causal), []
-    for n in lengths:
-        inputs = {START: torch.randn(1, n, d, requires_grad=backward), TOKENS: torch.full((1, n), 5)}
-        run = partial(_backwards if backward else _forwards, program, inputs)
-        found.append(Timed(n, _median(run, repeats)))
-    return found
+    """One layer, d wide, at each length: forwards, or forwards and backwards, on a CPU with torch's threads.
+
+    The lengths are run in turns, round by round, so that a machine that is slower for a while is so for all of them.
+    Those that follow one of more than `enough` seconds are left out.
+    """
+    program, found = _program(of, d, heads, causal), dict.fromkeys(lengths, math.inf)
+    for _ in range(rounds):
+        for n in list(found):
+            inputs = {START: torch.randn(1, n, d, requires_grad=backward), TOKENS: torch.full((1, n), 5)}
+            run = partial(_backwards if backward else _forwards, program, inputs)
+            found[n] = min(found[n], _least(run))
+            if found[n] > enough:
+                found = {each: seconds for each, seconds in found.items() if each <= n}
+                break
+    return [Timed(n, seconds) for n, seconds in found.items()]
 
 
 def exponent(points: Iterable[tuple[float, float]]) -> float:
@@ -87,9 +96,9 @@ def _backwards(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
     torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())
 
 
-def _median(run: Callable[[], None], repeats: int) -> float:
+def _least(run: Callable[[], None]) -> float:
     run()
     seconds: list[float] = []
-    while len(seconds) < repeats or sum(seconds) < LEAST:
+    while not seconds or sum(seconds) < LEAST:
         seconds.append(clock.timed(run)[0])
-    return clock.spread(seconds).median
+    return min(seconds)

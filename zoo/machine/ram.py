@@ -71,5 +71,6 @@ _PEAK = re.compile(r"VmHWM:\s*(\d+) kB")
 
 
 def keep_freed() -> None:
-    """Has this process keep what it frees, for its whole life: for one that trains and does nothing else."""
+    """Has this process keep what it frees, for its whole life: for one that trains, or times layers, and is not asked for
+    more."""
     own_process()

@@ -34,6 +34,11 @@ def test_a_crossing_is_where_one_is_faster_for_good() -> None:
 @pytest.mark.parametrize("backward", [False, True])
 def test_every_kind_can_be_timed(of: SelfAttention, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoo.benchmarks.sublayers.LEAST", 0.0)
-    found = timed(of, [5, 9], 8, heads=2, causal=backward, backward=backward, repeats=1)
+    found = timed(of, [5, 9], 8, heads=2, causal=backward, backward=backward, rounds=1)
     assert [each.n for each in found] == [5, 9]
     assert all(each.seconds > 0 for each in found)
+
+
+def test_lengths_after_one_that_took_enough_are_left_out() -> None:
+    found = timed(Ssru(kind="ssru"), [5, 9], 8, rounds=2, enough=0.0)
+    assert [each.n for each in found] == [5]
