@@ -71,6 +71,5 @@ _PEAK = re.compile(r"VmHWM:\s*(\d+) kB")
 
 
 def keep_freed() -> None:
-    """Has this process keep what it frees, for its whole life: for one that trains, or times layers, and is not asked for
-    more."""
+    """Has this process keep what it frees, for its whole life: for one that trains or times layers, and no more."""
     own_process()
