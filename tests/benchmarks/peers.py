@@ -15,7 +15,8 @@ from torch import Tensor
 
 from compiler import Purpose, build, graphs
 from compiler.backends.backend import Order
-from compiler.backends.ctranslate2 import CTranslate2, written
+from compiler.backends.ctranslate2 import CTranslate2
+from compiler.backends.ctranslate2_format import written
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, Spec
 from zoo.benchmarks.decode import LENGTH, translations, unending

@@ -16,7 +16,8 @@ import specs
 from compiler import TRANSLATE, Purpose, build, graphs, interpret, lower
 from compiler.agree import disagreement
 from compiler.backends.backend import Order
-from compiler.backends.ctranslate2 import POSITIONS, ctranslate2
+from compiler.backends.ctranslate2 import ctranslate2
+from compiler.backends.ctranslate2_format import POSITIONS
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.benchmarks.decode import unending

@@ -16,7 +16,8 @@ import torch
 from compiler import Purpose
 from compiler.assemble import ordered
 from compiler.backends import choose
-from compiler.backends.ctranslate2 import beyond, ctranslate2, written
+from compiler.backends.ctranslate2 import ctranslate2
+from compiler.backends.ctranslate2_format import beyond, written
 from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
 from zoo.shelf.exporting.exported import Bundle, Checked
 from zoo.shelf.exporting.read_back import require_same

@@ -141,12 +141,13 @@ def tiny_world(random):
     )
 
 
-def test_each_english_sentence_has_one_translation():
-    """Over 100,000 distinct sentences, of small worlds so that many have been drawn more than once."""
+@pytest.mark.parametrize("count", [25_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_each_english_sentence_has_one_translation(count):
+    """So many distinct sentences, of small worlds so that some have been drawn more than once."""
     random = Random(5)
     known = {}
     again = 0
-    while len(known) < 100_000:
+    while len(known) < count:
         sampler = SentenceSampler(Draw(str(random.random())), tiny_world(random))
         for _ in range(5000):
             sentence = sampler.sentence()
@@ -154,7 +155,7 @@ def test_each_english_sentence_has_one_translation():
             again += source in known
             target = sentence.german()
             assert known.setdefault(source, target) == target, source
-    assert again > 3000
+    assert again > 0.03 * count
 
 
 def test_words_are_told_apart_where_german_tells_them_apart():
