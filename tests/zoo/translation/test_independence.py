@@ -62,7 +62,7 @@ def differing(one: Sequence[list[Translation]], other: Sequence[list[Translation
     return sum(a.text != b.text for a, b in pairs)
 
 
-SLOW = {"inductor", "aot"}  # a minute to compile
+SLOW = {"inductor", "aot", "onnx"}  # half a minute to compile or export
 
 
 @pytest.mark.parametrize(
