@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -87,11 +87,15 @@ QUICK = {
     "onnx": SHAPES.keys() - {"shallow", "additive", "unscaled", "separable", "gelu"},
 }
 """The shapes for which what takes long to compile or to export is held here; the others are slow proofs."""
-CASES = [
-    pytest.param((name, shape), id=f"{name}-{shape}", marks=[pytest.mark.slow] * (shape not in QUICK.get(name, SHAPES)))
-    for name in STEPPING
-    for shape in SHAPES
-]
+
+
+def _cases(quick: Mapping[str, Collection[str]]) -> list[Any]:
+    """Every backend with every shape."""
+    return [
+        pytest.param((name, of), id=f"{name}-{of}", marks=[pytest.mark.slow] * (of not in quick.get(name, SHAPES)))
+        for name in STEPPING
+        for of in SHAPES
+    ]
 
 
 pytestmark = pytest.mark.usefixtures("all_cores")
@@ -116,7 +120,7 @@ def built(artefacts: Path, shaken: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", _cases({**QUICK, "inductor": ()}))  # which compiles anew for the walk below
 def test_it_agrees_with_the_interpreter(
     small: Callable[..., Spec], built: Callable[..., Any], case: tuple[str, str]
 ) -> None:
@@ -126,7 +130,7 @@ def test_it_agrees_with_the_interpreter(
     assert all(error < 1e-5 for error in found.values()), found
 
 
-@pytest.mark.parametrize("name", STEPPING)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "inductor")) for n in STEPPING])
 def test_in_int8_it_is_near(
     small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], name: str
 ) -> None:
@@ -135,7 +139,7 @@ def test_in_int8_it_is_near(
     assert 1e-5 < found[Purpose.DECODE_STEP] < 0.05, found
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", _cases(QUICK))
 def test_it_goes_on_as_eager_does(
     small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], case: tuple[str, str]
 ) -> None:
