@@ -37,7 +37,9 @@ def command(
         Path | None,
         typer.Option(metavar="FILE.html", show_default=False, help="Write all of it as one page, with plots."),
     ] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Time the layers of Table 1 here, too: a minute.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time the layers of Table 1 here, too: half a minute.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Which of the paper's numbers hold here, and how that is known.

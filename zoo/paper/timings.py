@@ -15,7 +15,7 @@ ENOUGH = 0.25
 
 
 def timings(kinds: Iterable[Kind] = ALL, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
-    """Times each layer forwards, as a decoder has it: half a minute or more."""
+    """Times each layer forwards, as a decoder has it: half a minute."""
     for kind in kinds:
         found = timed(kind.sublayer(AT["k"], AT["r"]), lengths, WIDTH, causal=True, enough=ENOUGH)
         seconds = tuple((each.n, each.seconds) for each in found)
