@@ -56,7 +56,7 @@ __all__ = [
 
 def parameters(spec: Spec) -> int:
     """How many parameters a spec has, tied ones counted once."""
-    return cost(lower(spec, Purpose.TRAIN)).parameters
+    return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 
 def __getattr__(name: str) -> Any:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import mul
 
 Monomial = tuple[str, ...]
+Terms = tuple[tuple[Monomial, int], ...]
 _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -20,11 +21,11 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Size:
     """A polynomial. `terms` maps each monomial (its symbols, sorted) to a coefficient that is not zero."""
 
-    terms: tuple[tuple[Monomial, int], ...] = ()
+    terms: Terms = ()
 
     @staticmethod
     def of(value: int | Size) -> Size:
-        return value if isinstance(value, Size) else Size._from({(): value})
+        return value if isinstance(value, Size) else _number(value)
 
     @staticmethod
     def symbol(name: str) -> Size:
@@ -35,10 +36,7 @@ class Size:
         return Size(tuple(sorted((m, c) for m, c in terms.items() if c)))
 
     def __add__(self, other: int | Size) -> Size:
-        total: Counter[Monomial] = Counter(dict(self.terms))
-        for monomial, coefficient in Size.of(other).terms:
-            total[monomial] += coefficient
-        return Size._from(total)
+        return _sum(self.terms, Size.of(other).terms)
 
     def __neg__(self) -> Size:
         return self * -1
@@ -47,11 +45,7 @@ class Size:
         return self + -Size.of(other)
 
     def __mul__(self, other: int | Size) -> Size:
-        total: Counter[Monomial] = Counter()
-        for a, x in self.terms:
-            for b, y in Size.of(other).terms:
-                total[tuple(sorted(a + b))] += x * y
-        return Size._from(total)
+        return _product(self.terms, Size.of(other).terms)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -69,13 +63,42 @@ class Size:
     @property
     def constant(self) -> int:
         """The number it is whatever the symbols. Raises ValueError where it depends on one."""
-        if self.symbols:
-            raise ValueError(f"{self} is not a constant")
-        return self()
+        match self.terms:
+            case ():
+                return 0
+            case (((), number),):
+                return number
+        raise ValueError(f"{self} is not a constant")
 
     def __str__(self) -> str:
         text = " + ".join(_term(m, c) for m, c in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])))
         return text.replace("+ -", "- ") or "0"
+
+
+_remembered = lru_cache(maxsize=4096)
+"""A graph has a few dozen sizes, which its passes, its checks and its costs work out thousands of times."""
+
+
+@_remembered
+def _number(value: int) -> Size:
+    return Size._from({(): value})
+
+
+@_remembered
+def _sum(one: Terms, other: Terms) -> Size:
+    total: Counter[Monomial] = Counter(dict(one))
+    for monomial, coefficient in other:
+        total[monomial] += coefficient
+    return Size._from(total)
+
+
+@_remembered
+def _product(one: Terms, other: Terms) -> Size:
+    total: Counter[Monomial] = Counter()
+    for a, x in one:
+        for b, y in other:
+            total[tuple(sorted(a + b))] += x * y
+    return Size._from(total)
 
 
 class _Up(str):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from compiler.size import Size
@@ -178,7 +179,7 @@ class Parameter:
     name: str
     origin: Origin
 
-    @property
+    @cached_property
     def shape(self) -> tuple[Size, ...]:
         return tuple(map(Size.of, self.origin.shape))
 

@@ -85,16 +85,17 @@ def optimise(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
             raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.without:
-            graphs = step.apply(graphs, spec, terms)
-            _verify(graphs, step.name)
+            before, graphs = graphs, step.apply(graphs, spec, terms)
+            _verify(graphs, step.name, before)
     return graphs
 
 
-def _verify(graphs: Graphs, step: str) -> None:
-    """Each graph, and that what they share is the same for all: parameters of one name are made alike."""
+def _verify(graphs: Graphs, step: str, before: Graphs) -> None:
+    """Each graph that has changed, and that what all share is the same: parameters of one name are made alike."""
     known: dict[str, Parameter] = {}
-    for graph in graphs.values():
-        verify(graph)
+    for purpose, graph in graphs.items():
+        if graph != before.get(purpose):
+            verify(graph)
         for name, parameter in graph.parameters.items():
             if known.setdefault(name, parameter) != parameter:
                 raise GraphError(f"`{step}` makes two parameters of the name `{name}`")
