@@ -84,7 +84,7 @@ STEPPING = [name for name in BACKENDS if name != "ctranslate2"]
 QUICK = {
     "inductor": {"shallow"},
     "aot": {"shallow"},
-    "onnx": SHAPES.keys() - {"shallow", "additive", "unscaled", "separable", "gelu"},
+    "onnx": SHAPES.keys() - {"shallow", "pre", "additive", "unscaled", "dilated", "separable", "gelu"},
 }
 """The shapes for which what takes long to compile or to export is held here; the others are slow proofs."""
 
@@ -120,7 +120,7 @@ def built(artefacts: Path, shaken: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-@pytest.mark.parametrize("case", _cases({**QUICK, "inductor": ()}))  # which compiles anew for the walk below
+@pytest.mark.parametrize("case", _cases(QUICK))
 def test_it_agrees_with_the_interpreter(
     small: Callable[..., Spec], built: Callable[..., Any], case: tuple[str, str]
 ) -> None:
@@ -139,7 +139,7 @@ def test_in_int8_it_is_near(
     assert 1e-5 < found[Purpose.DECODE_STEP] < 0.05, found
 
 
-@pytest.mark.parametrize("case", _cases(QUICK))
+@pytest.mark.parametrize("case", _cases({**QUICK, "inductor": ()}))  # which compiles anew for what the walk meets
 def test_it_goes_on_as_eager_does(
     small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], case: tuple[str, str]
 ) -> None:
@@ -158,8 +158,8 @@ def test_in_int8_it_rounds_as_eager_does(
     theirs = build(spec, weights=shaken(spec), backend="eager", precision="int8")
     steps = list(zip(_walk(built("native", spec, "int8")), _walk(theirs), strict=True))
     for mine, other in steps:
-        # A number that lies between two 8-bit ones may fall to either side.
-        torch.testing.assert_close(mine, other, atol=2e-2, rtol=0)
+        # A number that lies between two 8-bit ones may fall to either side, and take its row a step of 8 bits along.
+        torch.testing.assert_close(mine, other, atol=6e-2, rtol=0)
     alike = torch.cat([((mine - other).abs() < 1e-4).flatten() for mine, other in steps])
     assert alike.float().mean() > 0.99
 
@@ -300,7 +300,7 @@ def _interpreted(graph: Graph, weights: Any, program: object, inputs: Any) -> di
     return interpret(graph, weights, inputs)
 
 
-@pytest.mark.parametrize("name", [name for name in STEPPING if name not in ("inductor", "aot")] + ["ctranslate2"])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in QUICK)) for n in BACKENDS])
 def test_the_order_of_sub_layers_is_that_of_the_spec(
     small: Callable[..., Spec], built: Callable[..., Any], name: str
 ) -> None:

@@ -39,23 +39,25 @@ def started(*words: str) -> subprocess.Popen[str]:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(trials: Callable[..., tuple[Trial, ...]], report: Report) -> None:
-    """Killed while the second of four runs trains; what it did is left, the second resumes, all are compared."""
+    """Killed while the second of four runs trains; what is done is left, the second resumes, all are compared."""
     words = ["training.steps=60", "--seeds", "2"]
-    process = started(*words)
     several = trials("training.steps=60")
     assert [trial.name for trial in several] == ["plain.seed1", "flat.seed1", "plain.seed2", "flat.seed2"]
+    for done in several[0], several[3]:
+        train(done.spec, run=done.run.folder)
+    process = started(*words)
     second = several[1].run.checkpoints
     while process.poll() is None and not (second.is_dir() and any(second.iterdir())):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert [trial.finished for trial in several] == [True, False, False, False]
+    assert [trial.finished for trial in several] == [True, False, False, True]
     before = several[0].run.weights.stat().st_mtime_ns
 
     assert train_all(several, jobs=2, device="cpu", report=report)
     told = "\n".join(report.said)  # type: ignore[attr-defined]
-    assert "4 runs, 1 of them done" in told
+    assert "4 runs, 2 of them done" in told
     assert "plain.seed1:" not in told
     assert re.search(r"flat\.seed1: resuming at step \d+|flat\.seed1: there is nothing left to train", told)
     assert several[0].run.weights.stat().st_mtime_ns == before
