@@ -31,6 +31,7 @@ def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:
     return done.stdout, {file.stem: json.loads(file.read_text()) for file in Path("figures").glob("*.json")}
 
 
+@pytest.mark.slow
 def test_every_part_gives_its_figures() -> None:
     table, found = run("correct", "training", "decoding", "packed", "real")
     limits = found["limits"]["limits"]
