@@ -12,7 +12,7 @@ from functools import lru_cache, reduce
 from operator import mul
 
 Monomial = tuple[str, ...]
-Terms = tuple[tuple[Monomial, int], ...]
+Polynomial = tuple[tuple[Monomial, int], ...]
 _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -21,7 +21,7 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Size:
     """A polynomial. `terms` maps each monomial (its symbols, sorted) to a coefficient that is not zero."""
 
-    terms: Terms = ()
+    terms: Polynomial = ()
 
     @staticmethod
     def of(value: int | Size) -> Size:
@@ -85,7 +85,7 @@ def _number(value: int) -> Size:
 
 
 @_remembered
-def _sum(one: Terms, other: Terms) -> Size:
+def _sum(one: Polynomial, other: Polynomial) -> Size:
     total: Counter[Monomial] = Counter(dict(one))
     for monomial, coefficient in other:
         total[monomial] += coefficient
@@ -93,7 +93,7 @@ def _sum(one: Terms, other: Terms) -> Size:
 
 
 @_remembered
-def _product(one: Terms, other: Terms) -> Size:
+def _product(one: Polynomial, other: Polynomial) -> Size:
     total: Counter[Monomial] = Counter()
     for a, x in one:
         for b, y in other:
