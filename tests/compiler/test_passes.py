@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower
+from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
 from compiler.agree import disagreement
 from compiler.backends import Order
 from compiler.backends.eager import eager
+from compiler.graph import Graphs
 from compiler.operations.attention import Attention, Kernel
 from compiler.operations.embedding import Embed
 from compiler.operations.projection import Linear, Logits
+from compiler.operations.operation import GraphError
 from compiler.operations.residual import Dropout
+from compiler.terms import Terms
 from specs import Spec, ZooError
 
 MIXING: tuple[dict[str, object], ...] = (
@@ -226,3 +230,12 @@ def test_an_unknown_pass_is_refused(small: Callable[..., Spec]) -> None:
 
 def _without(spec: Spec, *names: str) -> Spec:
     return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": names})})
+
+
+def test_what_a_pass_breaks_is_refused(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaking(given: Graphs, spec: Spec, terms: Terms) -> Graphs:
+        return {purpose: replace(graph, nodes=graph.nodes[1:]) for purpose, graph in given.items()}
+
+    monkeypatch.setattr(passes, "PASSES", (passes.Pass(breaking),))
+    with pytest.raises(GraphError, match="before it is made"):
+        graphs(small())

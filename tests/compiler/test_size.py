@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +34,10 @@ def test_equal_polynomials_are_equal(a: Size, b: Size) -> None:
 def test_it_reads_like_a_polynomial() -> None:
     assert str(2 * SOURCE * SOURCE * BATCH + 1000 * TARGET - 3) == "2·batch·source² + 1,000·target - 3"
     assert str(Size()) == "0"
+
+
+@given(st.integers(-5, 5))
+def test_only_what_depends_on_no_symbol_is_a_constant(number: int) -> None:
+    assert (Size.of(number) + BATCH - BATCH).constant == number
+    with pytest.raises(ValueError, match="is not a constant"):
+        _ = (number + BATCH).constant
