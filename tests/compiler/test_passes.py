@@ -18,8 +18,8 @@ from compiler.backends.eager import eager
 from compiler.graph import Graphs
 from compiler.operations.attention import Attention, Kernel
 from compiler.operations.embedding import Embed
-from compiler.operations.projection import Linear, Logits
 from compiler.operations.operation import GraphError
+from compiler.operations.projection import Linear, Logits
 from compiler.operations.residual import Dropout
 from compiler.terms import Terms
 from specs import Spec, ZooError
