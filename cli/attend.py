@@ -54,7 +54,10 @@ _Figure = Annotated[
 _Attention = Annotated[
     str | None,
     typer.Option(
-        metavar="encoder|decoder|encoder-decoder", show_default="encoder", rich_help_panel=_FIRST, help="Whose it is."
+        metavar="encoder|decoder|encoder-decoder",
+        show_default="encoder",
+        rich_help_panel=_FIRST,
+        help="Which is shown first.",
     ),
 ]
 _Layer = Annotated[
@@ -101,8 +104,9 @@ def command(
     """What every head of every layer looks at, as a page to choose in.
 
     The page draws the attention of encoder, decoder and encoder-decoder as Figures 3 to 5 of the paper do, and as
-    matrices; it is one file, and asks no network. Attended are the sentence and the model's own translation of it, or
-    that of --target. Either --spec or --model says whose. --backend is what translates; weights come from `eager`.
+    matrices; it is one file, and asks no network. It is computed for the sentence and the model's own translation of
+    it, or that of --target. Either --spec or --model says whose. --backend is what translates; weights come from
+    `eager`.
     """
     from contextlib import ExitStack
 

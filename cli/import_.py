@@ -29,7 +29,12 @@ _Name = Annotated[
 ]
 _Format = Annotated[
     str | None,
-    typer.Option("--format", metavar="FORMAT", show_default="as its files say", help="Read it as this format."),
+    typer.Option(
+        "--format",
+        metavar="hf-marian|marian|ctranslate2|fairseq",
+        show_default="as its files say",
+        help="Read it as this format, whatever its files look like.",
+    ),
 ]
 _Languages = Annotated[
     tuple[str, str] | None,
@@ -68,8 +73,9 @@ def command(
 
     The bundle is like one that was trained here: it is translated with by its name, published on, and trained on with
     `training.start_from`. Its spec says what it is, and how translations are looked for is taken from its own settings.
-    What a spec cannot say is refused by name. With --check the engine it comes from translates as well, where that is
-    installed: how many translations are the same, by how much log-probabilities differ, and how fast both are.
+    What a spec cannot say is refused by name. With --check the engine it comes from (pymarian, transformers or
+    ctranslate2, which has to be installed) translates as well: how many translations are the same, by how much
+    log-probabilities differ, and how fast both are.
     """
     from cli.console import report
     from zoo.shelf.importing.importer import Choice, import_model

@@ -30,7 +30,7 @@ Reference = Annotated[
         metavar="SPEC",
         show_default=False,
         autocompletion=_shipped,
-        help="A spec: a shipped name (`big`), or a path ending in .yaml.",
+        help="A spec: a shipped name (`big`, or `a-h1` for `table3/a-h1`; see `zoo list`), or a path ending in .yaml.",
     ),
 ]
 Overrides = Annotated[

@@ -21,7 +21,8 @@ class Compilation(Section):
         "a choice."
     )
     without: Annotated[tuple[Name, ...], Field(strict=False)] = Field(
-        max_length=100, description="Passes switched off, by name, as `zoo plan SPEC` lists them; a list of names."
+        max_length=100,
+        description="Passes switched off, by name, as `zoo plan SPEC --passes` lists them; a list of names.",
     )
     vocabulary_multiple: Size = Field(
         le=4_096, description="The pre-softmax projection is padded to a multiple of this (no letter); pieces."

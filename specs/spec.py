@@ -34,11 +34,11 @@ class Spec(Section):
     task: Task = Field(description="What is learned: to translate (6.1), or to parse (6.3).")
     architecture: Architecture = Field(description="The network (section 3).")
     vocabulary: Vocabulary = Field(description="Word pieces (section 5.1).")
-    corpus: Corpus = Field(description="Sentence pairs (section 5.1).")
+    corpus: Corpus = Field(description="Sentence pairs (section 5.1), or trees (6.3).")
     training: Training = Field(
         description="Batches, optimiser, schedule, regularisation, checkpoints (sections 5, 6.1)."
     )
-    decoding: Decoding = Field(description="Beam search (section 6.1).")
+    decoding: Decoding = Field(description="Beam search (section 6.1), or sampling.")
     compilation: Compilation = Field(description="How the graph becomes a program (not in the paper).")
 
     _short: str | None = PrivateAttr(default=None)

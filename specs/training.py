@@ -57,8 +57,8 @@ class Training(Section):
     )
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(
         description="What the dev set is scored by at every checkpoint (6.2: perplexity, BLEU by sacreBLEU's tokens or "
-        "by the paper's; 6.3: F1 of brackets); the best is kept beside the last ones; null: it is scored at the end "
-        "alone; a choice."
+        "by the paper's, chrF, TER; 6.3: F1 of brackets); the best is kept beside the last ones; null: it is scored at "
+        "the end alone; a choice."
     )
     patience: Steps | None = Field(
         description="Training ends after so many checkpoints in a row of which none has a better `dev_score` than the "

@@ -1,6 +1,6 @@
 """What a GPU is to answer, most valuable first: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
 
-Called from the repository's root, it takes some minutes in all. Without names all parts run, in this order:
+Called from the repository's root, it takes up to 40 minutes in all. Without names all parts run, in this order:
 
 - correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bit for bit, and the
   suite's tests that know of a GPU. 540 seconds.
@@ -15,13 +15,13 @@ limit (`--limit` sets another for all) ends there, and one that fails does not e
 `--table` prints it from the files of earlier calls. Matrix peak and copy rate are measured at the start of each call,
 and speeds are told as fractions of them too. Without a GPU, or with `--toy`, everything is small and runs on the CPU.
 
-Where there is torch and no network, packages come along in a folder of wheels, here made by `pip download --no-deps
---only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
-typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu portalocker
-regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig pytest pluggy iniconfig pytest-timeout hypothesis
-sortedcontainers, and there installed by `pip install --no-index --no-deps wheels/*`; with transformers, tokenizers and
-huggingface-hub its generate is compared, too. For `real`, `ZOO_HOME=FOLDER zoo prepare multi30k-ende` beforehand, and
-the folder comes along. Calls for `correct`, `training`, `decoding` and the rest take less than ten minutes each.
+On a machine that has torch and no network, packages come along in a folder of wheels, here made by `pip download
+--no-deps --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types
+typing-inspection pyyaml typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors
+sentencepiece sacrebleu sacremoses joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping
+wadler-lindig pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers, and there installed by `pip install
+--no-index --no-deps wheels/*`; with transformers, tokenizers and huggingface-hub its generate is compared, too. For
+`real`, `ZOO_HOME=FOLDER zoo prepare multi30k-ende` beforehand, and the folder comes along.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,9 +26,13 @@ class Remote:
         self._answer()
 
     def ask(self, word: str) -> Any:
+        """The answer; how long it took is said at once, so that a run that is cut off leaves its figures."""
         assert self.process.stdin
+        started = time.monotonic()
         print(word, file=self.process.stdin, flush=True)
-        return self._answer()
+        answer = self._answer()
+        print(f"{self.name}: {word}, {time.monotonic() - started:.1f} s", file=sys.stderr)
+        return answer
 
     def _answer(self) -> Any:
         assert self.process.stdout

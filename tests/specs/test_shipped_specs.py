@@ -219,7 +219,9 @@ DIALECTS = {
     },
     "fairseq": {
         *("architecture.positional_encoding", "architecture.norm_epsilon", "architecture.projection_bias"),
-        *("architecture.initial_weights", "training.learning_rate", "training.epsilon"),
+        *("architecture.initial_weights", "architecture.first_position", "training.learning_rate", "training.epsilon"),
+        *("decoding.beam", "decoding.alpha", "decoding.length_penalty", "decoding.ending"),
+        *("decoding.length_factor", "decoding.extra_length", "decoding.min_length"),
     },
 }
 
