@@ -37,7 +37,8 @@ def command(
 
     Two models translate one set, or two files hold what was translated; scores are BLEU, the paper's BLEU, chrF and
     TER. Of the sentences 1,000 sets are drawn with replacement, the same for both (paired bootstrap; Koehn 2004).
-    Behind a score stands half its interval of 95 %; p is how probable so large a difference were if there was none.
+    Behind a score stands half its interval of 95 %; p is how probable so large a difference, either way, would be if
+    there was none.
     From 0.05 on neither is called better.
     """
     from cli.console import report, show_json

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -15,10 +14,10 @@ from zoo.evaluation.metric import named
 from zoo.evaluation.overlap import made, require_alike
 from zoo.evaluation.own_sets import split_named, texts
 from zoo.evaluation.paper_bleu import signed, tokens_of
+from zoo.evaluation.resampled import SEED, counts, draws, half_interval, probability, scores
 from zoo.report import Report
 from zoo.translation.opening import How, open_model
 
-SAMPLES = 1_000
 NOISE = 0.05
 """The probability from which on a difference is none."""
 
@@ -32,7 +31,7 @@ class Compared:
     confidence: tuple[float, float]
     """Half the width of the interval that holds 95 of 100 resampled scores."""
     p: float
-    """How probable so large a difference were if there was none."""
+    """How probable so large a difference, either way, would be if there was none."""
     signature: str
 
     @property
@@ -53,20 +52,18 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Two systems' translations of the same sentences by BLEU, the paper's BLEU, chrF and TER.
 
-    SAMPLES sets of as many sentences are drawn with replacement, the same for both, always by the same seed. Without a
-    language the paper's BLEU is left out. Raises ZooError where the systems and the references are not alike in number.
+    The sets of sentences are the same for both, and the same each time. Without a language the paper's BLEU is left
+    out. Raises ZooError where the systems and the references are not alike in number.
     """
     require_alike(first, references)
     require_alike(second, references)
     of = {"bleu": made("BLEU", **chosen("13a", False)), "chrf": made("CHRF"), "ter": made("TER")}
-    found = _tested(of, first, second, references)
+    found = [_tested(name, metric, first, second, references) for name, metric in of.items()]
     if language is not None:
         tokens = tokens_of(language)
         split = [[tokens(text) for text in each] for each in (first, second, references)]
-        (paper,) = _tested({"paper_bleu": made("BLEU", **chosen("none", False), smooth_method="none")}, *split)
-        found[1:1] = [
-            Compared(paper.metric, paper.scores, paper.confidence, paper.p, signed(paper.signature, language))
-        ]
+        paper = _tested("paper_bleu", made("BLEU", **chosen("none", False), smooth_method="none"), *split)
+        found.insert(1, replace(paper, signature=signed(paper.signature, language)))
     return tuple(found)
 
 
@@ -103,21 +100,13 @@ def compare_models(
     return compare(found[0], found[1], sets[0][1], language)
 
 
-def _tested(
-    metrics: Mapping[str, Any], first: Sequence[str], second: Sequence[str], references: Sequence[str]
-) -> list[Compared]:
-    test = import_module("sacrebleu.significance").PairedTest(
-        [("A", list(first)), ("B", list(second))], metrics, [list(references)], "bs", SAMPLES
-    )
-    signatures, results = test()
-    # It names them by its own names, in their order.
-    return [
-        Compared(
-            metric=name,
-            scores=(float(one.score), float(two.score)),
-            confidence=(float(one.ci), float(two.ci)),
-            p=float(two.p_value) if one.score != two.score else 1.0,  # sacreBLEU finds the least p for what is the same
-            signature=str(signatures[own]),
-        )
-        for name, (own, (one, two)) in zip(metrics, list(results.items())[1:], strict=True)
-    ]
+def _tested(name: str, metric: Any, first: Sequence[str], second: Sequence[str], references: Sequence[str]) -> Compared:
+    found = [counts(metric, outputs, references) for outputs in (first, second)]
+    one, two = (float(scores(metric, each.sum(0, keepdims=True))[0]) for each in found)
+    drawn = draws(len(references))
+    ones, twos = (scores(metric, drawn @ each) for each in found)
+    signature = metric.get_signature()
+    signature.update("seed", SEED)
+    signature.update("bs", len(drawn))
+    confidence = half_interval(ones), half_interval(twos)
+    return Compared(name, (one, two), confidence, probability(two - one, twos - ones), str(signature))

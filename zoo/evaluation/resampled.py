@@ -1,12 +1,12 @@
 """Scores over sets drawn anew from the sentences of a set: how much of a score is the sentences' (Koehn 2004).
 
 Each set has as many sentences, drawn with replacement; the same ones for all systems, so that differences are paired.
+The sets are those that sacreBLEU draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.bleu import chosen
-from zoo.evaluation.compare import SAMPLES
 from zoo.evaluation.overlap import made, require_alike
 from zoo.evaluation.paper_bleu import tokens_of
 
+SAMPLES = 1_000
+"""So many sets are drawn."""
+SEED = 12_345
 Drawn = npt.NDArray[np.float64]
 """How often each sentence is in each set, [SAMPLES, sentences]; or a score for each set, [SAMPLES]."""
-_SEED = 12_345
 
 
 def resampled(metric: str, answers: Answers) -> Drawn | None:
@@ -48,8 +49,23 @@ def half_width(metric: str, score: float, first: Drawn | None, second: Drawn | N
 
 def draws(sentences: int) -> Drawn:
     """Always the same for as many sentences."""
-    chance = np.full(sentences, 1 / sentences)
-    return np.random.default_rng(_SEED).multinomial(sentences, chance, size=SAMPLES).astype(np.float64)
+    drawn = np.random.default_rng(SEED).choice(sentences, size=(SAMPLES, sentences))
+    return np.array([np.bincount(places, minlength=sentences) for places in drawn], dtype=np.float64)
+
+
+def half_interval(scores: Drawn) -> float:
+    """Half the width of the interval that holds 95 of 100 of these."""
+    least, most = np.quantile(scores, (0.025, 0.975))
+    return float(most - least) / 2
+
+
+def probability(difference: float, drawn: Drawn) -> float:
+    """How probable a difference so large, either way, would be if there was none; `drawn` are those of the sets.
+
+    What scatters about the difference would scatter about 0 then.
+    """
+    as_large = np.abs(drawn - drawn.mean()) >= abs(difference)
+    return float(1 + as_large.sum()) / (1 + len(drawn))
 
 
 def bleu_by(drawn: Drawn, outputs: Sequence[str], references: Sequence[str]) -> Drawn:
@@ -65,17 +81,22 @@ def paper_bleu_by(drawn: Drawn, outputs: Sequence[str], references: Sequence[str
 
 
 def _bleu_by(drawn: Drawn, outputs: Sequence[str], references: Sequence[str], **choices: Any) -> Drawn:
-    require_alike(outputs, references)
     metric = made("BLEU", **choices)
-    each = [metric.corpus_score([output], [[wanted]]) for output, wanted in zip(outputs, references, strict=True)]
-    counted = drawn @ np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in each], dtype=np.float64)
-    of = import_module("sacrebleu.metrics.bleu").BLEU.compute_bleu
-    orders = len(each[0].counts)
-    scores = [
-        of([*map(int, row[:orders])], [*map(int, row[orders:-2])], int(row[-2]), int(row[-1]), choices["smooth_method"])
-        for row in counted
-    ]
-    return np.array([score.score for score in scores])
+    return scores(metric, drawn @ counts(metric, outputs, references))
+
+
+def counts(metric: Any, outputs: Sequence[str], references: Sequence[str]) -> Drawn:
+    """What a metric of sacreBLEU adds up over the sentences of a corpus, [sentences, counts].
+
+    Raises ZooError where these are not alike in number.
+    """
+    require_alike(outputs, references)
+    return np.array(metric._extract_corpus_statistics([*outputs], [[*references]]), dtype=np.float64)
+
+
+def scores(metric: Any, sums: Drawn) -> Drawn:
+    """A metric's score of each of these sums of counts, [sets, counts]."""
+    return np.array([metric._compute_score_from_stats(row).score for row in sums])
 
 
 def log_perplexity_by(drawn: Drawn, log_probabilities: Sequence[float], pieces: Sequence[int]) -> Drawn:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from specs import ZooError
-from zoo.evaluation import compare as module
+from zoo.evaluation import resampled
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.compare import compare, compare_files
 from zoo.evaluation.paper_bleu import paper_bleu
@@ -16,7 +16,7 @@ WORDS = ["der", "die", "das", "Hund", "Haus", "Katze", "sieht", "kennt", "alte",
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(module, "SAMPLES", 200)
+    monkeypatch.setattr(resampled, "SAMPLES", 200)
 
 
 def spoiled(references, share, seed):

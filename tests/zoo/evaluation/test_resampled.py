@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from specs import ZooError
 from zoo.evaluation.bleu import bleu
+from zoo.evaluation.overlap import made
 from zoo.evaluation.paper_bleu import paper_bleu
-from zoo.evaluation.resampled import bleu_by, draws, log_perplexity_by, paper_bleu_by
+from zoo.evaluation.resampled import (
+    SAMPLES,
+    bleu_by,
+    counts,
+    draws,
+    half_interval,
+    half_width,
+    log_perplexity_by,
+    paper_bleu_by,
+    probability,
+    scores,
+)
 
 REFERENCES = [
     "der alte Hund sieht ein kleines Haus.",
@@ -54,3 +67,40 @@ def test_perplexity_is_over_the_pieces_of_the_set() -> None:
 def test_what_is_not_alike_in_number_is_refused() -> None:
     with pytest.raises(ZooError, match="3 hypotheses and 4 references"):
         bleu_by(draws(4), OUTPUTS[:3], REFERENCES)
+
+
+@pytest.mark.parametrize("kind", ["BLEU", "CHRF", "TER"])
+def test_sets_and_intervals_are_sacrebleus_own(kind: str) -> None:
+    of = made(kind)
+    others = [text.replace("sieht", "kennt").replace("heute", "oft") for text in OUTPUTS]
+    named = [("A", OUTPUTS * 5), ("B", others * 5)]
+    test = import_module("sacrebleu.significance").PairedTest(named, {kind: of}, [REFERENCES * 5], "bs", SAMPLES)
+    _, results = test()[1].values()
+    for (_, outputs), theirs in zip(named, results, strict=True):
+        sums = counts(of, outputs, REFERENCES * 5)
+        assert scores(of, sums.sum(0, keepdims=True)) == pytest.approx([theirs.score])
+        drawn = scores(of, draws(len(outputs)) @ sums)
+        assert drawn.mean() == pytest.approx(theirs.mean, rel=1e-4)
+        assert half_interval(drawn) == pytest.approx(theirs.ci, rel=0.05)
+
+
+def test_where_there_is_no_difference_one_in_twenty_is_found_by_a_p_of_a_twentieth() -> None:
+    """Of two that are alike, differences scatter about 0 as those of the sets scatter about them."""
+    chance = np.random.default_rng(0)
+    differences = chance.normal(size=4_000)
+    found = [probability(each, each + chance.normal(size=400)) for each in differences]
+    assert np.mean(np.array(found) < 0.05) == pytest.approx(0.05, abs=0.012)
+    assert np.mean(np.array(found) < 0.5) == pytest.approx(0.5, abs=0.03)
+    assert probability(0.0, np.zeros(100)) == 1.0
+    assert probability(9.0, chance.normal(9.0, size=999)) == pytest.approx(0.001)
+
+
+def test_half_the_interval_of_a_difference_is_twice_its_deviation() -> None:
+    chance = np.random.default_rng(0)
+    first = chance.normal(30.0, 5.0, SAMPLES)
+    second = first + chance.normal(1.0, 0.5, SAMPLES)
+    assert half_width("bleu", 31.0, first, second) == pytest.approx(1.96 * 0.5, rel=0.1)
+    assert half_width("bleu", 31.0, first, second) == half_width("bleu", 30.0, second, first), "it is paired"
+    logs = first / 100, second / 100
+    assert half_width("perplexity", 7.0, *logs) == pytest.approx(7.0 * 1.96 * 0.005, rel=0.1), "in perplexity, not log"
+    assert half_width("chrf", 31.0, None, second) is None

@@ -17,7 +17,7 @@ from statistics import fmean, variance
 
 import numpy as np
 
-from zoo.evaluation.resampled import Drawn
+from zoo.evaluation.resampled import Drawn, half_interval
 
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
@@ -49,8 +49,7 @@ class Sample:
     @property
     def half(self) -> float:
         """Half the width of the interval that holds 95 of 100 sets of sentences."""
-        least, most = np.quantile(self.drawn, (0.025, 0.975))
-        return float(most - least) / 2
+        return half_interval(self.drawn)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from zoo.evaluation.compare import SAMPLES
 from zoo.evaluation.metric import named
+from zoo.evaluation.resampled import SAMPLES
 from zoo.paper.sweep.difference import Difference, Sample, Verdict
 from zoo.paper.sweep.printed import ORDERED, printed, printed_difference
 from zoo.paper.sweep.rows import Row
