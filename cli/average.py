@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -53,8 +54,13 @@ def command(
 
     found = searched(Run(find.run(run)), device=device, report=report())
     if json:
-        return show_json([{**asdict(each), "metric": found.metric.name, "worse": each.worse} for each in found.means])
+        told = [{**asdict(each), "metric": found.metric.name, "worse": each.worse} for each in found.means]
+        return show_json([{key: value if _finite(value) else None for key, value in each.items()} for each in told])
     return _show(found, run)
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _show(found: Curve, run: str) -> None:

@@ -33,9 +33,9 @@ def average(run: Run, last: int | None = None) -> Path:
     require_whole(run, chosen)
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
     longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
-    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
-    for file in (run.scores, run.answers("dev"), run.answers("test")):  # they were those of other weights
+    for file in (run.scores, run.answers("dev"), run.answers("test")):  # those of other weights, and so first
         file.unlink(missing_ok=True)
+    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
     return run.weights
 
 

@@ -41,7 +41,7 @@ class Log:
     def __init__(self, path: Path, step: int, peak: float, device: torch.device, events: Events) -> None:
         self._path, self._peak, self._device, self._events = path, peak, device, events
         if path.exists():
-            kept = [line for line in path.read_text().splitlines() if _step(line) <= step]
+            kept = [line for line in path.read_text("utf-8", errors="replace").splitlines() if _step(line) <= step]
             with writing(path) as file:
                 file.write_text("".join(f"{line}\n" for line in kept))
         self._clear()

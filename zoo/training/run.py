@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ class Run(ModelFolder):
         with writing(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")
         begun = replace(begun, backend=basis.backend, software=basis.software)
-        if begun.machine and basis.machine not in begun.machine:
+        if begun.machine and basis.machine not in begun.machine.split("; "):
             begun = replace(begun, machine=f"{begun.machine}; {basis.machine}")
         write_json(self.data, asdict(begun))
         return begun
@@ -181,10 +181,11 @@ class Run(ModelFolder):
                 yield
             finally:
                 file.truncate(0)
-                if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # it came to nothing
-                    self.lock.unlink()
-                    for each in made:
-                        each.rmdir()
+                with suppress(OSError):  # others may have folders there by now, or have removed ours
+                    if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # it came to nothing
+                        self.lock.unlink()
+                        for each in made:
+                            each.rmdir()
 
     def clear(self) -> None:
         """Removes the folder, if it holds nothing but what is the run's own. Raises ZooError otherwise."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler import find_device
+from specs import ZooError
 from zoo.evaluation.metric import Metric
 from zoo.evaluation.resampled import Drawn, half_width, resampled
 from zoo.report import Report
@@ -42,8 +44,8 @@ class Scored:
 
     @property
     def worse(self) -> bool:
-        """Whether it is further from the best than chance would have it."""
-        return self.half is not None and abs(self.more) > self.half
+        """Whether it is further from the best than chance would have it, or not finite."""
+        return not math.isfinite(self.score) or (self.half is not None and abs(self.more) > self.half)
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,15 @@ class Curve:
 
     metric: Metric
     means: tuple[Scored, ...]
-
-    @property
-    def best(self) -> Scored:
-        """Of several that are alike the one of fewest checkpoints."""
-        return next(mean for mean in self.means if not mean.more)
+    best: Scored
+    """Of several that are alike the one of fewest checkpoints."""
 
 
 def search(run: Run, *, device: str = "auto", report: Report | None = None) -> Curve:
     """Scores means of the checkpoints that a run has kept by its `training.dev_score`, and writes nothing.
 
-    Raises ZooError where there is no checkpoint, where one is damaged, or where the dev set cannot be had.
+    Raises ZooError where there is no checkpoint, where one is damaged, where the dev set cannot be had, or where no
+    mean has a finite score.
     """
     report, spec = report or Report(), run.spec
     found = to_average(run)
@@ -77,7 +77,11 @@ def search(run: Run, *, device: str = "auto", report: Report | None = None) -> C
             scores.append(dev.metric.score(answers))
             drawn.append(resampled(dev.metric.name, answers))
             shown.advance(1)
-    best = min(range(len(scores)), key=lambda index: _better(dev.metric, scores, index))
+    finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
+    if not finite:
+        problem = f"no mean of `{run.folder}`'s checkpoints has a finite dev {dev.metric.called}"
+        raise ZooError(problem, hint="a reference of the dev set may hold a piece that the model never writes")
+    best = min(finite, key=lambda index: _better(dev.metric, scores, index))
     means = [
         Scored(
             choice.last,
@@ -85,11 +89,11 @@ def search(run: Run, *, device: str = "auto", report: Report | None = None) -> C
             tuple(sorted(checkpoint.step for checkpoint in choice.checkpoints)),
             score,
             score - scores[best],
-            half_width(dev.metric.name, score, drawn[best], own),
+            half_width(dev.metric.name, score, drawn[best], own) if math.isfinite(score) else None,
         )
         for choice, score, own in zip(several, scores, drawn, strict=True)
     ]
-    return Curve(dev.metric, tuple(means))
+    return Curve(dev.metric, tuple(means), means[best])
 
 
 def choices(found: Sequence[Checkpoint]) -> Iterator[Choice]:

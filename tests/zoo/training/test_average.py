@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from specs import ZooError
-from zoo.model.weights import read
+from zoo.model.weights import Weights, read
 from zoo.storage import manifest
 from zoo.storage.files import write_json
 from zoo.training.average import average
@@ -47,6 +48,20 @@ def test_scores_of_other_weights_go(run: Run) -> None:
     average(run)
     assert not run.scores.exists()
     assert not run.answers("dev").exists()
+
+
+def test_scores_of_other_weights_go_whenever_it_is_killed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(weights: Weights, path: Path) -> None:
+        written(weights, path)
+        raise KeyboardInterrupt
+
+    written = Weights.write
+    with monkeypatch.context() as patch:
+        patch.setattr(Weights, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            average(run)
+    average(run)
+    assert not run.scores.exists()
 
 
 @pytest.mark.parametrize("last", [0, 4])

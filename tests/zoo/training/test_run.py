@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -51,6 +52,18 @@ def test_a_training_that_comes_to_nothing_leaves_no_folder(world: World) -> None
     assert list(Path("there").iterdir()) == []
 
 
+@pytest.mark.parametrize("meanwhile", [lambda: Path("runs/another").mkdir(), lambda: shutil.rmtree("runs")])
+def test_why_it_came_to_nothing_is_told_whatever_became_of_its_folder(meanwhile: Callable[[], None]) -> None:
+    def fails() -> None:
+        with Run(Path("runs/one")).locked():
+            meanwhile()
+            raise ZooError("the cause")
+
+    with pytest.raises(ZooError, match="the cause"):
+        fails()
+    assert not Path("runs/one").exists()
+
+
 def test_a_lock_names_nobody_after_the_training(world: World) -> None:
     run = train(world("training.steps=4"))
     assert (run.folder / ".lock").read_text() == ""
@@ -94,6 +107,8 @@ def test_every_machine_that_it_was_trained_on_is_remembered(world: World, words:
     assert (
         run.start(spec, replace(BASIS, machine="one, 2 threads"), words).machine == "one, 2 threads; other, 4 threads"
     )
+    run.start(spec, replace(BASIS, machine="one"), words)
+    assert run.basis.machine == "one, 2 threads; other, 4 threads; one", "a name may be the beginning of another"
 
 
 def test_a_run_of_before_knows_no_machine(world: World, words: Any) -> None:

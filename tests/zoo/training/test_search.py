@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from specs import Spec, ZooError
+from zoo.evaluation.metric import Metric
 from zoo.report import Report
 from zoo.storage.files import sha256
 from zoo.text.vocabulary import Vocabulary
@@ -50,6 +52,25 @@ def test_each_score_is_that_of_its_mean_and_nothing_is_written(run: Run) -> None
         assert mean.more >= 0, "less perplexity is better"
     assert (curve.best.half, curve.best.worse) == (0.0, False)
     assert {path: sha256(path) for path in run.folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("scores", [[math.nan, 3.0, 4.0], [math.inf, 4.0, 3.0], [3.0, math.nan, math.inf]])
+def test_a_score_that_is_not_finite_is_never_the_best(
+    run: Run, scores: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = iter([*scores, *[5.0] * 9])
+    monkeypatch.setattr(Metric, "score", lambda metric, answers: next(given))
+    curve = search(run, device="cpu")
+    assert curve.best.score == 3.0
+    assert [each.worse for each in curve.means[:3] if not math.isfinite(each.score)] == [
+        True for score in scores if not math.isfinite(score)
+    ]
+
+
+def test_where_no_mean_has_a_finite_score_there_is_no_best(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metric, "score", lambda metric, answers: math.inf)
+    with pytest.raises(ZooError, match=r"no mean of .* has a finite dev perplexity"):
+        search(run, device="cpu")
 
 
 def test_a_run_without_checkpoints_has_no_means(trained: Callable[..., Run]) -> None:

@@ -89,10 +89,16 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
             for child in [each for each in running if each.status is not None]:
                 running.remove(child)
                 if child.status and not stopped:
-                    failed.append(child)
+                    # A process takes its run's lock seconds after it was begun: another one may have been quicker.
+                    if child.trial.busy or child.trial.finished:
+                        waiting.append(child.trial)
+                    else:
+                        failed.append(child)
             trial = _next(waiting) if len(running) < jobs and not stopped else None
             if trial is not None:
                 running.append(Child(trial, device, threads, report))
+                if stopped:  # meanwhile
+                    running[-1].stop()
                 continue
             if waiting and not running and (busy := waiting[0].busy) and busy != said:
                 report.say(f"waiting: {(said := busy)}")

@@ -115,6 +115,45 @@ def test_one_that_fails_is_named_and_the_others_are_trained(
     assert whole.finished
 
 
+class Stub:
+    """A trial whose command line is a script."""
+
+    def __init__(self, script: str, busy: Callable[[], str | None]) -> None:
+        self.name, self._busy = "stub.seed1", busy
+        Path("stub.py").write_text(script)
+
+    def command(self, device: str) -> list[str]:
+        return ["stub"]
+
+    @property
+    def finished(self) -> bool:
+        return Path("done").exists()
+
+    @property
+    def busy(self) -> str | None:
+        return self._busy()
+
+
+def test_one_that_another_process_was_quicker_to_begin_is_tried_again(tmp_path: Path, report: Report) -> None:
+    """Both found it free, and the lock is taken seconds later."""
+    held = iter([None, *["another trains it"] * 3])
+    script = "import pathlib, sys\nbegun = pathlib.Path('begun')\n"
+    script += "if not begun.exists():\n    begun.touch()\n    sys.exit(2)\npathlib.Path('done').touch()\n"
+    stub = Stub(script, lambda: next(held, None))
+    assert train_all([stub], jobs=1, device="cpu", report=report)  # type: ignore[list-item]
+    assert stub.finished
+
+
+def test_a_stop_while_one_is_being_started_stops_it_too(tmp_path: Path, report: Report) -> None:
+    stub = Stub("import pathlib, time\ntime.sleep(5)\npathlib.Path('done').touch()\n", lambda: _asked_to_stop())
+    assert not train_all([stub], jobs=1, device="cpu", report=report)  # type: ignore[list-item]
+    assert not stub.finished
+
+
+def _asked_to_stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_a_stop_lets_each_run_write_its_checkpoint(trials: Callable[..., tuple[Trial, ...]]) -> None:
     process = started("training.steps=100000")
     first, *_ = trials("training.steps=100000", seeds=1)
