@@ -47,11 +47,15 @@ def command(
     Each claim is derived and checked (by the compiler, or from the paper's own numbers), measured here (by runs of its
     spec, at the scale that is told), or not reproduced, because of what is told.
     """
+    from contextlib import ExitStack
+
     from cli.console import report, show_json
     from specs import ZooError, nearest
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
+    from zoo.paper.page import paper_page
     from zoo.paper.tables import TABLES, of_table, summed, tables
+    from zoo.storage.output import output, require_html
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
@@ -59,14 +63,18 @@ def command(
         raise ZooError(f"`{what}` is no table of the paper's", hint=f"{guess}there are {', '.join(TABLES)}")
     if html is not None and (what is not None or json):
         raise ZooError("`--html` is a page of all there is", hint="leave TABLE and `--json` out, or `--html`")
-    found = evidence(runs, report())
-    if measure:
-        found = replace(found, timings=tuple(_timed()))
-    entries = ledger.ledger(found)
     if html is not None:
-        from zoo.paper.page import write_page
-
-        return print(write_page(entries, found, html))
+        require_html(html)
+    with ExitStack() as files:
+        page = files.enter_context(output(html)) if html else None  # before anything is measured
+        found = evidence(runs, report())
+        if measure:
+            found = replace(found, timings=tuple(_timed()))
+        entries = ledger.ledger(found)
+        if page:
+            page.write(paper_page(entries, found))
+    if html is not None:
+        return print(html)
     if json:
         shown = of_table(what or "claims", entries)
         return show_json({"summary": ledger.summary(shown), "claims": [ledger.flat(entry) for entry in shown]})

@@ -66,11 +66,18 @@ def test_paper_writes_a_page(zoo: Zoo) -> None:
     [
         (["table5"], "error: `table5` is no table of the paper's\n\nhint: did you mean `table"),
         (["--runs", "nowhere"], "error: there is no folder `nowhere`\n\nhint: `--runs DIR` names a folder"),
-        (["--html", "a.pdf"], "error: `a.pdf` does not end in .html\n\nhint: "),
+        (["--measure", "--html", "a.pdf"], "error: `a.pdf` does not end in .html\n\nhint: "),
+        (
+            ["--measure", "--html", "no/a.html"],
+            "error: `no/a.html` cannot be written: there is no folder `no`\n\nhint: ",
+        ),
         (["table1", "--html", "a.html"], "error: `--html` is a page of all there is\n\nhint: "),
     ],
 )
-def test_paper_tells_what_is_wrong(zoo: Zoo, arguments: list[str], error: str) -> None:
+def test_paper_tells_what_is_wrong_before_anything_is_measured(
+    zoo: Zoo, arguments: list[str], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.paper._timed", lambda: pytest.fail("layers are timed"))
     done = zoo("paper", *arguments)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +15,17 @@ from zoo.paper.claim import Check, Claim, Finding, Status
 from zoo.paper.evidence import Evidence, Found
 from zoo.paper.numbers import written
 
+Derived = tuple[float | None, str]
+"""A number, None where several are found that the paper says are one, and how it was come by."""
 
-def equals(derive: Callable[[], tuple[float, str]], told: Callable[[float], str] = written) -> Check:
-    """That a number which is derived, with the words how, rounds to what is printed, wherever it is printed."""
+
+def equals(derive: Callable[[], Derived], told: Callable[[float], str] = written) -> Check:
+    """That a number which is derived rounds to what is printed, wherever it is printed."""
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         value, how = derive()
+        if value is None:
+            return Finding(Status.OPEN, f"not one number: {how}")
         wrong = [each for each in claim.printed if not each.agrees(value)]
         if not wrong:
             return Finding(Status.DERIVED, how, value, told(value))
@@ -85,7 +91,7 @@ def hardware(name: str) -> Check:
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         found = [file.read_text(errors="replace") for file in _DRIVER.glob("*/information")]
-        if any(name in told for told in found):
+        if any(re.search(rf"\b{name}[a-z]?\b", told) for told in found):  # a K40m is one, a Quadro K4000 is none
             return Finding(Status.OPEN, f"a {name} is here: `zoo plan base --device cuda` measures its products")
         return Finding(Status.OPEN, f"no {name} is in this machine")
 
@@ -127,14 +133,14 @@ _DRIVER = Path("/proc/driver/nvidia/gpus")
 def _alike(
     found: Sequence[Found], split: str, metrics: Sequence[Metric]
 ) -> tuple[Metric, tuple[Found, ...], str] | None:
-    """Of the runs that were scored, those of one scale: the nearest to the paper's, and of these the most."""
+    """Of the runs that were scored, those of one scale and set: the nearest to the paper's, and of these the most."""
     for metric in metrics:
-        groups: dict[str, list[Found]] = {}
+        groups: dict[tuple[str, str], list[Found]] = {}
         for run in found:
             if run.score(split, metric) is not None:
-                groups.setdefault(run.scale, []).append(run)
+                groups.setdefault((run.scale, repr(getattr(run.spec.corpus, split))), []).append(run)
         if groups:
-            scale, runs = min(groups.items(), key=lambda item: (item[1][0].distance, -len(item[1]), item[0]))
+            (scale, _), runs = min(groups.items(), key=lambda item: (item[1][0].distance, -len(item[1]), item[0]))
             return metric, tuple(runs), scale
     return None
 

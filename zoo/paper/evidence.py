@@ -25,6 +25,8 @@ _UNTOLD = (
 )
 """Fields that make no run another's rival, or that its scale tells otherwise: by its steps, by its corpus."""
 
+_PARTS = ("train", "dev", "test")
+
 
 @dataclass(frozen=True)
 class Found:
@@ -52,8 +54,7 @@ class Found:
     def distance(self) -> int:
         """How many things are otherwise than in the shipped spec."""
         steps = self.record is None or self.row is None or self.record.steps != self.row.training.steps
-        corpus = self.row is None or self.spec.corpus.train != self.row.corpus.train
-        return len(self._differing) + steps + corpus
+        return len(self._differing) + steps + bool(self._other_text)
 
     @property
     def scale(self) -> str:
@@ -65,7 +66,15 @@ class Found:
         """The same, one by one."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
-        return (*changed, f"on {called(self.spec.corpus)}", *steps)
+        # Other text to train on has other sets beside it.
+        sets = [f"another {part} set" for part in self._other_text if "train" not in self._other_text]
+        return (*changed, f"on {called(self.spec.corpus)}", *sets, *steps)
+
+    @cached_property
+    def _other_text(self) -> tuple[str, ...]:
+        """The parts of its corpus that are not those of the shipped spec."""
+        ours, theirs = self.spec.corpus, self.row and self.row.corpus
+        return tuple(part for part in _PARTS if getattr(ours, part) != getattr(theirs, part, None))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -17,7 +17,7 @@ from compiler.operations.embedding import Embed, encoding
 from compiler.operations.projection import Linear
 from compiler.operations.residual import Dropout, Norm
 from compiler.operations.views import SplitHeads
-from zoo.paper.checks import equals, holds
+from zoo.paper.checks import Derived, equals, holds
 from zoo.paper.claim import Claim, Printed
 from zoo.planning.plan import LENGTH
 
@@ -35,36 +35,47 @@ def claims() -> Iterator[Claim]:
         yield Claim(f"network.{key}", section, says, holds(decide), spec="base")
 
 
-def _stack(side: str) -> tuple[float, str]:
-    names = [name for name in layers(graph("base")) if name.startswith(f"{side}.")]
+def _stack(side: str) -> Derived:
+    names = _layers(side)
     alike = {cost(graph("base"), name).parameters for name in names}
-    return len(names), f"{len(names)} layers in the graph, of {' and '.join(f'{n:,}' for n in alike)} parameters each"
+    told = f"{len(names)} layers in the graph, of {' and '.join(f'{n:,}' for n in sorted(alike))} parameters each"
+    return len(names) if len(alike) == 1 else None, told
 
 
-def _sublayers(side: str) -> tuple[float, str]:
-    norms = [n for n in graph("base").nodes if n.layer == f"{side}.0" and isinstance(n.operation, Norm)]
-    return len(norms), f"{len(norms)} residuals with a norm in a layer of the graph"
+def _sublayers(side: str) -> Derived:
+    norms = Counter(n.layer for n in graph("base").nodes if isinstance(n.operation, Norm))
+    counts = {norms[name] for name in _layers(side)}
+    return _only(counts), f"residuals with a norm in each layer of the graph: {_listed(counts)}"
 
 
-def _width() -> tuple[float, str]:
+def _layers(side: str) -> list[str]:
+    return [name for name in layers(graph("base")) if name.startswith(f"{side}.")]
+
+
+def _width() -> Derived:
     nodes = [n for n in graph("base").nodes if isinstance(n.operation, Norm | Embed)]
     widths = {n.type.shape[-1].constant for n in nodes}
-    return max(widths), f"the width of all {len(nodes)} embeddings and sub-layers: {', '.join(map(str, widths))}"
+    return _only(widths), f"the width of all {len(nodes)} embeddings and sub-layers: {_listed(widths)}"
 
 
-def _heads() -> tuple[float, str]:
+def _heads() -> Derived:
     heads = {n.operation.heads for n in graph("base").nodes if isinstance(n.operation, SplitHeads)}
-    return max(heads), f"heads that queries, keys and values are split into: {', '.join(map(str, heads))}"
+    return _only(heads), f"heads that queries, keys and values are split into: {_listed(heads)}"
 
 
-def _key_width() -> tuple[float, str]:
+def _key_width() -> Derived:
     types = graph("base").types
     attentions = [n for n in graph("base").nodes if isinstance(n.operation, Attention)]
     widths = {types[name].shape[3].constant for n in attentions for name in n.inputs[:3]}
-    return max(widths), f"of the queries, keys and values of all {len(attentions)} attentions: {_listed(widths)}"
+    return _only(widths), f"of the queries, keys and values of all {len(attentions)} attentions: {_listed(widths)}"
 
 
-def _inner() -> tuple[float, str]:
+def _only(values: Set[int]) -> int | None:
+    """What all of them are, if they are alike."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _inner() -> Derived:
     nodes = [n for n in graph("base").nodes if isinstance(n.operation, Linear)]
     widest = max(n.type.shape[-1].constant for n in nodes)
     return widest, f"the widest of {len(nodes)} linear maps in the graph"
@@ -97,7 +108,7 @@ def _products() -> tuple[bool, str]:
     return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs a pair of {LENGTH} pieces, forward"
 
 
-def _variance() -> tuple[float, str]:
+def _variance() -> Derived:
     """Of a sum of 64 products of independent signs, which have mean 0 and variance 1: from its whole distribution."""
     d_k = 64
     values = {2 * right - d_k: Fraction(comb(d_k, right), 2**d_k) for right in range(d_k + 1)}
@@ -153,7 +164,7 @@ def _dropped() -> tuple[bool, str]:
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
 
 
-def _listed(values: set[float] | set[int]) -> str:
+def _listed(values: Set[float]) -> str:
     return ", ".join(f"{value:g}" for value in sorted(values))
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from specs import ZooError
 from zoo.paper.claim import Entry, Status
 from zoo.paper.evidence import Evidence
 from zoo.paper.plots import MOST_SERIES, all_plots
 from zoo.paper.tables import Table, claim_row, summed, tables
-from zoo.storage.output import output
 from zoo.viewing.page import page, text
 from zoo.viewing.plot import STYLE as PLOT_STYLE
 from zoo.viewing.plot import Plot, plotted
@@ -42,15 +39,6 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; pad
 _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
 
 
-def write_page(entries: Sequence[Entry], evidence: Evidence, file: Path) -> Path:
-    """Writes the page. Raises ZooError unless the file's name ends in .html and it can be written."""
-    if file.suffix.lower() not in (".html", ".htm"):
-        raise ZooError(f"`{file}` does not end in .html", hint=f"the page is HTML: call it `{file.stem}.html`")
-    with output(file) as stream:
-        stream.write(paper_page(entries, evidence))
-    return file
-
-
 def paper_page(entries: Sequence[Entry], evidence: Evidence) -> str:
     """The page, as HTML that refers to nothing outside of it."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
@@ -64,7 +52,7 @@ def paper_page(entries: Sequence[Entry], evidence: Evidence) -> str:
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
         _table(summed(entries, evidence)),
         '<h2 id="plots">Plots</h2>\n<div class="plots">',
-        *(_figure(plot) for plot in all_plots(evidence)),
+        *(_figure(plot) for plot in all_plots(entries, evidence)),
         "</div>",
     ]
     for key, title in _TITLES.items():

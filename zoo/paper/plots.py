@@ -8,6 +8,7 @@ import compiler
 import specs
 from zoo.evaluation.metric import named
 from zoo.paper import table1, table2, table3
+from zoo.paper.claim import Entry
 from zoo.paper.evidence import Evidence
 from zoo.training.schedule import learning_rate
 from zoo.viewing.plot import Axis, Plot, Series
@@ -70,19 +71,19 @@ def cost(languages: str) -> Plot:
     return Plot(f"Table 2, {languages}: BLEU over cost", "; ".join(words), across, Axis("BLEU"), tuple(series))
 
 
-def sizes(metric: str, evidence: Evidence | None) -> Plot | None:
-    """Table 3: perplexity or BLEU over parameters, as printed over the compiler's counts, or of our own runs."""
+def sizes(metric: str, ours: tuple[Sequence[Entry], Evidence] | None = None) -> Plot | None:
+    """Table 3: perplexity or BLEU over parameters, as printed over the compiler's counts, or as found of our runs."""
     told = named(metric)
-    found = list(_printed(metric) if evidence is None else _measured(metric, evidence))
+    found = list(_measured(metric, *ours) if ours else _printed(metric))
     series = tuple(Series(part, points, labels) for part, points, labels in found if points)
     if not series:
         return None
     words = [
         f"{label} {y:g} at {x:.3g} M" for each in series for (x, y), label in zip(each.points, each.labels, strict=True)
     ]
-    whose = "as printed" if evidence is None else "our runs"
+    whose = "our runs" if ours else "as printed"
     title = f"Table 3, {whose}: {told.called} over parameters"
-    up = Axis(f"{told.called}, {'newstest2013' if evidence is None else 'dev set'}")
+    up = Axis(f"{told.called}, {'dev set' if ours else 'newstest2013'}")
     return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, series)
 
 
@@ -106,14 +107,17 @@ def _printed(metric: str) -> Iterator[tuple[str, Points, tuple[str, ...]]]:
         yield name, tuple(zip(counts, values, strict=True)), tuple(_short(row) for row in rows)
 
 
-def _measured(metric: str, evidence: Evidence) -> Iterator[tuple[str, Points, tuple[str, ...]]]:
+def _measured(
+    metric: str, entries: Sequence[Entry], evidence: Evidence
+) -> Iterator[tuple[str, Points, tuple[str, ...]]]:
+    """The numbers that stand in the table."""
+    found, runs = {entry.claim.key: entry.finding for entry in entries}, {run.folder: run for run in evidence.runs}
     for part, name in _PARTS.items():
-        found: list[tuple[float, float, str]] = []
-        for row in (row for row in table3.ROWS if row.part == part):
-            for run in evidence.of(row.spec):
-                if (score := run.score("dev", named(metric))) is not None:
-                    found.append((compiler.parameters(run.spec) / 1e6, score, _short(row)))
-        yield name, tuple((x, y) for x, y, _ in found), tuple(label for _, _, label in found)
+        rows = [row for row in table3.ROWS if row.part == part and found[f"table3.{row.key}.{metric}"].runs]
+        findings = [found[f"table3.{row.key}.{metric}"] for row in rows]
+        counts = [compiler.parameters(runs[each.runs[0]].spec) / 1e6 for each in findings]
+        values = [each.value or 0.0 for each in findings]
+        yield name, tuple(zip(counts, values, strict=True)), tuple(_short(row) for row in rows)
 
 
 def _short(row: table3.Row) -> str:
@@ -121,10 +125,10 @@ def _short(row: table3.Row) -> str:
     return words if len(words) < _LONGEST else row.key.partition("-")[2]
 
 
-def all_plots(evidence: Evidence) -> Sequence[Plot]:
+def all_plots(entries: Sequence[Entry], evidence: Evidence) -> Sequence[Plot]:
     """In the order of the paper."""
     metrics = ("perplexity", "bleu")
-    printed = [sizes(metric, None) for metric in metrics]
-    ours = [sizes(metric, evidence) for metric in metrics]
+    printed = [sizes(metric) for metric in metrics]
+    ours = [sizes(metric, (entries, evidence)) for metric in metrics]
     costs = [cost("EN-DE"), cost("EN-FR")]
     return [plot for plot in (complexity(), times(evidence), schedule(), *costs, *printed, *ours) if plot is not None]

@@ -49,6 +49,12 @@ def require_svg(path: Path) -> None:
         raise ZooError(f"`{path}` does not end in .svg", hint=f"the drawing is SVG: call it `{path.stem}.svg`")
 
 
+def require_html(path: Path) -> None:
+    """Raises ZooError unless the name of a file that a page goes to ends in .html."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ZooError(f"`{path}` does not end in .html", hint=f"the page is HTML: call it `{path.stem}.html`")
+
+
 def check_apart(written: Path | int, read: Iterable[Path | int]) -> None:
     """Raises ZooError where a file is written to that is read; each is a path or an open descriptor."""
     for other in read:

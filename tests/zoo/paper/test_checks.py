@@ -9,7 +9,7 @@ import pytest
 
 from zoo.corpus.cleaning import Counts
 from zoo.paper import checks
-from zoo.paper.checks import corpus, drawn, equals, holds, scored
+from zoo.paper.checks import corpus, drawn, equals, hardware, holds, scored
 from zoo.paper.claim import Check, Claim, Finding, Printed, Status
 from zoo.paper.evidence import evidence
 from zoo.report import Report
@@ -29,6 +29,25 @@ def test_a_number_that_is_derived_is_checked_against_every_print() -> None:
     assert (wrong.status, wrong.ours, wrong.because) == (Status.OPEN, "11.1", "not 12: so and so")
     torn = asked(equals(lambda: (41.03, "so")), "41.8", "41.0")
     assert (torn.status, torn.because) == (Status.OPEN, "41.0 and not 41.8: so")
+
+
+def test_several_numbers_are_not_the_one_that_is_printed() -> None:
+    torn = asked(equals(lambda: (None, "32, 64")), "64")
+    assert (torn.status, torn.value, torn.because) == (Status.OPEN, None, "not one number: 32, 64")
+
+
+@pytest.mark.parametrize(
+    ("model", "there"),
+    [("Tesla P100-PCIE-16GB", "P100"), ("Quadro P1000", ""), ("Tesla K40m", "K40"), ("Quadro K4000", "")],
+)
+def test_a_device_is_known_by_its_whole_name(
+    model: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "0000:00:04.0").mkdir()
+    (tmp_path / "0000:00:04.0" / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 11\n")
+    monkeypatch.setattr(checks, "_DRIVER", tmp_path)
+    for name in ("P100", "K40"):
+        assert asked(hardware(name)).because.startswith(f"{'a' if name == there else 'no'} {name} is ")
 
 
 @pytest.mark.parametrize("true", [True, False])
@@ -72,6 +91,14 @@ def test_the_nearest_to_the_papers_scale_is_taken(made: Made) -> None:
     found = asked(scored("dev", "perplexity"), "5.00", spec="table3/a-h4")
     assert (found.value, found.runs) == (6.0, ("runs/whole",))
     assert "on the built-in corpus (40), 30 steps" in found.because
+
+
+def test_scores_on_other_sets_are_not_put_together(made: Made) -> None:
+    for number, grammar in enumerate((5, 5, 50)):
+        corpus = {"train": [{"grammar": 40}], "dev": [{"grammar": grammar}], "test": [{"grammar": 5}]}
+        made("table3/a-h4", f"{number}", overrides={"corpus": corpus}, scores={"dev": {"perplexity": 6.0 + number}})
+    found = asked(scored("dev", "perplexity"), "5.00", spec="table3/a-h4")
+    assert (found.value, found.runs) == (6.5, ("runs/0", "runs/1"))
 
 
 def test_the_papers_own_bleu_goes_before_the_other(made: Made) -> None:

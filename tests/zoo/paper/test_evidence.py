@@ -70,6 +70,18 @@ def test_a_scale_is_what_differs_from_the_shipped_spec(made: Made) -> None:
     assert evidence(None, Report()).of("table3/big") == ()
 
 
+def test_another_set_is_told_and_is_further_from_the_papers(made: Made) -> None:
+    spec = specs.load("tiny")
+    whole = {"train": [part.model_dump() for part in spec.corpus.train]}
+    for folder, test in (("same", spec.corpus.test[0].model_dump()), ("other", {"source": "my.en", "target": "my.de"})):
+        dev = [part.model_dump() for part in spec.corpus.dev]
+        made("tiny", folder, overrides={"corpus": {**whole, "dev": dev, "test": [test]}})
+    other, same = evidence(None, Report()).runs
+    assert (same.distance, other.distance) == (1, 2), "both have fewer steps"
+    assert "another test set" in other.scale
+    assert "set" not in same.scale
+
+
 def test_a_damaged_run_is_left_out_and_told(made: Made) -> None:
     made("tiny", "good")
     (made("tiny", "odd") / "spec.yaml").write_text("format: 1\n", encoding="utf-8")

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
-from specs import ZooError
 from zoo.paper.evidence import evidence
 from zoo.paper.ledger import ledger
-from zoo.paper.page import paper_page, write_page
+from zoo.paper.page import paper_page
+from zoo.paper.plots import all_plots
 from zoo.report import Report
 
 Made = Callable[..., Path]
@@ -71,9 +69,14 @@ def test_what_runs_say_of_themselves_is_only_words(made: Made) -> None:
     assert "&lt;b&gt;&amp;amp;" in source
 
 
-def test_the_page_goes_to_a_file_that_is_called_html() -> None:
+def test_the_plots_of_our_runs_are_of_what_the_table_says(made: Made) -> None:
+    for number, score in enumerate((20.0, 22.0)):
+        scores = {"dev": {"bleu": 90.0, "paper_bleu": score, "perplexity": 7.5}}
+        made("table3/a-h1", f"{number}", scores=scores)
+    made("table3/a-h1", "shorter", log=(), scores={"dev": {"bleu": 3.0}})
     known = evidence(None, Report())
     entries = ledger(known)
-    assert write_page(entries, known, Path("paper.html")).read_text(encoding="utf-8").startswith("<!doctype html>")
-    with pytest.raises(ZooError, match=r"`paper.pdf` does not end in .html"):
-        write_page(entries, known, Path("paper.pdf"))
+    found = next(entry.finding for entry in entries if entry.claim.key == "table3.a-h1.bleu")
+    ours = [plot for plot in all_plots(entries, known) if "our runs" in plot.title]
+    assert [[y for series in plot.series for _, y in series.points] for plot in ours] == [[7.5], [found.value]]
+    assert found.value == 21.0

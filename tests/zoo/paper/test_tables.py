@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import specs
+from compiler import Purpose, lower
 from zoo.paper import network, recipe, table1, table2, table3, table4
 from zoo.paper.claim import Entry, Finding, Status
 from zoo.paper.evidence import Timing, evidence
@@ -124,6 +125,11 @@ def test_a_network_that_is_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     claim = next(claim for claim in network.claims() if claim.key == "network.encoder")
     found = claim.check(claim, evidence(None, Report()))
     assert (found.status, found.value) == (Status.OPEN, 2)
+    for key, override in (("d_k", "d_v=32"), ("h", "h=16")):
+        other = lower(specs.load("base", [f"architecture.{override}"]), Purpose.TRAIN)
+        monkeypatch.setattr(network, "graph", lambda spec, other=other: other)
+        claim = next(claim for claim in network.claims() if claim.key == f"network.{key}")
+        assert claim.check(claim, evidence(None, Report())).status is Status.OPEN, key
     monkeypatch.setattr(network, "encoding", lambda position, width: [0.1 * position] * width)
     assert not network._linear()[0]
 
