@@ -11,11 +11,10 @@ from typing import Any, Unpack
 from specs import Spec, ZooError
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
-from zoo.evaluation.own_sets import split_named, texts
+from zoo.evaluation.own_sets import split_named, texts, unchanged
 from zoo.evaluation.scores import Scores
-from zoo.model import weights
 from zoo.model.folder import ModelFolder
-from zoo.model.weights import Weights
+from zoo.model.weights import known_digest
 from zoo.report import Report
 from zoo.storage.content import stands
 from zoo.storage.files import read_json, write_json
@@ -45,13 +44,15 @@ def evaluate_ensemble(
     for other in of[1:]:
         _require_same_set(of[0], other, known)
     _read(of[0].folder / FILE)  # damage is told before the work
+    digests = [known_digest(each.weights) for each in of]
     models = [open_model(each.folder, tokens=tokens, report=report, **how) for each in of]
     together = type(models[0]).ensemble(models)
     sources, references = texts(together.spec, known, report, together.vocabulary)
     scores = scored(Answers(together, sources, references, report), together.spec.task)
     exact = all((how.get("precision") or each.spec.compilation.precision) == "float32" for each in models)
-    if exact and not any(each.published for each in of):
-        _keep(of, known, scores)
+    same = (unchanged(each, digest, report) for each, digest in zip(of, digests, strict=True))
+    if exact and not any(each.published for each in of) and all(same):
+        _keep(of, digests, known, scores)
     return scores
 
 
@@ -60,7 +61,7 @@ def ensembles(folder: Path) -> Iterator[KeptEnsemble]:
     file = folder / FILE
     for kept in _read(file):
         there = [Path(os.path.normpath(folder / member["run"])) for member in kept["members"]]
-        if [_digest(ModelFolder(run)) for run in there] == [member["digest"] for member in kept["members"]]:
+        if [known_digest(ModelFolder(run).weights) for run in there] == [m["digest"] for m in kept["members"]]:
             yield KeptEnsemble(tuple(there), kept["scores"])
 
 
@@ -79,11 +80,12 @@ def _set(spec: Spec, split: str) -> object:
     return corpus.source, corpus.target, getattr(corpus, split)
 
 
-def _keep(of: Sequence[ModelFolder], split: str, scores: Scores) -> None:
+def _keep(of: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
     """In place of what the same weights had on this set."""
     file = of[0].folder / FILE
     members = [
-        {"run": Path(os.path.relpath(each.folder, of[0].folder)).as_posix(), "digest": _digest(each)} for each in of
+        {"run": Path(os.path.relpath(each.folder, of[0].folder)).as_posix(), "digest": digest}
+        for each, digest in zip(of, digests, strict=True)
     ]
     before = _read(file)
     known: dict[str, Any] = next((each["scores"] for each in before if each["members"] == members), {})
@@ -101,11 +103,3 @@ def _read(file: Path) -> list[dict[str, Any]]:
         pass
     hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it anew"
     raise ZooError(f"`{file}` is damaged: it does not say enough", hint=hint, exit_code=1)
-
-
-def _digest(run: ModelFolder) -> str | None:
-    """Of its weights; None where it has none any more, or they do not say."""
-    try:
-        return Weights({}, weights.read_facts(run.weights)).digest if run.trained else None
-    except ZooError:
-        return None

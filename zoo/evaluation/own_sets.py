@@ -17,6 +17,7 @@ from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import MACHINE, Scores
 from zoo.machine.called import called
 from zoo.model.folder import ModelFolder
+from zoo.model.weights import known_digest
 from zoo.report import Report
 from zoo.storage.files import write_json
 from zoo.text.lines import clean
@@ -37,23 +38,33 @@ def evaluate_model(
 ) -> Scores:
     """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
 
-    Those of a run in float32 are kept in its `scores.json`, and beside it what it said to each sentence; with `show`,
-    `report` hears of some translations, too.
+    Those of a run in float32 are kept in its `scores.json`, and beside it what it said to each sentence, unless its
+    weights have changed meanwhile; with `show`, `report` hears of some translations, too.
     Raises ZooError where the folder has no such model, or its corpus no such set or none that can be had.
     """
     known, report = split_named(split), report or Report()
+    of = ModelFolder(folder)
+    digest = known_digest(of.weights)
     translator = open_model(folder, tokens=tokens, report=report, **how)
     sources, references = texts(translator.spec, known, report, translator.vocabulary)
     answers = Answers(translator, sources, references, report)
     if show:
         report.say(samples(sources, references, answers.outputs))
     scores = scored(answers, translator.spec.task)
-    of, precision = ModelFolder(folder), how.get("precision") or translator.spec.compilation.precision
+    precision = how.get("precision") or translator.spec.compilation.precision
     scores[MACHINE] = f"{called(str(translator.device))}, {translator.backend}, {precision}"
-    if precision == "float32" and not of.published:
+    if precision == "float32" and not of.published and unchanged(of, digest, report):
         keep(of.answers(split), answers)
         write_json(of.scores, {**of.known_scores, split: scores})
     return scores
+
+
+def unchanged(of: ModelFolder, digest: str | None, report: Report) -> bool:
+    """Whether the weights still are those that were scored; if not, that is said. Scores go with their weights."""
+    if known_digest(of.weights) == digest:
+        return True
+    report.warn(f"the weights of `{of.folder}` have been written anew meanwhile: scores of those before are not kept")
+    return False
 
 
 def split_named(name: str) -> Split:

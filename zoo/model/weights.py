@@ -17,7 +17,7 @@ from torch import Tensor
 from specs import ZooError
 from zoo.model.header import require_header
 from zoo.storage import digests
-from zoo.storage.content import content, opened
+from zoo.storage.content import content, opened, stands
 from zoo.storage.files import writing
 from zoo.storage.manifest import Manifest
 
@@ -89,6 +89,14 @@ def read(file: Path, listed: Manifest | None = None) -> Weights:
         problem = f"the vocabulary in `{file.parent}` is damaged, or not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
     return Weights(tensors, facts)
+
+
+def known_digest(file: Path) -> str | None:
+    """Which weights a file holds, by its header alone; None where there is none, or it does not say."""
+    try:
+        return Weights({}, read_facts(file)).digest if stands(file) else None
+    except ZooError:
+        return None
 
 
 def read_facts(file: Path) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
+from zoo.evaluation import ensembles as module
 from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.model import weights
@@ -65,6 +66,13 @@ def test_other_weights_are_another_ensemble(two: tuple[Path, Path]) -> None:
     assert set(kept.scores) == {"test"}
     shutil.rmtree(two[1])
     assert not list(ensembles(two[0]))
+
+
+def test_weights_that_change_meanwhile_have_no_scores(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    scored = module.scored
+    monkeypatch.setattr(module, "scored", lambda *given: (other(two[1]), scored(*given))[1])
+    evaluate_ensemble(two, "test", device="cpu")
+    assert not (two[0] / FILE).exists()
 
 
 def test_neither_bfloat16_nor_a_bundle_is_kept(two: tuple[Path, Path]) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import zoo
 from specs import ZooError
 from zoo.corpus.prepare import prepare
+from zoo.evaluation import own_sets
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.own_sets import evaluate_model, texts
 from zoo.machine.called import called
+from zoo.model import weights
 from zoo.report import Report
 from zoo.shelf.publish import publish
 from zoo.shelf.verify import verify
@@ -39,6 +42,25 @@ def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Ca
     kept = read_json(run.scores)
     assert kept["test"] == found
     assert kept["dev"]["bleu"] == 12.345
+
+
+def test_scores_of_weights_that_are_gone_are_not_kept(
+    trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained()
+    scored = own_sets.scored
+
+    def slowly(*given: Any) -> Any:
+        before = weights.read(run.weights)
+        weights.Weights({name: tensor * 0.9 for name, tensor in before.tensors.items()}, before.facts).write(
+            run.weights
+        )
+        return scored(*given)
+
+    monkeypatch.setattr(own_sets, "scored", slowly)
+    evaluate_model(run.folder, "test", device="cpu")
+    assert "test" not in read_json(run.scores)
+    assert not run.answers("test").exists()
 
 
 def test_a_bundle_stays_as_it_was_published(trained: Callable[..., Run]) -> None:
