@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,6 +166,7 @@ def _view(found: Attention, figure: int | None, asked: _Asked) -> tuple[View, st
     if figure is None:
         return View.of(found, attention, layer, heads or (), word), ""
     view, said = first(FIGURES[figure], found)
-    if asked == (None, None, None, None):
-        return view, said
-    return View.of(found, attention or view.kind, layer or view.layer, heads or view.heads, word), said
+    if attention not in (None, view.kind):  # the figure's word is none that this one looks from
+        return View.of(found, attention, layer or view.layer, heads or view.heads, word), said
+    kept = View.of(found, view.kind, layer or view.layer, heads or view.heads, word)
+    return (kept if word is not None else replace(kept, word=view.word)), said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,10 @@ def test_a_figure_of_the_paper(zoo: Zoo) -> None:
         zoo("attend", "--model", "runs/tiny", "--figure", "4", "--layer", "2", "--head", "1", "-o", "a.html").status
         == 0
     )
-    assert '"layer":2,"heads":[0],"word":null' in Path("a.html").read_text(encoding="utf-8")
+    text = Path("a.html").read_text(encoding="utf-8")
+    assert re.search(r'"layer":2,"heads":\[0\],"word":\d', text), "the figure's word, in another layer"
+    assert zoo("attend", "--model", "runs/tiny", "--figure", "4", "--attention", "decoder", "-o", "a.html").status == 0
+    assert '"word":null' in Path("a.html").read_text(encoding="utf-8")
     assert FIGURES[4].sentence in Path("a.html").read_text(encoding="utf-8")
 
 

@@ -89,10 +89,10 @@ def measure(
     and a vocabulary so small that the search runs out of pieces.
     """
     learned = spec.architecture.positional_encoding == "learned"
-    if learned and spec.architecture.max_positions < LENGTH:
+    if learned and spec.architecture.max_positions <= LENGTH:
         raise ZooError(
-            f"translations of {LENGTH} tokens are measured, and `{spec.name}` has learned fewer positions",
-            hint=f"set `architecture.max_positions={LENGTH}`",
+            f"sources of {LENGTH} pieces and EOS are measured, and `{spec.name}` has learned fewer positions",
+            hint=f"set `architecture.max_positions={LENGTH + 1}`",
         )
     how = {**how, "device": find_device(how.get("device", "auto"))}
     require_to_translate(spec, how["device"])

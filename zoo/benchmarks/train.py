@@ -68,7 +68,7 @@ def measure(
     """Measures updates on batches of the spec's own budget, short, middling and long ones.
 
     Raises ZooError for a device or a backend that cannot be had, for counts out of bounds, and for a budget that holds
-    no sentence of 80 pieces.
+    no sentence of 80 pieces, or as many as the spec has at most.
     """
     if not (1 <= steps <= MOST_STEPS and 1 <= rounds <= MOST_STEPS):
         raise ZooError(
@@ -129,8 +129,9 @@ def made_up(spec: Spec, batches: int, folder: Path) -> Store:
     ram.require(
         _PAIR * count, torch.device("cpu"), f"to make up {count:,} pairs", "measure fewer steps, or smaller ones"
     )
-    sources = np.clip(random.lognormal(np.log(_MEDIAN), _SPREAD, count), 4, _LONGEST - 1).astype(int)
-    targets = np.clip(sources * random.uniform(0.85, 1.15, count), 4, _LONGEST - 1).astype(int)
+    longest = min(_LONGEST - 1, spec.corpus.max_length)  # without EOS
+    sources = np.clip(random.lognormal(np.log(_MEDIAN), _SPREAD, count), 4, longest).astype(int)
+    targets = np.clip(sources * random.uniform(0.85, 1.15, count), 4, longest).astype(int)
     with StoreWriter(folder, max(spec.vocabulary.sizes)) as writer:
         source, target = (
             [_pieces(random, size, length) for length in lengths]

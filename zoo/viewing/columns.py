@@ -14,6 +14,8 @@ from zoo.viewing.view import KINDS, View
 
 _WORD, _ROW, _BETWEEN, _MARGIN, _GAP = 15, 22, 260, 24, 8
 """Of letters; from a word to the next, between the columns, round it all, from a word to its lines; in pixels."""
+_HEAD, _BOLD = 34, 1.1
+"""From a head's mark to the next one's, in pixels; how much wider a bold letter is."""
 _LEVELS = 32
 """Of opacity: a line of less than half of one is not drawn."""
 _APART, _WIDE = 2.5, 14.0
@@ -27,9 +29,10 @@ def columns(found: Attention, view: View) -> str:
     left, right = (max(width(word, _WORD) for word in side) for side in (rows, seen))
     start = _MARGIN + left + _GAP
     top = _MARGIN + 2 * _ROW
-    wide = start + _BETWEEN + _GAP + right + _MARGIN
-    high = top + _ROW * max(len(rows), len(seen)) + _MARGIN
     title = f"{kind.title} attention, layer {view.layer} of {len(weights)}"
+    legend = max(_HEAD * len(view.heads), _BOLD * width(title, _WORD))
+    wide = max(start + _BETWEEN + _GAP + right, _MARGIN + legend) + _MARGIN
+    high = top + _ROW * max(len(rows), len(seen)) + _MARGIN
     told = f"{title}, head{'s' * (len(view.heads) > 1)} {', '.join(map(str, view.heads))}: {found.text}"
     style = _style(view.heads)
     return "\n".join(
@@ -76,7 +79,7 @@ def _legend(title: str, heads: Sequence[int]) -> Iterator[str]:
     """Whose it is, and the colours of heads."""
     yield f'<text class="title" x="{_MARGIN}" y="{_MARGIN + 6}">{text(title)}</text>'
     for place, head in enumerate(heads):
-        x, y = _MARGIN + 8 + 34 * place, _MARGIN + 24
+        x, y = _MARGIN + 8 + _HEAD * place, _MARGIN + 24
         yield f'<circle class="mark-{head}" cx="{x}" cy="{y}" r="6"/>'
         yield f'<text class="number" x="{x + 9}" y="{y + 4}">{head}</text>'
 

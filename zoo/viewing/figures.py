@@ -49,7 +49,7 @@ FIGURES: Mapping[int, Figure] = {
 def first(figure: Figure, found: Attention) -> tuple[View, str]:
     """What of its attention is looked at first: what the paper shows, as far as this model has it; and what to say."""
     layers, most = KINDS["encoder"].of(found)[0].shape[:2]
-    layer = LAYER if layers >= LAYER else max(1, layers - 1)
+    layer = LAYER if layers >= LAYERS else max(1, layers - 1)
     heads = figure.heads if max(figure.heads, default=0) <= most else ()
     rows = found.by_words().source
     there = figure.word is not None and plain(figure.word) in map(plain, rows)

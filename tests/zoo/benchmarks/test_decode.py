@@ -83,6 +83,18 @@ def test_counts_and_vocabularies_that_make_no_sense_are_refused(small: Callable[
         measure(wide, Work(sentences=2, rounds=1))
 
 
+def test_learned_positions_are_as_many_as_a_source_takes(small: Callable[..., Spec]) -> None:
+    def learned(positions: int) -> Spec:
+        spec = small()
+        given = {"positional_encoding": "learned", "max_positions": positions}
+        return spec.model_copy(update={"architecture": spec.architecture.model_copy(update=given)})
+
+    with pytest.raises(ZooError, match="has learned fewer positions") as caught:
+        measure(learned(LENGTH), Work(sentences=2, rounds=1), device="cpu")
+    least = int(str(caught.value.hint).partition("max_positions=")[2].rstrip("`"))
+    assert measure(learned(least), Work(sentences=8, rounds=1), device="cpu").sentences == 8
+
+
 def test_a_spread_has_the_median_the_least_and_the_most() -> None:
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
     assert spread([4.0]) == Spread(4.0, 4.0, 4.0)

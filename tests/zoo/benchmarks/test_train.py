@@ -32,6 +32,12 @@ def test_nothing_to_measure(world: Callable[..., Spec]) -> None:
         measure(world(), steps=2, rounds=0)
 
 
+def test_no_pair_is_longer_than_the_spec_has_any(world: Callable[..., Spec]) -> None:
+    learned = ("architecture.positional_encoding=learned", "architecture.max_positions=12", "corpus.max_length=11")
+    speed = measure(world(*learned, "training.source_tokens=12", "training.target_tokens=12"), steps=1, rounds=1)
+    assert speed.target_tokens_per_second.median * speed.step_seconds.median <= 12 + 1e-6
+
+
 def test_a_budget_that_holds_no_sentence(world: Callable[..., Spec]) -> None:
     with pytest.raises(ZooError, match=r"training\.source_tokens"):
         measure(world("training.source_tokens=20"), steps=1, rounds=1)

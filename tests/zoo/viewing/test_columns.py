@@ -71,3 +71,15 @@ def test_all_is_on_the_page(attended: Made) -> None:
             assert 0 <= float(each.attrib["y"]) + 60 <= high
     assert "<b>" in [each.text for each in texts(root, "row")]
     assert "http" not in re.sub(r'xmlns="[^"]+"', "", columns(made, View.of(made)))
+
+
+@pytest.mark.parametrize("heads", [1, 16, 32])
+def test_a_mark_for_each_head_and_the_title_are_on_the_page(attended: Made, heads: int) -> None:
+    made = attended("a", ["▁Hi"], heads=heads)
+    root = ElementTree.fromstring(columns(made, View.of(made)))
+    across = float(root.attrib["width"])
+    numbers = texts(root, "number")
+    assert [each.text for each in numbers] == [f"{head}" for head in range(1, heads + 1)]
+    (title,) = texts(root, "title")
+    for each, size in [*((number, 12) for number in numbers), (title, 16)]:
+        assert float(each.attrib["x"]) + width(each.text or "", size) <= across

@@ -65,4 +65,5 @@ def test_a_smaller_model_shows_what_it_has_and_says_so(attended: Made) -> None:
     view, said = first(FIGURES[4], attended(layers=2, heads=3))
     assert view == View("encoder", 1, (1, 2, 3))
     assert "This model's encoder has 2 layers: here it is layer 1." in said
+    assert first(FIGURES[4], attended(layers=5))[0].layer == 4, "the last but one"
     assert "has 1 layer: here it is layer 1." in first(FIGURES[3], attended(layers=1))[1]
