@@ -8,11 +8,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
+
+try:
+    import fcntl
+except ImportError:  # a system without it
+    fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
 
@@ -52,38 +57,62 @@ class Artefact:
             with suppress(OSError):
                 os.utime(self.folder)  # when it was last used
             return self.folder
-        beside = self._beside()
-        try:
+        self._sweep()
+        with self._beside() as beside:
             write(beside)
             names = sorted(file.relative_to(beside).as_posix() for file in beside.rglob("*") if file.is_file())
             manifest = json.dumps({name: _digest(beside / name) for name in names}, indent=2)
             (beside / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
             self._replace(beside)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
         return self.folder
 
-    def _beside(self) -> Path:
-        """A new folder next to it, open to those whom the user lets read new folders."""
+    @contextmanager
+    def _beside(self) -> Iterator[Path]:
+        """A new folder next to it, open to those whom the user lets read new folders; what is in it then goes.
+
+        It is locked for as long as we live, before it has the name by which `_sweep` finds it.
+        """
         beside = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}")
-        beside.mkdir(parents=True)
-        return beside
+        new = beside.with_name(f"{beside.name}.new")
+        new.mkdir(parents=True)
+        descriptor = os.open(new, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks
+                _lock(descriptor)
+            new.rename(beside)
+            yield beside
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+            os.close(descriptor)
+
+    def _sweep(self) -> None:
+        """Removes what processes that were killed had begun to write."""
+        for left in self.folder.parent.glob(f".{self.folder.name}.{'[0-9a-f]' * 32}"):
+            with suppress(OSError):  # its process lives, or there are no locks
+                descriptor = os.open(left, os.O_RDONLY)
+                try:
+                    _lock(descriptor)
+                    shutil.rmtree(left, ignore_errors=True)
+                finally:
+                    os.close(descriptor)
 
     def _replace(self, beside: Path) -> None:
         for _ in range(3):
             if self.whole():  # another process was quicker
                 return
-            gone = self._beside()
-            try:
+            with self._beside() as gone, suppress(OSError):  # it was moved or put there meanwhile
                 if self.folder.exists():
                     os.replace(self.folder, gone / "old")
                 os.rename(beside, self.folder)
                 return
-            except OSError:  # it was moved or put there meanwhile
-                continue
-            finally:
-                shutil.rmtree(gone, ignore_errors=True)
         raise OSError(f"cannot write `{self.folder}`: something keeps taking its place")
+
+
+def _lock(descriptor: int) -> None:
+    """Raises OSError where another one has it, or where there are no locks."""
+    if fcntl is None:
+        raise OSError("this system has no locks")
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _has_no_room(error: Exception) -> bool:

@@ -388,6 +388,7 @@ int zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int6
 int zoo_step(void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* pieces,
              float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride) {
     return guarded([&] {
+        if (count < 1) throw std::out_of_range("count");
         const Likeliest wanted{count, values, pieces, ends, log_probabilities, allowed, allowed_stride};
         Run(*static_cast<Program*>(program), *static_cast<State*>(state), tokens).step(wanted);
     });

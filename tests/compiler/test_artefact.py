@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -120,3 +122,31 @@ def test_others_may_read_what_new_folders_let_them(root: Path) -> None:
     folder = Artefact(root, "x", {}).make(write)
     (root / "usual").mkdir()
     assert folder.stat().st_mode == (root / "usual").stat().st_mode
+
+
+BEGINS = """
+import os, sys
+from pathlib import Path
+from compiler.artefact import Artefact
+
+def write(folder):
+    (folder / "half").touch()
+    print(flush=True)
+    os.kill(os.getpid(), 9) if sys.argv[2] == "killed" else sys.stdin.read()
+
+Artefact(Path(sys.argv[1]), "x", {}).make(write)
+"""
+
+
+def test_what_a_killed_process_had_begun_goes_and_what_a_living_one_writes_stays(root: Path) -> None:
+    begins = [sys.executable, "-c", BEGINS, str(root)]
+    assert subprocess.run([*begins, "killed"], check=False, stdout=subprocess.PIPE).returncode == -9
+    with subprocess.Popen([*begins, "lives"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        (half,) = [path for path in root.iterdir() if path.name.startswith(".")]
+        folder = Artefact(root, "x", {}).make(_writer()[0])
+        assert (half / "half").exists()
+        assert folder.is_dir()
+        process.communicate(b"")
+    assert [path for path in root.iterdir() if path.name.startswith(".")] == []

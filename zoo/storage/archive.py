@@ -54,8 +54,8 @@ def taken_out(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def take_out(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Takes the members out of a .tar, .tar.gz or .zip, whatever it is called, and returns where they are.
 
-    Nothing is written but these members, and not before the whole archive has been read and found sound. Raises
-    ZooError where it has no such member, is damaged, or unpacks to more than text does.
+    Nothing is written but these members, and not before they have been read and found sound (of a .tar, with all else
+    that is in it). Raises ZooError where it has no such member, is damaged, or unpacks to more than text does.
     """
     members = {name: _place(archive.sha256, name) for name in names}
     with ExitStack() as stack:

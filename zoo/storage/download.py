@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 from specs import ZooError
 from zoo.report import Report
 from zoo.storage import places
-from zoo.storage.files import explained, sha256
+from zoo.storage.files import explained, flush, sha256
 from zoo.storage.lock import Entry, alone, lock_file, record, recorded
 from zoo.storage.transfer import discard, offline, transfer
 
@@ -86,12 +86,14 @@ def _arrived(path: Path, source: str, url: str, expected: str | None, report: Re
         raise ZooError(f"`{url}` is not here, and ZOO_OFFLINE forbids to fetch it", hint=hint)
     partial = path.with_name(f"{path.name}.partial")
     transfer(source, partial, report)
+    flush(partial)  # before it is recorded: from then on its size is believed
     try:
         fetched = _accepted(partial, url, expected, recorded(url))
     except ZooError:
         discard(partial)
         raise
     os.replace(partial, path)
+    flush(path.parent)
     discard(partial)
     return Fetched(path, fetched.sha256)
 

@@ -40,9 +40,9 @@ def writing(path: Path, mode: int | None = None) -> Iterator[Path]:
             by_umask = _mode(partial)
             yield partial
             _open(partial, by_umask if mode is None else mode)
-            _flush(partial)
+            flush(partial)
             os.replace(partial, path)
-            _flush(path.parent)
+            flush(path.parent)
         finally:
             partial.unlink(missing_ok=True)
 
@@ -58,9 +58,9 @@ def create(path: Path, content: bytes) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             partial.write_bytes(content)
-            _flush(partial)
+            flush(partial)
             os.link(partial, path)
-            _flush(path.parent)
+            flush(path.parent)
         except FileExistsError:
             return False
         finally:
@@ -86,9 +86,9 @@ def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
             for each in (*partial.rglob("*"), partial):
                 if each.is_file():
                     _open(each, mode)
-                _flush(each)
+                flush(each)
             _settle(partial, path, replace)
-            _flush(path.parent)
+            flush(path.parent)
         finally:
             remove(partial)
 
@@ -245,7 +245,7 @@ def _open(path: Path, mode: int) -> None:
         path.chmod(mode)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Onto the disk; a folder's list of names, too."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -38,23 +38,30 @@ def recorded(url: str) -> Entry | None:
 
 
 def record(url: str, entry: Entry) -> None:
-    """Notes what was fetched from `url`."""
-    entries = _entries()
-    if entries.get(url) != entry:
-        entries[url] = entry
+    """Notes what was fetched from `url`; what others note meanwhile is not lost."""
+    if recorded(url) == entry:
+        return
+    with alone(lock_file()):
+        entries = {**_entries(), url: entry}
         write_json(lock_file(), {url: asdict(entries[url]) for url in sorted(entries)})
 
 
 @contextmanager
-def alone(path: Path, report: Report) -> Iterator[None]:
-    """While it lasts, no other process is in here with the same path. Raises ZooError where its folder is read only."""
+def alone(path: Path, report: Report | None = None) -> Iterator[None]:
+    """While it lasts, no other process is in here with the same path, whose wait `report` hears of.
+
+    Raises ZooError where its folder is read only.
+    """
     with _locked(path) as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                report.say(f"waiting for another process that fetches {path.name}")
+            except BlockingIOError:
+                if report:
+                    report.say(f"waiting for another process that fetches {path.name}")
                 fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError:  # a file system without locks
+                pass
         yield
 
 

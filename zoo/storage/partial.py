@@ -41,7 +41,10 @@ def put_back(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what processes of this machine that were killed left half-written in `folder`; see `put_back`."""
+    """Removes what processes of this machine that were killed left half-written in `folder`; see `put_back`.
+
+    What is another user's, and may not be removed, stays.
+    """
     put_back(folder)
     if os.name != "posix" or not folder.is_dir():
         return
@@ -49,7 +52,8 @@ def sweep(folder: Path) -> None:
         _, mark, process = left.name.partition(_mark())
         number = process.partition(".")[0]
         if mark and number.isdigit() and not _alive(int(number)):
-            remove(left)
+            with suppress(OSError):
+                remove(left)
 
 
 def remove(path: Path) -> None:

@@ -142,7 +142,7 @@ def _receive(
         file.seek(start)
         file.truncate()
         progress.advance(start)
-        while (most is None or file.tell() <= most) and (chunk := response.read(_CHUNK)):
+        while (most is None or file.tell() <= most) and (chunk := _read(response)):
             file.write(chunk)
             progress.advance(len(chunk))
         end = file.tell()
@@ -153,6 +153,15 @@ def _receive(
         discard(partial)
         has, wanted = sizes(end, total)
         raise _Again(f"{has} arrived where {wanted} were announced")
+
+
+def _read(response: Any) -> bytes:
+    """What has arrived next. Whatever goes wrong here does so on the way, and not on our disk."""
+    try:
+        chunk: bytes = response.read(_CHUNK)
+    except OSError as error:
+        raise _Again(f"the connection broke off: {error.strerror or error}") from error
+    return chunk
 
 
 def _announced(status: int, headers: Message) -> tuple[int, _Version]:

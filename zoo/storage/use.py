@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from specs import ZooError
+
 try:
     import fcntl
 except ImportError:  # a system without it
@@ -15,13 +17,17 @@ except ImportError:  # a system without it
 
 
 def use(user: object, folder: Path) -> None:
-    """The folder is in use for as long as `user` lives."""
+    """The folder is in use for as long as `user` lives. Raises ZooError where another process removes it meanwhile."""
     if fcntl is None:
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    weakref.finalize(user, os.close, descriptor)
-    with suppress(OSError):  # a file system without locks
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    with suppress(FileNotFoundError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        weakref.finalize(user, os.close, descriptor)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            return
+    raise ZooError(f"`{folder}` has just been removed by another process", exit_code=1)
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import errno
 import hashlib
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -203,6 +205,28 @@ def test_two_at_once_fetch_once(site, url):
     assert len(found) == 3
     assert len(set(found)) == 1
     assert len(site.asked) == 1
+
+
+NOTES = """
+import sys
+from zoo.storage.lock import Entry, record
+for number in range(40):
+    record(f"https://a.org/{sys.argv[1]}{number}.tgz", Entry(64 * "a", number))
+"""
+
+
+def test_what_two_processes_note_at_once_is_all_noted():
+    processes = [subprocess.Popen([sys.executable, "-c", NOTES, name]) for name in ("one", "other")]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert len(json.loads(lock_file().read_text())) == 80
+
+
+def test_where_there_are_no_locks_it_is_fetched_without(site, url, monkeypatch):
+    def refuse(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("zoo.storage.lock.fcntl.flock", refuse)
+    assert fetch(url, None, Report()).path.read_bytes() == CONTENT
 
 
 def test_a_broken_transfer_goes_on_in_the_next_fetch(site, url):

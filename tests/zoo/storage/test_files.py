@@ -3,9 +3,11 @@
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -261,3 +263,20 @@ def test_a_file_is_shared_or_copied(place, monkeypatch):
     share(place / "one", place / "three")
     assert (place / "three").read_text() == "same"
     assert not (place / "one").samefile(place / "three")
+
+
+def test_what_another_user_left_stays_and_stops_nobody(place, monkeypatch):
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    left = place / (f".other.partial-{socket.gethostname()}-{killed.pid}.1")
+    left.write_text("half")
+
+    def refused(path, **how):
+        if path == left:
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+        return unlink(path, **how)
+
+    unlink = Path.unlink
+    monkeypatch.setattr(Path, "unlink", refused)
+    write_json(place / "mine.json", {"a": 1})
+    assert (read_json(place / "mine.json"), left.read_text()) == ({"a": 1}, "half")

@@ -1,6 +1,9 @@
 """One file over HTTP, with everything that can go wrong."""
 
+import errno
+import http.client
 import random
+import ssl
 
 import pytest
 
@@ -227,3 +230,18 @@ def test_so_many_tries_and_no_more(site, partial):
     with pytest.raises(ZooError, match="503"):
         transfer(f"{site.address}/file", partial, Report(), tries=2)
     assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record mac"), OSError(errno.EHOSTUNREACH, "No route to host")])
+def test_whatever_breaks_on_the_way_is_tried_again(site, partial, report, monkeypatch, error):
+    site.content, failing = CONTENT, iter([error])
+
+    def read(response, count):
+        if broken := next(failing, None):
+            raise broken
+        return received(response, count)
+
+    received = http.client.HTTPResponse.read
+    monkeypatch.setattr(http.client.HTTPResponse, "read", read)
+    assert fetched(site, partial, report) == CONTENT
+    assert "the connection broke off: " in report.warnings[0]
