@@ -18,8 +18,9 @@ from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, Order, digest
 from compiler.backends.export import TRANSLATING, assembled, exports, written_by
 from compiler.backends.export import refuses as none_does
+from compiler.decoder import ROOMS
 from compiler.emit import emit
-from compiler.emitted import ROOMS, EmittedProgram
+from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
 from compiler.operations.operation import Kind
 from specs import Spec, ZooError

@@ -13,7 +13,8 @@ import specs
 from compiler import PASSES, TRANSLATE, Purpose, build, cost, emit, graphs, lower
 from compiler.backends.eager import functions
 from compiler.cost import layers
-from compiler.emitted import ROOMS, EmittedProgram
+from compiler.decoder import ROOMS
+from compiler.emitted import EmittedProgram
 from specs import Spec
 
 WITHOUT = [p.name for p in PASSES if p.exact and p.name != "drop_dropout"]

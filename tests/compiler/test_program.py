@@ -11,7 +11,7 @@ import torch
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, lower, trainable
 from compiler.agree import disagreement
 from compiler.backends import BACKENDS
-from compiler.emitted import ROOMS
+from compiler.decoder import ROOMS
 from specs import BOS, EOS, PAD, Spec, ZooError
 
 

@@ -14,7 +14,7 @@ from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, gr
 from compiler.agree import disagreement
 from compiler.backends import BACKENDS
 from compiler.complexity import stack
-from compiler.emitted import ROOMS
+from compiler.decoder import ROOMS
 from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
 from compiler.windows import convolved, convolved_apart, restricted_attention, window_mask
 from specs import RestrictedAttention, Spec, ZooError
