@@ -133,6 +133,7 @@ def _term(monomial: Monomial, coefficient: int) -> str:
     return ("-" if coefficient < 0 else "") + "·".join(number + powers)
 
 
+ONE = Size.of(1)
 BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))
 BEAMS, READ, NEW, ROOM = (Size.symbol(name) for name in ("beams", "read", "new", "room"))
 """Of a decoder's step: the hypotheses of a sentence, the positions that were read before and those that are new, and

@@ -77,14 +77,6 @@ def settings(version: str, device: str) -> dict[str, Any]:
     return chosen
 
 
-def refit_names(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """For each weight of an engine, by its name in the exported program, the tensors of the file that it is made of."""
-    return {
-        f"program.{name}": tuple(tensor.name for tensor in parameter.origin.stored())
-        for name, parameter in graph.parameters.items()
-    }
-
-
 def fingerprint(order: Order, versions: Mapping[str, str]) -> dict[str, str]:
     """What engines follow from, weights apart."""
     return {

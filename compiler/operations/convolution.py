@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.instruction import Inexpressible
-from compiler.operations.mask import ONE
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
-from compiler.size import Size, product
+from compiler.size import ONE, Size, product
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from compiler.instruction import Inexpressible
 from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
-from compiler.size import Size
+from compiler.size import ONE, Size
 from specs import PAD
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from compiler.graph import Node
     from compiler.listing import Lister
-
-ONE = Size.of(1)
 
 
 class Mask(Operation):

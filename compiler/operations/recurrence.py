@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Code
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
-from compiler.size import Size, product
+from compiler.size import ONE, Size, product
 from specs import PAD
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compiler.graph import Node
     from compiler.listing import Lister
 
-ONE, TWO = Size.of(1), Size.of(2)
+TWO = Size.of(2)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.operations.attention import scores
-from compiler.operations.mask import ONE
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
-from compiler.size import Size, product, rounded_up
+from compiler.size import ONE, Size, product, rounded_up
 
 if TYPE_CHECKING:
     from torch import Tensor

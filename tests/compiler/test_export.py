@@ -15,7 +15,7 @@ from compiler import TRANSLATE, Purpose, build, graphs
 from compiler.agree import disagreement
 from compiler.backends import BACKENDS, Order
 from compiler.backends.export import TRANSLATING, exports
-from compiler.backends.tensorrt import check, fingerprint, profiles, refit_names, settings
+from compiler.backends.tensorrt import check, fingerprint, profiles, settings
 from compiler.initial import initial_weights
 from specs import Spec, ZooError
 
@@ -146,12 +146,13 @@ class TestTensorRt:
         lowered = graphs(small(N=1), TRANSLATE)
         needed: set[str] = set()
         for purpose in TRANSLATING:
-            names = refit_names(lowered[purpose])
+            parameters = lowered[purpose].parameters
+            names = {f"program.{name}": [t.name for t in p.origin.stored()] for name, p in parameters.items()}
             signature, nodes = exported[purpose].graph_signature, exported[purpose].graph.nodes
             read = {node.name for node in nodes if node.op == "placeholder" and node.users}
             used = {parameter for name, parameter in signature.inputs_to_parameters.items() if name in read}
             assert used <= set(names)
-            assert set(lowered[purpose].parameters) == {name.removeprefix("program.") for name in used}
+            assert set(parameters) == {name.removeprefix("program.") for name in used}
             needed |= {file for files in names.values() for file in files}
         assert needed == set(initial_weights(small(N=1), lowered))
 
