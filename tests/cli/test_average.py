@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,8 @@ def found(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
     trained("runs/tiny")
 
     def set(metric: str, *means: Scored) -> None:
-        monkeypatch.setattr("zoo.training.search.search", lambda run, **how: Curve(named(metric), means))
+        best = next(mean for mean in means if not mean.more)
+        monkeypatch.setattr("zoo.training.search.search", lambda run, **how: Curve(named(metric), means, best))
 
     return set
 
@@ -74,3 +76,10 @@ def test_what_does_not_go_together_is_refused(
     done = zoo("average", "tiny", *words)
     assert (done.status, done.out) == (2, "")
     assert told in done.err
+
+
+def test_what_is_no_number_has_no_word_in_json(zoo: Zoo, found: Callable[..., None]) -> None:
+    whole, broken = Scored(1, 1, (400,), 3.0, 0.0, 0.0), Scored(2, 1, (300, 400), math.nan, math.nan, None)
+    found("perplexity", whole, broken)
+    told = json.loads(zoo("average", "tiny", "--search", "--json").out, parse_constant=lambda word: pytest.fail(word))
+    assert [(each["score"], each["more"], each["worse"]) for each in told] == [(3.0, 0.0, False), (None, None, True)]
