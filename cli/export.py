@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-import zoo
+from cli import options
 
 EXAMPLES = (
     "zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2"
@@ -15,15 +15,14 @@ EXAMPLES = (
 )
 
 
-def _published(incomplete: str) -> list[str]:
-    return [name for name in zoo.names() if name.startswith(incomplete)]
-
-
 def command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", show_default=False, autocompletion=_published, help="A published model, or its folder."
+            metavar="NAME",
+            show_default=False,
+            autocompletion=options.published,
+            help="A published model, or its folder.",
         ),
     ],
     to: Annotated[

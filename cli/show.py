@@ -26,10 +26,11 @@ def command(
     """
     import specs
     from cli.console import report, show_json
+    from zoo.report import harmless
 
     chosen = specs.load(spec, overrides or ())
     if not difference:
-        return show_json(chosen.model_dump(mode="json")) if json else print(chosen.yaml(), end="")
+        return show_json(chosen.model_dump(mode="json")) if json else print(harmless(chosen.yaml()), end="")
     parent, plain = specs.parent(spec), specs.load(spec)
     changed = specs.difference(chosen, parent or plain)
     own = specs.difference(plain, parent) if parent else {}
@@ -40,9 +41,9 @@ def command(
             {key: {"parent": old, "spec": new} | reasons.get(key, {}) for key, (old, new) in changed.items()}
         )
     for key, (old, new) in changed.items():
-        print(f"{key}: {_word(old)} -> {_word(new)}{f'  # {why[key]}' if key in why else ''}")
+        print(harmless(f"{key}: {_word(old)} -> {_word(new)}{f'  # {why[key]}' if key in why else ''}"))
     if "" in why:
-        print(f"# {why['']}")
+        print(harmless(f"# {why['']}"))
     return None if changed else report().say(f"`{spec}` changes nothing")
 
 

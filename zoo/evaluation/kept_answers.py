@@ -32,10 +32,13 @@ def keep(file: Path, answers: Answers) -> None:
         partial.write_text("".join(f"{json.dumps(asdict(each))}\n" for each in kept), encoding="utf-8")
 
 
+_LARGEST = 1_000_000_000  # bytes: of a set of millions of sentences
+
+
 def kept(file: Path) -> Sequence[KeptAnswer]:
     """In the order of the set. Raises ZooError where there is no such file, or where it is damaged."""
     try:
-        return [_answer(json.loads(line)) for line in content(file).splitlines()]
+        return [_answer(json.loads(line)) for line in content(file, _LARGEST).splitlines()]
     except (ValueError, TypeError, KeyError):
         hint = "remove it: `zoo evaluate --model RUN --set SET` writes it anew"
         raise ZooError(f"`{file}` is damaged: not every line is an answer", hint=hint, exit_code=1) from None

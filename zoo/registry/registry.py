@@ -29,10 +29,10 @@ from zoo.registry.remote import Bucket, Remote
 from zoo.registry.revision import Entry, Forward, Revision, Written, parsed
 from zoo.registry.web import Web
 from zoo.report import Report
-from zoo.storage.content import MOST
 
 MARK, INDEX, PAGE = "registry.json", "index.json", "index.html"
 _MOST_BEFORE = 10_000
+_LARGEST_INDEX = 100_000_000  # bytes
 """Revisions before the newest among which a digest is looked for: a server may have any number that is asked for."""
 _KINDS: Mapping[str, Callable[[str], Place]] = {"http": Web, "https": Web, "s3": Bucket, "s3a": Bucket, "hf": Hub}
 
@@ -127,7 +127,7 @@ class Registry:
         return tuple(self._entries(listed, known, unread))
 
     def _indexed(self) -> dict[str, Entry]:
-        content = self.place.read(INDEX, MOST)
+        content = self.place.read(INDEX, _LARGEST_INDEX)
         index = () if content is None else parsed(Index, content, f"{self.address}/{INDEX}").models
         return {each.name: each for each in index}
 

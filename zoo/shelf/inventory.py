@@ -146,9 +146,9 @@ def _on_shelf(report: Report, pinned: bool = False) -> Iterator[PublishedModel]:
         name, pin, _ = folder.name.partition("@")
         if pin and not pinned:
             continue
-        bundle, known = ModelFolder(folder), origin(folder)
+        bundle = ModelFolder(folder)
         try:
-            spec, scores, own = bundle.spec, bundle.known_scores, digest(folder) or ""
+            spec, scores, own, known = bundle.spec, bundle.known_scores, digest(folder) or "", origin(folder)
         except ZooError as error:
             report.warn(error.summary)
             continue

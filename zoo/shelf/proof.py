@@ -46,7 +46,11 @@ class Proof:
     @torch.no_grad()
     def check(self, program: Scoring, device: torch.device | None = None) -> float:
         """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
-        found = program.score(self.source.to(device), self.target.to(device)).cpu()
+        # One after the other: the logits of all would take any amount of memory.
+        source, target = self.source.to(device), self.target.to(device)
+        found = torch.cat(
+            [program.score(source[row : row + 1], target[row : row + 1]).cpu() for row in range(len(source))]
+        )
         difference = float((found - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
@@ -99,7 +103,8 @@ def _fault(proof: Proof, spec: Spec) -> str | None:
         return "its tensors do not fit each other"
     limits = spec.architecture
     positions = limits.max_positions if limits.positional_encoding == "learned" else _LONGEST
-    if max(longest, source.shape[1]) > positions or rows > _MOST:
+    width = max(longest, source.shape[1])
+    if width > positions or rows > _MOST or rows * width > _PLACES:
         return "it is larger than any that was published"
     for pieces, count in zip((source, target), spec.vocabulary.sizes, strict=True):
         if int(pieces.min()) < 0 or int(pieces.max()) >= count:
@@ -110,4 +115,4 @@ def _fault(proof: Proof, spec: Spec) -> str | None:
 
 
 _BYTES = 64_000_000  # all of it is held in memory
-_LONGEST, _MOST = 10_000, 1_000  # pieces of a sentence, and sentences: many times what `zoo publish` writes
+_LONGEST, _MOST, _PLACES = 10_000, 1_000, 100_000  # pieces of a sentence, sentences, both: many times what is published

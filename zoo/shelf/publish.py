@@ -73,6 +73,8 @@ def publish(
         _complete(bundle, facts_of(spec, source, read), read, translator, proved, source.known_scores, taken)
         del translator  # so that two of the model are never in memory
         verify_folder(partial, report)
+        if not replace:  # another process may have been quicker
+            require_precedence(source, read, ModelFolder(folder))
     return folder
 
 
@@ -101,9 +103,8 @@ def shelve(
     replaced.
     """
     folder, report = place(name), report or Report()
-    if ModelFolder(folder).published and not replace:
-        hint = "`--replace` puts this one in its place; `--name NAME` puts it beside that one"
-        raise ZooError(f"there is a published model `{name}` already: `{folder}`", hint=hint)
+    if not replace:
+        _require_free(name, folder)
     with writing_folder(folder) as partial:
         bundle = ModelFolder(partial)
         known = fill(bundle)
@@ -111,7 +112,15 @@ def shelve(
         _complete(bundle, known, Weights({}), translator, own_pairs(translator), {})
         del translator  # so that two of the model are never in memory
         verify_folder(partial, report)
+        if not replace:  # another process may have been quicker
+            _require_free(name, folder)
     return folder
+
+
+def _require_free(name: str, folder: Path) -> None:
+    if ModelFolder(folder).published:
+        hint = "`--replace` puts this one in its place; `--name NAME` puts it beside that one"
+        raise ZooError(f"there is a published model `{name}` already: `{folder}`", hint=hint)
 
 
 def _complete(

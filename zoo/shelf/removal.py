@@ -7,8 +7,10 @@ from pathlib import Path
 
 from zoo.model import names
 from zoo.model.find import unpublished
-from zoo.registry.reference import reference
+from zoo.model.origin import digest
+from zoo.registry.reference import Reference, reference
 from zoo.shelf.clearance import Clearance, Removable
+from zoo.storage import manifest
 from zoo.storage.content import stands
 from zoo.storage.occupied import occupied
 
@@ -30,11 +32,17 @@ def _folders(name: str) -> list[Path]:
     if known is None:
         raise unpublished(name)
     if known.pinned:
-        one = names.here(known)
-        found = [] if one is None else [one]
+        found = _pinned(known)
     else:
         forward = names.forward_file(known.name)
         found = [*names.standing(known.name), *([forward.parent] if stands(forward) else ())]
     if not found:
         raise unpublished(name)
     return found
+
+
+def _pinned(known: Reference) -> list[Path]:
+    """Where its pin put it, if that is there, and not what its name alone means and may be the same."""
+    one = names.here(known)
+    own = None if one is None else names.pinned_place(known.name, digest(one) or "")
+    return [] if one is None or own is None else [own if stands(own / manifest.NAME) else one]

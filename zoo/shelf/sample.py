@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from specs import Grammar, HeldOut, Spec, ZooError
-from zoo.corpus.parallel import Split
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.metric import Metric, metrics_of
 from zoo.evaluation.own_sets import texts
@@ -34,7 +33,7 @@ class Sample:
 
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
 
-    set: _Word
+    set: Literal["dev", "test"]
     sentences: Annotated[int, Field(ge=1, lt=2**31)]
     """Of the whole set."""
     sources: _Lines
@@ -78,7 +77,7 @@ def sampled(translator: Translator, report: Report) -> Sample | None:
     Raises ZooError where their text is not here.
     """
     spec = translator.spec
-    split: Split = "test" if spec.corpus.test else "dev"
+    split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
     pairs = list(zip(*texts(spec, split, report, translator.vocabulary), strict=True))
     short = [pair for pair in pairs if _is_short(pair, translator)]
     chosen = [short[number * len(short) // SENTENCES] for number in range(SENTENCES)]

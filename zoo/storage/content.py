@@ -12,7 +12,7 @@ from typing import BinaryIO
 from specs import ZooError
 from zoo.report import size
 
-MOST = 100_000_000
+MOST = 20_000_000
 """Bytes: no small file of ours (a spec, a vocabulary, a JSON) comes near."""
 _NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for its writer
 

@@ -360,6 +360,12 @@ def _no_numbers(proved: dict[str, torch.Tensor]) -> None:
     proved["log_probabilities"][0, 0] = torch.nan
 
 
+def _vast(proved: dict[str, torch.Tensor]) -> None:
+    rows, longest = 100, 5_000
+    proved["source"], proved["target"] = (torch.full((rows, longest), 5) for _ in range(2))
+    proved["log_probabilities"] = torch.zeros(rows, longest - 1)
+
+
 def _endless(proved: dict[str, torch.Tensor]) -> None:
     proved["source"] = torch.full((len(proved["target"]), 20_000), 5)
 
@@ -368,7 +374,7 @@ def _endless(proved: dict[str, torch.Tensor]) -> None:
     "damage",
     [
         *(_nothing, _source_of_padding, _target_of_padding, _impossible_piece, _negative_piece),
-        *(_other_type, _other_rows, _other_shape, _no_numbers, _endless),
+        *(_other_type, _other_rows, _other_shape, _no_numbers, _endless, _vast),
     ],
 )
 def test_a_proof_that_proves_nothing_is_refused(tmp_path: Path, damage: Callable[..., None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import compiler
 import specs
+from zoo.model.origin import Origin
 from zoo.report import Report
 from zoo.shelf.inventory import Inventory, inventory
 from zoo.shelf.publish import publish
@@ -97,8 +99,11 @@ def test_what_is_damaged_hides_nothing(trained: Callable[..., Run]) -> None:
     trained("runs/scores").scores.write_text("{")
     publish(Path("runs/tiny"), name="second")
     (bundle / "spec.yaml").write_text("name: 3")
+    pulled = publish(Path("runs/tiny"), name="pulled")
+    Origin(registry="r", name="pulled", revision=1, digest="0" * 64).write(pulled)
+    os.truncate(pulled / "manifest.json", 100_000_001)
     report = Warned()
     found = named(inventory(None, report))
     assert found["runs"] == ["runs/tiny"]
     assert found["models"] == ["second"]
-    assert len(report.warnings) == 3
+    assert len(report.warnings) == 4

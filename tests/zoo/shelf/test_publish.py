@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -246,3 +247,22 @@ def test_learned_positions_bound_the_proof(trained: Callable[..., Run]) -> None:
     run = trained(architecture=learned, corpus={"max_length": 12, "train": [{"grammar": 9}]})
     made = proof.read(publish.publish(run.folder) / "proof.safetensors", run.spec)
     assert 0 < made.source.shape[1] <= 14
+
+
+def test_of_two_that_publish_under_one_name_the_second_is_refused(
+    trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = trained(), trained(tmp_path / "second", training={"seed": 7})
+    checked = publish.verify_folder
+
+    def meanwhile(folder: Path, report: Report) -> None:
+        monkeypatch.setattr(publish, "verify_folder", checked)
+        other = threading.Thread(target=publish.publish, args=[second.folder], kwargs={"name": "one"})
+        other.start()
+        other.join()
+        checked(folder, report)
+
+    monkeypatch.setattr(publish, "verify_folder", meanwhile)
+    with pytest.raises(ZooError, match="is of another run"):
+        publish.publish(first.folder, name="one")
+    assert zoo.load("one", device="cpu").spec.training.seed == 7

@@ -186,7 +186,7 @@ def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, mon
     find.published(f"{NAME}@1")
     find.published(NAME)
     (one,) = removal([f"{NAME}@1"]).removable
-    assert one.path == home / "shelf" / NAME
+    assert one.path.name.startswith(f"{NAME}@"), "what its name alone means stays"
     both = removal([NAME, f"{NAME}@1"]).removable
     assert len(both) == 2
     assert removal([NAME]).remove() == []

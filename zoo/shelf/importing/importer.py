@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +19,20 @@ from zoo.shelf.importing import hub
 from zoo.shelf.importing.comparison import Comparison, compared, require_engine
 from zoo.shelf.importing.formats import format_of
 from zoo.shelf.importing.hf_marian.format import HuggingFaceMarian
-from zoo.shelf.importing.imported import LANGUAGES, Imported, Positions, Wanted, are_codes
+from zoo.shelf.importing.imported import LANGUAGES, Format, Imported, Positions, Wanted, are_codes
 from zoo.shelf.importing.licence import licence_of
 from zoo.shelf.provenance import facts_of_import
 from zoo.shelf.publish import shelve
 from zoo.storage.files import require_space
 from zoo.text.lines import read_lines
 from zoo.version import __version__
+
+_FOREIGN = (
+    *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
+    struct.error,
+)
+"""What may come of content that is not as its reader takes it to be."""
+_SHOWN = 500  # characters of what a stranger's file may say
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
     found: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Facts:
-        imported = of.read(place, Wanted(name, choice.languages, choice.positions))
+        imported = _read(of, place, Wanted(name, choice.languages, choice.positions))
         for note in (*imported.notes, *_of_the_import(imported)):
             report.say(f"note: {note}")
         origin = {**imported.origin, "source": called}
@@ -84,6 +92,19 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
 
     folder = shelve(name, fill, replace=choice.replace, report=report)
     return Done(folder, next(iter(found), None))
+
+
+def _read(of: Format, place: Path, wanted: Wanted) -> Imported:
+    """As the format reads it. What stands in a stranger's file, and nobody has thought of, is no fault of zoo."""
+    try:
+        return of.read(place, wanted)
+    except ZooError:
+        raise
+    except _FOREIGN as error:
+        told = next(iter(str(error).splitlines()), "")
+        problem = f"`{place}` is not as {of.name}'s models are: {type(error).__name__}: {told}"[:_SHOWN]
+        hint = "restore it from where it came from; if its own engine opens it, please report this with the file"
+        raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
 def _place(source: str, report: Report) -> Path:

@@ -45,7 +45,7 @@ class SentenceModel:
     def __init__(self, file: Path) -> None:
         """Raises ZooError where the file is missing or damaged."""
         self.file = file
-        self._other = b""
+        self._other: list[bytes] = []
         self._trainer = b""
         self.entries: list[Entry] = []
         try:
@@ -64,7 +64,7 @@ class SentenceModel:
             elif field.number == _TRAINER:
                 self._trainer = field.value
             elif field.number != _SELF_TEST:
-                self._other += field.written
+                self._other.append(field.written)
 
     @property
     def kind(self) -> str:
@@ -113,7 +113,7 @@ class SentenceModel:
         trainer += [wire.whole(field, number) for field, number in _NUMBERS.items()]
         trainer += [wire.of_bytes(field, SPECIAL[number].encode()) for field, number in _NAMES.items()]
         pieces = (wire.of_bytes(_PIECE, _message(each)) for each in entries)
-        return b"".join((*pieces, wire.of_bytes(_TRAINER, b"".join(trainer)), self._other))
+        return b"".join((*pieces, wire.of_bytes(_TRAINER, b"".join(trainer)), *self._other))
 
 
 def is_language(name: str) -> bool:

@@ -319,6 +319,13 @@ def test_what_fairseq_itself_would_call_is_left_inert(tmp_path: Path, monkeypatc
     require_alike(imported(folder), of, found)
 
 
+def test_an_option_that_is_a_tensor_is_told(tmp_path: Path) -> None:
+    of = options()
+    held = {"args": argparse.Namespace(**of | {"adaptive_input": torch.zeros(2)}), "model": tensors(of)}
+    with pytest.raises(ZooError, match="an option is of Tensor"):
+        imported(write(tmp_path, of, tensors(of), held))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
 def test_a_file_that_was_cut_short_is_refused(share: float, tmp_path: Path) -> None:
     of = options()

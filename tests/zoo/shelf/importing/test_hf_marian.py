@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,12 @@ from safetensors.torch import load_file, save_file
 
 from compiler import Purpose, interpret, lower
 from specs import BOS, EOS, ZooError
+from zoo.model import names
+from zoo.report import Report
 from zoo.shelf.importing.formats import format_of
 from zoo.shelf.importing.hf_marian.generation import KEYS
 from zoo.shelf.importing.imported import Imported, Positions, Wanted
+from zoo.shelf.importing.importer import Choice, import_model
 
 LINES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
 
@@ -133,7 +137,7 @@ def test_weights_of_an_older_kind_are_read_without_code(written: Written, zipped
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     torch.save({"model.shared.weight": Exception}, written.place / "pytorch_model.bin")
-    with pytest.raises(ZooError, match="cannot be read"):
+    with pytest.raises(ZooError, match=r"calls `exceptions\.Exception`, which no file of transformers does"):
         written.read()
 
 
@@ -207,11 +211,47 @@ def test_positions_in_a_file_must_be_sinusoids(written: Written) -> None:
         written.read()
 
 
+def test_positions_without_rows_take_no_memory(written: Written) -> None:
+    file, name = written.place / "model.safetensors", "model.encoder.embed_positions.weight"
+    save_file(load_file(file) | {name: torch.empty(0, 1_000_000_000)}, file)
+    written.change(d_model=1_000_000_000)
+    with pytest.raises(ZooError, match="positions of another width"):
+        written.read()
+
+
+@pytest.mark.parametrize("name", ["builtins bytearray", "torch Tensor", "os mkdir"])
+def test_a_pickle_that_calls_what_takes_memory_is_refused_by_name(written: Written, name: str) -> None:
+    (written.place / "model.safetensors").unlink()
+    call = f"c{name.replace(' ', chr(10))}\n(K\x10tR.".encode("latin-1")
+    with zipfile.ZipFile(written.place / "pytorch_model.bin", "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02" + call)
+    with pytest.raises(ZooError, match=f"calls `{name.replace(' ', '.')}`"):
+        written.read()
+
+
+def test_a_header_that_promises_too_much_is_not_believed(written: Written) -> None:
+    (written.place / "model.safetensors").write_bytes((11_000_000).to_bytes(8, "little") + b"{}")
+    with pytest.raises(ZooError, match="its header would have"):
+        written.read()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"length_penalty": 10**400}, {"bad_words_ids": [["x"]]}, {"bad_words_ids": [[999_999]]}],
+    ids=["a number", "a word", "a piece"],
+)
+def test_what_nobody_has_thought_of_is_no_fault_of_zoo(written: Written, settings: dict[str, Any]) -> None:
+    written.generation(**settings)
+    with pytest.raises(ZooError, match=r"is not as hf-marian's models are|is no number"):
+        import_model(str(written.place), Choice(name="mine"), Report())
+    assert names.names() == []
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_transformers_finds_the_same(written: Written, beam: int, capfd: pytest.CaptureFixture[str]) -> None:
     """With `early_stopping` its beam search ends as ours does. No bars are shown, and counts of sentences are true."""
     pytest.importorskip("transformers")
-    from zoo.report import Progress, Report
+    from zoo.report import Progress
     from zoo.shelf.importing.comparison import compared
 
     totals: list[int | None] = []

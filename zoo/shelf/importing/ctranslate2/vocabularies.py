@@ -8,8 +8,6 @@ from pathlib import Path
 from specs import ZooError
 from zoo.storage.content import content, stands
 
-_LARGEST = 100_000_000  # bytes
-
 
 def listed(place: Path, unknown: str) -> tuple[list[str], list[str]]:
     """The pieces of the source and of the target, in the order of their numbers, as the engine reads them.
@@ -31,7 +29,7 @@ def _list(place: Path, name: str) -> list[str] | None:
     """A JSON list, or a text of a piece a line."""
     if stands(file := place / f"{name}.json"):
         try:
-            found = json.loads(content(file, _LARGEST))
+            found = json.loads(content(file))
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
@@ -40,7 +38,7 @@ def _list(place: Path, name: str) -> list[str] | None:
     if not stands(file := place / f"{name}.txt"):
         return None
     try:
-        lines = content(file, _LARGEST).decode("utf-8").split("\n")
+        lines = content(file).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
     if lines[-1] == "":

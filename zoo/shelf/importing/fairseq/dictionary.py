@@ -10,7 +10,6 @@ from zoo.storage.content import content
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 _AGAIN = "#fairseq:overwrite"
-_LARGEST = 100_000_000  # bytes
 
 
 def listing(file: Path) -> Listing:
@@ -21,7 +20,7 @@ def listing(file: Path) -> Listing:
     names = list(SPECIAL)
     known = set(names)
     try:
-        lines = content(file, _LARGEST).decode("utf-8").split("\n")
+        lines = content(file).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
     for number, line in enumerate(lines, start=1):

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from compiler.operations.embedding import encoding
 from specs import Architecture, ZooError
+from zoo.model.header import require_header
 from zoo.shelf.importing.numbering import NEVER, Numbering
+from zoo.shelf.importing.pickles import called, refused
 from zoo.shelf.importing.tables import positions as positions_of
 from zoo.storage.content import opened, stands
 
@@ -33,6 +35,7 @@ _TABLE = "model.{}.embed_tokens.weight"
 _POSITIONS = "model.{}.embed_positions.weight"
 _SHOWN = 200  # characters
 _COMPARED = 32  # positions of a table
+_WIDEST = 65_536  # features that a spec has at most
 
 
 class Tensors:
@@ -121,8 +124,9 @@ def positions(of: Tensors, width: int) -> tuple[dict[str, Any], dict[str, Tensor
     encoder, decoder = (of.left.pop(_POSITIONS.format(side), None) for side in ("encoder", "decoder"))
     if encoder is None and decoder is None:
         return {}, {}
-    if not all(
-        table is None or (isinstance(table, Tensor) and table.shape[1:] == (width,)) for table in (encoder, decoder)
+    if width > _WIDEST or not all(
+        table is None or (isinstance(table, Tensor) and table.shape[1:] == (width,) and len(table))
+        for table in (encoder, decoder)
     ):
         raise ZooError(f"`{of.file}` has positions of another width than {width}"[:_SHOWN], exit_code=1)
     known = list(_sinusoids(width))
@@ -183,9 +187,12 @@ def _turned(matrix: Tensor) -> Tensor:
 
 def _read(file: Path) -> Mapping[str, Tensor]:
     try:
-        with opened(file):
+        with opened(file) as stream:
             if file.suffix == ".safetensors":
+                require_header(stream, file)
                 return safetensors.torch.load_file(file)
+            for name in called(file):
+                raise refused(file, name, "transformers")
             found = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
         if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
             raise ValueError("it holds no tensors by name")
