@@ -50,7 +50,7 @@ def command(
     from cli.lines import typed, writing
     from zoo.model.find import chosen
     from zoo.report import Report
-    from zoo.text.arriving import together
+    from zoo.text.arriving import windows
     from zoo.translation.opening import How, open_model
 
     _check(source, target)
@@ -60,10 +60,12 @@ def command(
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     read = [source, target] if source else [None]
     with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:
-        while window := together(waiting, _WINDOW, paused):
+        first = 1
+        for window in windows(waiting, _WINDOW, paused):
             sources, targets = zip(*window, strict=True)
-            for forced in translator.forced(sources, targets, report=shown):
+            for forced in translator.forced(sources, targets, report=shown, first=first):
                 write(_line(forced, json))
+            first += len(window)
 
 
 def _check(source: Path | None, target: Path | None) -> None:

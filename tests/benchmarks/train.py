@@ -28,7 +28,7 @@ from remote import opened, serve, turns
 
 import specs
 from zoo.benchmarks.train import made_up
-from zoo.corpus.batches import collate, epoch_batches
+from zoo.corpus.batches import Pairs, epoch_batches
 from zoo.machine.clock import host, spread, timed
 from zoo.planning.sample import sampled
 from zoo.report import Plain
@@ -90,7 +90,7 @@ def _child(given: argparse.Namespace) -> Callable[[str], Any]:
         store = made_up(spec, STEPS, Path(folder))
         training = spec.training
         every = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
-        batches = [collate(store, indices) for indices in islice(every, STEPS)]
+        batches = [Pairs.of(store, indices).batch() for indices in islice(every, STEPS)]
 
     def answer(word: str) -> Any:
         if word == "tokens":

@@ -298,6 +298,7 @@ def test_a_line_that_is_no_pair_is_named(zoo: Zoo, translator: Translator, line:
     done = zoo("score", "--model", "tiny", stdin=f"we read\twir lesen\n{line}\n")
     assert done.status == 2
     assert done.err.startswith(f"error: a line has {tabs} tabs, not one (<stdin>:2)")
+    assert done.out == zoo("score", "--model", "tiny", stdin="we read\twir lesen\n").out, "what came before is scored"
 
 
 @pytest.mark.parametrize(("longer", "shorter"), [("a", "b"), ("b", "a")])

@@ -176,11 +176,6 @@ def cut(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list
     return [Pairs(sources[start:end], targets[start:end]) for start, end in bounds]
 
 
-def collate(store: Store, indices: npt.ArrayLike) -> Batch:
-    """The pairs at `indices`, in this order, as one batch."""
-    return Pairs.of(store, indices).batch()
-
-
 def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
     """The pairs of an epoch, by the weights of their parts."""
     if all(weight == 1.0 for weight in weights):

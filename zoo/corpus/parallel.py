@@ -12,6 +12,7 @@ from typing import IO, Any, Literal
 
 from specs import Archive, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
 from zoo.corpus import builtin
+from zoo.corpus.presence import place
 from zoo.corpus.sgml import is_sgml
 from zoo.corpus.text_file import digest, kind, language_of, lines, reading
 from zoo.report import Report
@@ -143,20 +144,17 @@ class ParallelText:
 
     def _treebank(self, part: Treebank) -> list[Path]:
         """Its files in the order of their names."""
-        place = self._written(part.trees)
-        if not place.is_dir():
+        folder = place(self.corpus, part.trees)
+        if not os.path.isdir(folder):  # Path's raises for a name that none can have
             return [self._local(part.trees)]
-        files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+        with reading(folder):
+            files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not files:
-            raise ZooError(f"there is no file in the folder of trees `{place}`", hint="name another, or a file")
+            raise ZooError(f"there is no file in the folder of trees `{folder}`", hint="name another, or a file")
         return files
 
-    def _written(self, path: str) -> Path:
-        # What is no user's folder stays as it is written.
-        return Path(os.path.expanduser(self.corpus.folder)) / os.path.expanduser(path)
-
     def _local(self, written: str) -> Path:
-        path = self._written(written)
+        path = place(self.corpus, written)
         if not os.path.isfile(path):
             hint = "say where the corpus is with `corpus.folder=DIR`, from the current folder on; its paths start there"
             problem = "is a folder, not a file" if os.path.isdir(path) else "is not there"

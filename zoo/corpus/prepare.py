@@ -19,8 +19,9 @@ from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report, size
 from zoo.storage import manifest, places
+from zoo.storage.content import Unreadable
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
-from zoo.storage.use import use
+from zoo.storage.use import Gone, use
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from
 
@@ -102,6 +103,10 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         if folder.exists():
             try:
                 return Prepared(folder)
+            except Unreadable:  # by this user, or just now: it may be whole
+                raise
+            except Gone:
+                pass
             except ZooError as error:
                 report.warn(f"{error.summary}; preparing the corpus anew")
                 remove_folder(folder)
@@ -110,6 +115,9 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
         with writing_folder(folder, replace=False) as partial:
             _Preparation(spec, text, vocabulary, partial, report).write()
+            if fingerprint(spec, text, vocabulary) != folder.name:
+                problem = "the files of the corpus have changed while they were read"
+                raise ZooError(problem, hint="start again when they are whole", exit_code=1)
     prepared = Prepared(folder)
     report.say(f"prepared in {folder}")
     return prepared

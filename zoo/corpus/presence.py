@@ -21,7 +21,7 @@ def absent(spec: Spec) -> str | None:
                 return f"its corpus is not here: {_stem(part.archive)} has not been fetched"
         elif isinstance(part, Files | Treebank):
             written = (part.source, part.target) if isinstance(part, Files) else (part.trees,)
-            for path in (_place(spec.corpus, each) for each in written):
+            for path in (place(spec.corpus, each) for each in written):
                 if not path.exists():
                     return f"its corpus is not here: there is no `{path}`"
     return None
@@ -46,5 +46,6 @@ def _stem(path: str) -> str:
     return os.path.basename(path)
 
 
-def _place(corpus: Corpus, path: str) -> Path:
-    return Path(corpus.folder).expanduser() / Path(path).expanduser()
+def place(corpus: Corpus, path: str) -> Path:
+    """Where a file of a corpus is, as its spec writes it. What is no user's folder stays as it is written."""
+    return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(path)

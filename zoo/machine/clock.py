@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +10,8 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from compiler.host import cores, cpuinfo
+from compiler.host import cores
+from zoo.machine.called import processor
 
 Result = TypeVar("Result")
 
@@ -43,7 +43,7 @@ def spread(values: Iterable[float]) -> Spread:
 def host() -> Host:
     """This machine and this process."""
     return Host(
-        cpuinfo().get("model name") or platform.processor() or platform.machine(),
+        processor(),
         cores(),
         torch.get_num_threads(),
         torch.__version__,

@@ -23,6 +23,7 @@ from zoo.machine.calibration import Calibration, all_kept
 from zoo.machine.called import processor
 from zoo.machine.peak import matrix_peak
 from zoo.storage import places
+from zoo.storage.occupied import folder_bytes
 from zoo.version import __version__
 
 NEEDED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
@@ -169,5 +170,4 @@ def _places() -> Iterator[Place]:
         "compiled programs": places.compiled(),
     }
     for what, folder in kept.items():
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
-        yield Place(what, str(folder), size)
+        yield Place(what, str(folder), folder_bytes(folder))

@@ -152,7 +152,7 @@ def _check_allowed(bounds: Bounds, token: Int[Tensor, " rows"], sources: Sequenc
     each = bounds.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
     for source, good in zip(sources, each, strict=True):
         if not good:
-            problem = f"sentence {source.index + 1:,}, {shown(source.text)}, is given a beginning that is not allowed"
+            problem = f"sentence {source.line + 1:,}, {shown(source.text)}, is given a beginning that is not allowed"
             raise ZooError(problem, hint="leave the prefix out, or shorten it")
 
 

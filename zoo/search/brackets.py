@@ -61,7 +61,7 @@ def _check(source: Source) -> None:
     least = source.words if source.words == 1 else source.words + 2
     if source.limit < least:
         raise ZooError(
-            f"the tree of sentence {source.index + 1:,}, {shown(source.text)}, has {least:,} pieces at least, and may "
+            f"the tree of sentence {source.line + 1:,}, {shown(source.text)}, has {least:,} pieces at least, and may "
             f"have {source.limit:,} at most",
             hint="raise `decoding.extra_length` of the model's spec; learned positions bound it, too",
         )

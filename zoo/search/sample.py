@@ -46,7 +46,8 @@ class Sample:
         return False
 
     def history(self, source: Source) -> History:
-        streams = tuple(Random(stream(self.seed, "sample", source.index, number)) for number in range(self.count))
+        text = (source.line, source.part) if source.part else (source.line,)
+        streams = tuple(Random(stream(self.seed, "sample", *text, number)) for number in range(self.count))
         penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
         return History(source, self.count, penalty, ranked=False, streams=streams)
 

@@ -12,8 +12,9 @@ from zoo.text.sentences import shown
 class Source:
     """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
 
-    `index` is the sentence's place among all, counted from 0; `text` is what it is called in a message; `words`
-    are counted between white space. Of a tree, `spelled` are the pieces that its words are written as, UNK where any
+    `index` is the sentence's place among all, counted from 0; where it is a part of a longer text, `of` is that of the
+    text, and its own the next ones from there on. `text` is what it is called in a message; `words` are counted between
+    white space. Of a tree, `spelled` are the pieces that its words are written as, UNK where any
     may be; none where all may be any.
     """
 
@@ -24,16 +25,27 @@ class Source:
     text: str = ""
     words: int = 0
     spelled: tuple[int, ...] = ()
+    of: int | None = None
 
     def __post_init__(self) -> None:
         if self.limit < len(self.prefix):
             raise ValueError(f"a translation of {self.limit} pieces cannot start with {len(self.prefix)}")
 
+    @property
+    def line(self) -> int:
+        """Of the text, counted from 0."""
+        return self.index if self.of is None else self.of
+
+    @property
+    def part(self) -> int:
+        """Of the text, counted from 0."""
+        return self.index - self.line
+
 
 def too_long(source: Source) -> ZooError:
     """One sentence does not fit the memory, and a sentence cannot be split."""
     return ZooError(
-        f"there is not enough memory to translate sentence {source.index + 1:,} alone: {shown(source.text)}, "
+        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {shown(source.text)}, "
         f"{len(source.pieces) - 1:,} pieces",
         hint="split it, take a smaller beam, or end other programs",
         exit_code=1,

@@ -17,6 +17,10 @@ MOST = 20_000_000
 _NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for its writer
 
 
+class Unreadable(ZooError):
+    """What a file holds cannot be looked at: nothing says that it is damaged."""
+
+
 def content(path: Path, most: int = MOST) -> bytes:
     """All of a small file. Raises ZooError as `opened` does, and where it has more than `most` bytes."""
     with opened(path) as file:
@@ -51,9 +55,9 @@ def _told(path: Path) -> Iterator[None]:
         raise ZooError(f"`{path}` is not a regular file", exit_code=1) from None
     except PermissionError:
         hint = "ask whoever owns it for leave: `chmod a+rX` gives it to all"
-        raise ZooError(f"`{path}` may not be read by this user", hint=hint, exit_code=1) from None
+        raise Unreadable(f"`{path}` may not be read by this user", hint=hint, exit_code=1) from None
     except OSError as error:
-        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
+        raise Unreadable(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
 
 
 def stands(path: Path) -> bool:

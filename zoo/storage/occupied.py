@@ -6,6 +6,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _BLOCK = 512  # bytes, of st_blocks
@@ -37,3 +38,14 @@ def _states(path: Path) -> Iterator[os.stat_result]:
     yield state
     for each in inside:
         yield from _states(each)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Of the files in it, links not followed; another process may be taking some of them away."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                state = os.lstat(os.path.join(parent, name))
+                total += state.st_size if stat.S_ISREG(state.st_mode) else 0
+    return total

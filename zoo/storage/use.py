@@ -16,8 +16,12 @@ except ImportError:  # a system without it
     fcntl = None  # type: ignore[assignment]
 
 
+class Gone(ZooError):
+    """It was there a moment ago."""
+
+
 def use(user: object, folder: Path) -> None:
-    """The folder is in use for as long as `user` lives. Raises ZooError where another process removes it meanwhile."""
+    """The folder is in use for as long as `user` lives. Raises Gone where another process removes it meanwhile."""
     if fcntl is None:
         return
     with suppress(FileNotFoundError):
@@ -27,7 +31,7 @@ def use(user: object, folder: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         if os.path.samestat(os.fstat(descriptor), folder.stat()):
             return
-    raise ZooError(f"`{folder}` has just been removed by another process", exit_code=1)
+    raise Gone(f"`{folder}` has just been removed by another process", exit_code=1)
 
 
 @contextmanager

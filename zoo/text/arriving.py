@@ -21,7 +21,7 @@ class Arriving:
     """The lines of a stream that nobody else reads. Raises ZooError as `decoded_lines` does, with this name."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._descriptor = _descriptor(stream)
+        self._stream, self._descriptor = stream, _descriptor(stream)  # which lasts as long as the stream
         self._whole: deque[bytes] = deque()
         self._begun: list[bytes] = []
         self._ended = False
@@ -51,6 +51,7 @@ class Arriving:
             self._receive(self._descriptor)
 
     def _receive(self, descriptor: int) -> None:
+        select([descriptor], [], [])  # whoever gave it to us may have it answer at once that nothing is there
         first, *others = os.read(descriptor, _CHUNK).split(b"\n")
         self._begun.append(first)
         self._ended = not first and not others
@@ -61,14 +62,25 @@ class Arriving:
             self._whole.append(last)
 
 
-def together(items: Iterator[Item], most: int, paused: Callable[[], bool]) -> list[Item]:
-    """Up to so many: the first is waited for, the others are those that have come. Nothing at the end."""
-    several: list[Item] = []
-    for item in items:
-        several.append(item)
-        if len(several) == most or paused():
-            break
-    return several
+def windows(items: Iterator[Item], most: int, paused: Callable[[], bool]) -> Iterator[list[Item]]:
+    """Up to so many at a time: the first is waited for, the others are those that have come.
+
+    An error is raised behind what came before it.
+    """
+    while True:
+        several: list[Item] = []
+        try:
+            for item in items:
+                several.append(item)
+                if len(several) == most or paused():
+                    break
+        except Exception:
+            if several:
+                yield several
+            raise
+        if not several:
+            return
+        yield several
 
 
 def never() -> bool:

@@ -31,12 +31,17 @@ def sentences_of(text: str) -> list[str]:
         if before.endswith(_ENDS):
             found.append(text[begin : space.start()])
             begin = space.end()
-    return [*found, text[begin:]]
+    rest = text[begin:]
+    return found if found and not rest.strip() else [*found, rest]
 
 
-def pairs(sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Sources and their translations. Raises ZooError unless there are as many of the one as of the other."""
-    left, right = sentences(sources), sentences(targets)
+def pairs(sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
+    """Sources and their translations. Raises ZooError unless there are as many of the one as of the other.
+
+    Errors call the first pair by that number.
+    """
+    left = sentences(sources, first=first, called="source")
+    right = sentences(targets, first=first, called="target")
     if len(left) != len(right):
         raise ZooError(
             f"there are {len(left):,} sources and {len(right):,} targets",

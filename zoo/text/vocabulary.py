@@ -93,8 +93,14 @@ class Vocabulary:
         return self._of(side).named(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """The characters of a text that have no piece, each once."""
-        return [character for character in dict.fromkeys(clean(text)) if UNK in self.encode(character, side)]
+        """What of a text has no piece, each once: characters, or words where pieces are whole words."""
+        parts = clean(text).split(" ") if self.has_words(side) else clean(text)
+        return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
+
+    def has_words(self, side: Side) -> bool:
+        """Whether its pieces are whole words."""
+        pieces = self._of(side)
+        return isinstance(pieces, Pieces) and pieces.of_words
 
     def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
         """Other pieces of the same text, drawn at random; these where there is no other way to write it."""

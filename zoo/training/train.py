@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
 from zoo.storage.files import require_space
+from zoo.storage.occupied import folder_bytes
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import sharding
 from zoo.training.average import average
@@ -78,7 +79,7 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
         place.check_own()
     else:
         place.check(spec)
-    require_space(place.folder, footprint(spec).disk_bytes - _size(place.checkpoints), "the run")
+    require_space(place.folder, footprint(spec).disk_bytes - folder_bytes(place.checkpoints), "the run")
     with ExitStack() as held:
         with joined(device) as processes:
             require_to_train(spec, str(processes.device), processes.count)
@@ -186,12 +187,3 @@ def _stopping(report: Report) -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _size(folder: Path) -> int:
-    """Of its files; another process may be taking some of them away."""
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size if file.is_file() else 0
-    return total

@@ -20,6 +20,7 @@ from zoo.model.contents import read_model
 from zoo.planning.room import require_to_translate
 from zoo.report import Report
 from zoo.storage import places
+from zoo.storage.occupied import folder_bytes
 from zoo.translation.building import waiting
 from zoo.translation.opening import How
 
@@ -104,5 +105,4 @@ def _kept(before: Mapping[Path, tuple[int, int]], after: Mapping[Path, tuple[int
     for folder, (used, made) in sorted(after.items()):
         old = before.get(folder, (0, 0))
         if used != old[0]:
-            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-            yield Kept(str(folder), size, made == old[1])
+            yield Kept(str(folder), folder_bytes(folder), made == old[1])

@@ -41,6 +41,8 @@ class Intake:
         """Texts that were read and are to be translated in parts."""
         self.failure: Exception | None = None
         """Why not all was read."""
+        self.of: int | None = None
+        """The index of the text that all of these are parts of."""
 
     def windows(self, windows: Iterable[Sequence[Pair]], first: int) -> Iterator[list[Source]]:
         """The sentences of each window that the search takes; an error in reading ends them and is kept."""
@@ -85,12 +87,14 @@ class Intake:
         rows = self._encoded(texts, "source")
         found: list[Source | Split] = []
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
-            if len(row) - 1 > self.most:
-                found.append(Split(index, tuple(row), tuple(self._parts(text, index)), prefix, text))
-                continue
-            limit, forced = self._limit(len(row) - 1), self._forced(prefix, index)
-            _check_prefix(forced, limit if len(row) > 1 else None, text, prefix)
-            found.append(Source(index, tuple(row), limit, forced, text, len(text.split())))
+            parts = tuple(self._parts(text, index)) if len(row) - 1 > self.most else ()
+            begun = len(self.vocabulary.encode(parts[0], "source")) if parts else len(row) - 1
+            limit, forced = self._limit(begun), self._forced(prefix, index)
+            _check_prefix(forced, limit if len(row) > 1 else None, parts[0] if parts else text, prefix)
+            if parts:
+                found.append(Split(index, tuple(row), parts, prefix, text))
+            else:
+                found.append(Source(index, tuple(row), limit, forced, text, len(text.split()), of=self.of))
         return found
 
     def _forced(self, prefix: str, index: int) -> tuple[int, ...]:
@@ -98,9 +102,13 @@ class Intake:
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
+            if self.vocabulary.has_words("target"):
+                what, hint = "words", "leave them out: the model came with a list of all words that it writes"
+            else:
+                what = "characters"
+                hint = "leave them out; a model that was trained with `vocabulary.byte_fallback: true` writes any"
             raise ZooError(
-                f"prefix {index + 1:,} ({shown(prefix)}) has characters that the model cannot write: {unknown}",
-                hint="leave them out; a model that was trained with `vocabulary.byte_fallback: true` writes any",
+                f"prefix {index + 1:,} ({shown(prefix)}) has {what} that the model cannot write: {unknown}", hint=hint
             )
         return forced
 

@@ -73,12 +73,12 @@ class Parser(Translator):
         of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
         return Sentences(self.symbols.written, *of)
 
-    def given(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
+    def given(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
         """Sentences and their bracketed trees, of these what a parser learns of them, as of a treebank's.
 
         Raises ZooError for what is no tree, or one of other words.
         """
-        left, right = super().given(sources, targets)
+        left, right = super().given(sources, targets, first=first)
         return left, [str(_tree_over(text, tree)) for text, tree in zip(left, right, strict=True)]
 
     def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:

@@ -23,15 +23,17 @@ def forced(
     tokens: int,
     device: torch.device,
     progress: Progress,
+    first: int = 1,
 ) -> list[ForcedScore]:
     """Of each source (with EOS) and target (from BOS to EOS), in batches of so many tokens.
 
-    Raises ZooError where the memory does not suffice for one of them alone.
+    `first` is the number of the first pair in errors. Raises ZooError where the memory does not suffice for one of them
+    alone.
     """
     lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
     found = [ForcedScore(())] * len(lengths)
     for group in groups(lengths, tokens):
-        rows = _rows(program, sources, targets, group, device)
+        rows = _rows(program, sources, targets, group, device, first)
         for index, row in zip(group, rows, strict=True):
             found[index] = ForcedScore(tuple(row[: len(targets[index]) - 1]))
         progress.advance(len(group))
@@ -44,6 +46,7 @@ def _rows(
     targets: Sequence[Sequence[int]],
     group: Sequence[int],
     device: torch.device,
+    first: int,
 ) -> list[list[float]]:
     """Those of a batch; of its halves, where the memory does not suffice for the whole."""
     try:
@@ -56,10 +59,10 @@ def _rows(
     if len(group) > 1:
         middle = len(group) // 2
         parts = (group[:middle], group[middle:])
-        return [row for part in parts for row in _rows(program, sources, targets, part, device)]
+        return [row for part in parts for row in _rows(program, sources, targets, part, device, first)]
     lengths = len(sources[group[0]]) - 1, len(targets[group[0]]) - 2
     raise ZooError(
-        f"there is not enough memory to score pair {group[0] + 1:,} alone: {lengths[0]:,} pieces of source and "
+        f"there is not enough memory to score pair {group[0] + first:,} alone: {lengths[0]:,} pieces of source and "
         f"{lengths[1]:,} of target",
         hint="a sentence a line: break it where its sentences end",
         exit_code=1,

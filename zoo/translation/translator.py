@@ -212,7 +212,7 @@ class Translator:
         """The best of all parts as one translation, then the second best of all, and so on."""
         pairs = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
         intake = self.intake()
-        intake.most = len(split.pieces)  # a part is not split again
+        intake.most, intake.of = len(split.pieces), split.index  # a part is not split again
         found = dict(self.found([pairs], request, intake, first=split.index, most=len(pairs)))
         return [joined(parts) for parts in zip(*(found[index] for index in sorted(found)), strict=False)]
 
@@ -249,21 +249,24 @@ class Translator:
         *,
         tokens: int | None = None,
         report: Report | None = None,
+        first: int = 1,
     ) -> list[ForcedScore]:
-        """`score` piece by piece; progress goes to `report`."""
-        left, right = self.given(sources, targets)
+        """`score` piece by piece; progress goes to `report`. Errors call the first pair by the number `first`."""
+        left, right = self.given(sources, targets, first=first)
         intake = self.intake()
         source, target = intake.rows(left, "source"), intake.rows(right, "target")
         tokens = self.tokens if tokens is None else budget(tokens)
         with (report or Report()).progress("score", len(left), "sentences") as progress:
-            return forced(self.program, source, target, tokens=tokens, device=self.device, progress=progress)
+            return forced(
+                self.program, source, target, tokens=tokens, device=self.device, progress=progress, first=first
+            )
 
-    def given(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
+    def given(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
         """Sources and given translations of them, as they are scored.
 
         Raises ZooError where there are not as many of both, or where they are not one line.
         """
-        return pairs(sources, targets)
+        return pairs(sources, targets, first=first)
 
     def attention(self, source: str, target: str | None = None) -> Attention:
         """What every head of every layer looks at while it reads the source and writes a translation of it.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from specs import ZooError
-from zoo.trees.tree import Reader, Tree, modern, rooted
+from zoo.trees.tree import DEEPEST, Reader, Tree, modern, rooted, too_deep
 
 _FUNCTION = re.compile(r"(?<=.)[-=].*")
 _TRACE = "-NONE-"
@@ -42,7 +42,19 @@ def plain(tree: Tree) -> Tree:
     left = _plain(tree)
     if left is None:
         raise ZooError("the tree has no word", hint="leave it out")
-    return rooted(left)
+    whole = rooted(left)
+    if whole is not left and _deepest(whole) > DEEPEST:
+        raise too_deep()
+    return whole
+
+
+def _deepest(tree: Tree) -> int:
+    """Constituents inside one another, at most."""
+    inside = deepest = 0
+    for each, closes in tree.walk():
+        inside += (not each.word) * (-1 if closes else 1)
+        deepest = max(deepest, inside + bool(each.word))
+    return deepest
 
 
 def _plain(tree: Tree) -> Tree | None:

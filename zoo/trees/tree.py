@@ -100,6 +100,11 @@ def rooted(tree: Tree) -> Tree:
     return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
 
 
+def too_deep() -> ZooError:
+    """A tree is not read that has more than DEEPEST."""
+    return ZooError(f"the tree has more than {DEEPEST:,} constituents inside one another")
+
+
 class Reader:
     """Trees from text, token by token: `add` takes a line, and gives the trees that end in it."""
 
@@ -136,7 +141,7 @@ class Reader:
         if self._word:
             raise ZooError(f"a bracket opens behind the word {shown(self._word)}", hint=_HINT)
         if len(self._open) == DEEPEST:
-            raise ZooError(f"the tree has more than {DEEPEST:,} constituents inside one another")
+            raise too_deep()
         self._open.append(("", []))
         self._fresh = True
 

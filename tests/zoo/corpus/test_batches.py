@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.corpus.batches import Batch, Pairs, collate, cut, epoch_batches
+from zoo.corpus.batches import Batch, Pairs, cut, epoch_batches
 
 
 class Toy:
@@ -48,7 +48,7 @@ def test_every_pair_is_in_one_batch_and_every_batch_within_both_budgets(store, m
     indices = [index for batch in batches for index in batch]
     assert sorted(indices) == list(range(len(store)))
     for batch in batches:
-        made = collate(store, batch)
+        made = Pairs.of(store, batch).batch()
         assert len(batch) > 0
         assert made.source.numel() <= most_source
         assert made.target.numel() - len(batch) <= most_target  # BOS is not predicted
@@ -58,7 +58,7 @@ def test_every_pair_is_in_one_batch_and_every_batch_within_both_budgets(store, m
 @given(STORES, st.integers(20, 90), st.integers(20, 90))
 def test_padding_is_the_share_that_it_says(store, most_source, most_target):
     batches = epoch_batches(store, most_source, most_target, 1, 1)
-    made = [collate(store, batch) for batch in batches]
+    made = [Pairs.of(store, batch).batch() for batch in batches]
     places = sum(batch.source.numel() + batch.target.numel() - len(batch) for batch in made)
     tokens = sum(batch.source_tokens + batch.target_tokens for batch in made)
     assert batches.padding == pytest.approx(1 - tokens / places if places else 0.0)
@@ -199,7 +199,7 @@ def test_a_pair_that_is_too_long_is_told(side, budgets):
 
 
 def test_rows_end_and_begin_as_they_must():
-    batch = collate(Toy([2, 4, 0], [3, 1, 0]), [1, 0, 2])
+    batch = Pairs.of(Toy([2, 4, 0], [3, 1, 0]), [1, 0, 2]).batch()
     assert batch.source.tolist() == [[5, 6, 7, 8, EOS], [4, 5, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]
     assert batch.target.tolist() == [[BOS, 7, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]]
     assert batch.source.dtype == batch.target.dtype == torch.int64
@@ -210,7 +210,7 @@ def test_rows_end_and_begin_as_they_must():
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 20])
 def test_parts_are_the_batch(parts):
     store = real(7)
-    batch = collate(store, range(7))
+    batch = Pairs.of(store, range(7)).batch()
     split = batch.split(parts)
     assert len(split) == min(parts, 7)
     assert sum(part.source_tokens for part in split) == batch.source_tokens
@@ -219,7 +219,7 @@ def test_parts_are_the_batch(parts):
     assert max(sizes) - min(sizes) <= 1
     first = 0
     for part in split:
-        alone = collate(store, range(first, first + len(part)))
+        alone = Pairs.of(store, range(first, first + len(part))).batch()
         assert torch.equal(part.source, alone.source)
         assert torch.equal(part.target, alone.target)
         assert (part.source_tokens, part.target_tokens) == (alone.source_tokens, alone.target_tokens)
@@ -227,7 +227,7 @@ def test_parts_are_the_batch(parts):
 
 
 def test_a_batch_goes_to_a_device():
-    batch = collate(real(5), range(5))
+    batch = Pairs.of(real(5), range(5)).batch()
     there = batch.to("meta")
     assert isinstance(there, Batch)
     assert there.source.device.type == there.target.device.type == "meta"

@@ -206,6 +206,9 @@ def test_nobodys_home_and_names_that_are_none_are_not_there(tmp_path):
     for source in ("~nosuchuser/train.en", "a\0b", "x" * 3000):
         with pytest.raises(ZooError, match="is not there"):
             pairs_of(tmp_path, source=source)
+        treebank = specs.load("parsing/tiny", {"corpus": {"folder": str(tmp_path), "train": [{"trees": source}]}})
+        with pytest.raises(ZooError, match="is not there"):
+            list(ParallelText(treebank, Report()).pairs("train"))
     text = text_of("~nosuchuser")
     with pytest.raises(ZooError, match=r"the corpus file `~nosuchuser/train\.en` is not there"):
         list(text.pairs("train"))

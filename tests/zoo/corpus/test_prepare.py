@@ -1,5 +1,6 @@
 """From a corpus to a folder that training can read."""
 
+import errno
 import json
 import os
 import random
@@ -249,6 +250,38 @@ def test_it_is_the_same_every_time(folder, monkeypatch, tmp_path):
     second = prepared_of(folder, corpus__test=[{"held_out": 7}])
     assert first.folder != second.folder
     assert (first.folder / "manifest.json").read_bytes() == (second.folder / "manifest.json").read_bytes()
+
+
+def test_text_that_changes_while_it_is_read_is_not_kept(folder, monkeypatch):
+    def changed(*given):
+        write(folder, "train", [("a new line.", "eine neue Zeile."), *TRAIN])
+        return learn(*given)
+
+    learn = Vocabulary.learn
+    with monkeypatch.context() as patch:
+        patch.setattr(Vocabulary, "learn", changed)
+        with pytest.raises(ZooError, match="have changed while they were read"):
+            prepared_of(folder, corpus__test=[{"held_out": 7}])
+    assert tree() == []
+    assert len(prepared_of(folder).store("train")) == 401
+
+
+@pytest.mark.parametrize("error", [PermissionError(), OSError(errno.ESTALE, "Stale file handle")])
+def test_what_cannot_be_read_now_stays(folder, monkeypatch, report, error):
+    prepared_of(folder)
+    before = tree()
+
+    def fails(path, *given):
+        if path == manifest:
+            raise error
+        return opened(path, *given)
+
+    (manifest,), opened = places.prepared().glob("*/manifest.json"), os.open
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fails)
+        with pytest.raises(ZooError, match=r"may not be read|Stale file handle"):
+            prepared_of(folder, report)
+    assert (tree(), report.warnings) == (before, [])
 
 
 @pytest.mark.parametrize("place", ["learn", "save"])

@@ -1,12 +1,13 @@
 """Lines as they arrive, through a pipe of our own."""
 
 import os
+import threading
 
 import pytest
 
 from specs import ZooError
 from zoo.text import arriving
-from zoo.text.arriving import Arriving, never, together
+from zoo.text.arriving import Arriving, never, windows
 
 
 @pytest.fixture
@@ -56,9 +57,30 @@ def test_files_and_streams_of_python_alone_never_pause(tmp_path):
 
 
 def test_what_has_come_is_taken_together():
-    items = iter(range(10))
     pauses = iter([False, True, False, False])
-    assert together(items, 3, lambda: next(pauses)) == [0, 1]
-    assert together(items, 3, lambda: next(pauses)) == [2, 3, 4]
-    assert together(items, 100, never) == [5, 6, 7, 8, 9]
-    assert together(items, 3, never) == []
+    found = windows(iter(range(8)), 3, lambda: next(pauses, False))
+    assert list(found) == [[0, 1], [2, 3, 4], [5, 6, 7]]
+    assert list(windows(iter(range(5)), 100, never)) == [[0, 1, 2, 3, 4]]
+    assert list(windows(iter([]), 3, never)) == []
+
+
+def test_an_error_comes_behind_what_came_before_it():
+    def items():
+        yield from (1, 2, 3)
+        raise ZooError("the cause")
+
+    found = windows(items(), 2, never)
+    assert [next(found), next(found)] == [[1, 2], [3]]
+    with pytest.raises(ZooError, match="the cause"):
+        next(found)
+
+
+def test_a_stream_that_answers_at_once_is_waited_for(monkeypatch):
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as other:
+        lines = Arriving(stream, "pipe")
+        later = threading.Timer(0.1, lambda: (other.write(b"one\n"), other.close()))
+        later.start()
+        assert list(lines) == ["one"]
+        later.join()

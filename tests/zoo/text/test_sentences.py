@@ -29,6 +29,11 @@ def test_sentences_need_no_space_where_a_script_has_none():
     assert sentences_of("a.  \t b") == ["a.", "b"]
 
 
+@pytest.mark.parametrize("text", ["你好。", "Hello. ", "Hello.", "Hello", " "])
+def test_what_ends_in_a_mark_or_has_none_is_one(text):
+    assert [each.strip() for each in sentences_of(text)] == [text.strip()]
+
+
 def test_long_rows_of_marks_are_quickly_told():
     assert sentences_of("." * 200_000 + " a") == ["." * 200_000, "a"]
     assert sentences_of('"' * 200_000 + " a") == ['"' * 200_000 + " a"]

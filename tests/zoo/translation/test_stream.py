@@ -202,3 +202,25 @@ def test_a_sentence_that_is_too_long_is_refused_by_its_number(translator_of):
     with pytest.raises(ZooError, match=message):
         next(found)
     assert translator.translate("h" * 10)
+
+
+def test_a_prefix_that_cannot_be_of_a_long_line_is_told_behind_the_lines_before_it(translator_of):
+    """The search of those before it goes on."""
+    translator = translator_of(["decoding.max_source_length=10"])
+    found = translate_lines(translator, [*["ab"] * 5, " ".join(SENTENCES)], prefixes=[*[""] * 5, "h" * 50])
+    assert len([next(found) for _ in range(5)]) == 5
+    with pytest.raises(
+        ZooError, match=r"the prefix 'h+\.\.\.' has 50 pieces, and a translation of 'ab\. cde!' has 8 at most"
+    ):
+        next(found)
+
+
+def test_parts_of_a_line_draw_by_streams_of_their_own(translator_of):
+    translator = translator_of(["decoding.max_source_length=10"])
+    texts = ["abcdefgh. gfedcba.", "gfedcba."]
+    told = {"search": "sample", "n_best": 1, "temperature": 3.0}
+    seeds = [[each[0].text for each in translator.hypotheses(texts, seed=seed, **told)] for seed in range(5)]
+    assert not all(first.endswith(second) for first, second in seeds)
+    alone = [translator.hypotheses(["ab", "cde"], seed=seed, **told) for seed in range(2)]
+    whole = translator_of()
+    assert alone == [whole.hypotheses(["ab", "cde"], seed=seed, **told) for seed in range(2)], "as before"

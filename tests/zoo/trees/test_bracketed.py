@@ -6,7 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo.trees.bracketed import plain, trees
-from zoo.trees.tree import Tree, escaped, read, unescaped
+from zoo.trees.tree import DEEPEST, Tree, escaped, read, unescaped
 
 PRETTY = """
 ( (S
@@ -69,3 +69,19 @@ def test_brackets_in_words_and_older_signs():
     assert unescaped(escaped("a(b)")) == "a(b)"
     assert str(plain(read(r"(CD 1\/2)"))) == "(TOP (CD 1/2))"
     assert str(plain(read("(NN -LCB-)"))) == "(TOP (NN {))"
+
+
+@pytest.mark.parametrize("root", ["", "(TOP "])
+def test_what_is_read_is_no_deeper_than_may_be_read_again(root: str):
+    """A ROOT that a treebank leaves out is counted, too."""
+
+    def nested(brackets: int) -> str:
+        inner = "(S " * (brackets - 1 - bool(root)) + "(NN dog)"
+        return root + inner + ")" * (brackets - 1)
+
+    whole = DEEPEST if root else DEEPEST - 1
+    (tree,) = trees([nested(whole)], "deep")
+    assert read(str(tree)) == tree
+    with pytest.raises(ZooError, match="more than 500 constituents") as caught:
+        list(trees([nested(whole + 1)], "deep"))
+    assert caught.value.where == "deep:1"

@@ -49,6 +49,11 @@ def test_each_unknown_word_is_one_unknown_piece(text: str, tmp_path: Path) -> No
         assert pieces.spelled(text) == [f"▁{word}" for word in words]
 
 
+def test_what_is_unknown_of_words_are_words() -> None:
+    vocabulary = Vocabulary(word_model(NUMBERING, "list"))
+    assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
+
+
 def test_it_is_told_from_models_that_cut() -> None:
     pieces = word_model(NUMBERING, "list")
     assert pieces.of_words
