@@ -82,11 +82,12 @@ class Artefact:
             new.rename(beside)
             yield beside
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            for each in (new, beside):
+                shutil.rmtree(each, ignore_errors=True)
             os.close(descriptor)
 
     def _sweep(self) -> None:
-        """Removes what processes that were killed had begun to write."""
+        """Removes what processes that were killed had begun to write, before it is written anew."""
         for left in self.folder.parent.glob(f".{self.folder.name}.{'[0-9a-f]' * 32}"):
             with suppress(OSError):  # its process lives, or there are no locks
                 descriptor = os.open(left, os.O_RDONLY)

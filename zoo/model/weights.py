@@ -17,7 +17,7 @@ from torch import Tensor
 from specs import ZooError
 from zoo.model.header import require_header
 from zoo.storage import digests
-from zoo.storage.content import content, opened, stands
+from zoo.storage.content import VOCABULARY_BYTES, content, opened, stands
 from zoo.storage.files import writing
 from zoo.storage.manifest import Manifest
 
@@ -145,4 +145,6 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 def _vocabulary(folder: Path) -> str:
     """What tells the vocabulary in a folder from any other; nothing where there is none."""
-    return " ".join(hashlib.sha256(content(file)).hexdigest() for file in sorted(folder.glob("vocabulary*.model")))
+    return " ".join(
+        hashlib.sha256(content(file, VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob("vocabulary*.model"))
+    )

@@ -32,8 +32,9 @@ from zoo.report import Report
 
 MARK, INDEX, PAGE = "registry.json", "index.json", "index.html"
 _MOST_BEFORE = 10_000
-_LARGEST_INDEX = 100_000_000  # bytes
 """Revisions before the newest among which a digest is looked for: a server may have any number that is asked for."""
+_LARGEST_INDEX = 100_000_000  # bytes
+
 _KINDS: Mapping[str, Callable[[str], Place]] = {"http": Web, "https": Web, "s3": Bucket, "s3a": Bucket, "hf": Hub}
 
 

@@ -13,7 +13,9 @@ from specs import ZooError
 from zoo.report import size
 
 MOST = 20_000_000
-"""Bytes: no small file of ours (a spec, a vocabulary, a JSON) comes near."""
+"""Bytes: no small file of ours (a spec, a JSON, a usual vocabulary) comes near."""
+VOCABULARY_BYTES = 100_000_000
+"""Of a run's own, which may have a million pieces."""
 _NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for its writer
 
 

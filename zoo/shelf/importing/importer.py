@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +31,7 @@ from zoo.version import __version__
 
 _FOREIGN = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
-    struct.error,
+    *(struct.error, zipfile.BadZipFile, zlib.error),
 )
 """What may come of content that is not as its reader takes it to be."""
 _SHOWN = 500  # characters of what a stranger's file may say

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -20,6 +22,7 @@ from zoo.paper.sweep.table import table
 from zoo.paper.sweep.trial import Trial, default_folder, trials_of
 from zoo.paper.sweep.work import train_all
 from zoo.report import Report
+from zoo.training.run import Run
 from zoo.training.train import train
 
 ROOT = Path(__file__).parents[4]
@@ -142,6 +145,19 @@ def test_one_that_another_process_was_quicker_to_begin_is_tried_again(tmp_path: 
     stub = Stub(script, lambda: next(held, None))
     assert train_all([stub], jobs=1, device="cpu", report=report)  # type: ignore[list-item]
     assert stub.finished
+
+
+def test_one_whose_lock_cannot_be_asked_for_is_told_of_as_any_other(
+    trials: Callable[..., tuple[Trial, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = trials()
+    first.run.folder.mkdir(parents=True)
+
+    def full(run: Run) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Run, "locked", full)
+    assert first.busy is None
 
 
 def test_a_stop_while_one_is_being_started_stops_it_too(tmp_path: Path, report: Report) -> None:

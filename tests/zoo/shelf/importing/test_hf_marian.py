@@ -229,6 +229,19 @@ def test_a_pickle_that_calls_what_takes_memory_is_refused_by_name(written: Writt
         written.read()
 
 
+def test_an_archive_that_is_damaged_is_told(written: Written) -> None:
+    file, weights = written.place / "model.safetensors", written.place / "pytorch_model.bin"
+    torch.save(load_file(file), weights)
+    file.unlink()
+    held = bytearray(weights.read_bytes())
+    with zipfile.ZipFile(weights) as archive:
+        (pickle,) = [each for each in archive.infolist() if each.filename.endswith("data.pkl")]
+    held[held.index(b"ctorch", pickle.header_offset) + 3] ^= 1
+    weights.write_bytes(held)
+    with pytest.raises(ZooError, match="cannot be read"):
+        written.read()
+
+
 def test_a_header_that_promises_too_much_is_not_believed(written: Written) -> None:
     (written.place / "model.safetensors").write_bytes((11_000_000).to_bytes(8, "little") + b"{}")
     with pytest.raises(ZooError, match="its header would have"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ FILES = ("model.safetensors", "pytorch_model.bin")
 Named = Iterator[tuple[str, Tensor]]
 _BROKEN = (
     *(SafetensorError, pickle.UnpicklingError, OSError, ValueError, RuntimeError, EOFError, LookupError, TypeError),
-    *(AttributeError, MemoryError),
+    *(AttributeError, MemoryError, zipfile.BadZipFile, zlib.error),
 )
 """What safetensors and torch raise for files that are not as they wrote them."""
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
