@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
@@ -14,7 +14,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
+    from zoo.report import Report
     from zoo.translation.translation import ForcedScore
+    from zoo.translation.translator import Translator
 
 EXAMPLES = (
     "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
@@ -62,8 +64,7 @@ def command(
     with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:
         first = 1
         for window in windows(waiting, _WINDOW, paused):
-            sources, targets = zip(*window, strict=True)
-            for forced in translator.forced(sources, targets, report=shown, first=first):
+            for forced in _scored(translator, window, first, source, shown):
                 write(_line(forced, json))
             first += len(window)
 
@@ -111,6 +112,26 @@ def _both(left: Iterator[str], right: Iterator[str], source: Path, target: Path)
             problem = f"`{shorter}` has {number - 1:,} lines, and `{longer}` has more"
             raise ZooError(problem, hint="line n of the one belongs to line n of the other: both need as many lines")
         yield first, second
+
+
+def _scored(
+    translator: Translator, window: Sequence[tuple[str, str]], first: int, file: Path | None, report: Report
+) -> Iterator[ForcedScore]:
+    """The scores of pairs, of which the first is on that line; the error of a pair comes behind those before it."""
+    from specs import ZooError
+
+    sources, targets = zip(*window, strict=True)
+    try:
+        scored = translator.forced(sources, targets, report=report, first=first)
+    except ZooError as error:
+        if len(window) == 1:
+            where = error.where or f"{file or '<stdin>'}:{first}"
+            raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
+        half = len(window) // 2
+        for begin, end in ((0, half), (half, len(window))):
+            yield from _scored(translator, window[begin:end], first + begin, file, report)
+        return
+    yield from scored
 
 
 def _line(forced: ForcedScore, json: bool) -> str:

@@ -119,6 +119,15 @@ def test_n_best_and_json_tell_scores(zoo: Zoo, parser: Callable[..., Parser]) ->
             assert (tree["score"], tree["log_probability"]) == pytest.approx((one.score, one.log_probability), abs=1e-5)
 
 
+def test_a_line_that_has_no_tree_is_named_behind_those_before_it(zoo: Zoo, parser: Callable[..., Parser]) -> None:
+    tree = parser().parse("they wait")
+    good = f"they wait\t{tree}\n"
+    done = zoo("score", "--model", "runs/parser", stdin=f"{good}they wait\tno tree\n{good}")
+    assert done.status == 2
+    assert "(<stdin>:2)" in done.err
+    assert done.out == zoo("score", "--model", "runs/parser", stdin=good).out
+
+
 def test_pretty_trees_have_an_empty_line_between_them_and_read_back(zoo: Zoo, parser: Callable[..., Parser]) -> None:
     found = parser().parse(SENTENCES)
     done = zoo("parse", "--model", "runs/parser", "--pretty", stdin=TEXT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -299,6 +300,18 @@ def test_a_line_that_is_no_pair_is_named(zoo: Zoo, translator: Translator, line:
     assert done.status == 2
     assert done.err.startswith(f"error: a line has {tabs} tabs, not one (<stdin>:2)")
     assert done.out == zoo("score", "--model", "tiny", stdin="we read\twir lesen\n").out, "what came before is scored"
+
+
+@pytest.mark.parametrize("window", [2, 4096])
+def test_a_pair_that_cannot_be_scored_is_named_behind_those_before_it(
+    zoo: Zoo, translator: Translator, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr("cli.score._WINDOW", window)
+    good = "we read\twir lesen\n"
+    done = zoo("score", "--model", "tiny", stdin=f"{good * 4}we\t{'x' * 100_001}\n{good}")
+    assert done.status == 2
+    assert re.search(r"error: target 5 \('x+\.\.\.'\) has a word of 100,001 characters.*\(<stdin>:5\)", done.err)
+    assert done.out == zoo("score", "--model", "tiny", stdin=good * 4).out
 
 
 @pytest.mark.parametrize(("longer", "shorter"), [("a", "b"), ("b", "a")])

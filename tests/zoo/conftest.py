@@ -160,6 +160,12 @@ class Letters:
     def decode(self, pieces, side="target"):
         return "".join(ALPHABET[piece - 4] if piece >= 4 else "?" for piece in pieces)
 
+    def named(self, pieces, side="target"):
+        return list(self.decode(pieces))
+
+    def has_words(self, side):
+        return False
+
 
 @pytest.fixture(scope="session")
 def letters():

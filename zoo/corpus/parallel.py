@@ -175,11 +175,11 @@ def sentence(tree: Tree) -> Pair:
 
 def _written_down(file: IO[bytes]) -> Iterator[Pair]:
     """From its beginning; several may read it by turns."""
-    place = 0
+    offset = 0
     while True:
-        file.seek(place)
+        file.seek(offset)
         some = file.readlines(_READ)
-        place = file.tell()
+        offset = file.tell()
         if not some:
             return
         for line in some:

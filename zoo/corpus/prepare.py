@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from zoo.corpus.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
 from zoo.corpus.parallel import Pair, ParallelText, Split
 from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report, size
-from zoo.storage import manifest, places
+from zoo.storage import digests, manifest, places
 from zoo.storage.content import Unreadable
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
-from zoo.storage.use import Gone, use
+from zoo.storage.use import use
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from
 
@@ -50,6 +50,8 @@ class Prepared:
         if not self._verified:
             try:
                 self._verified = manifest.check(self.folder)
+            except Unreadable:
+                raise
             except ZooError as error:
                 hint = f"remove the folder `{self.folder}`: `zoo prepare` makes it anew"
                 raise ZooError(error.summary, hint=hint, exit_code=1) from error
@@ -100,16 +102,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary = None
     with closing(ParallelText(spec, report, places.prepared())) as text:
         folder = places.prepared() / fingerprint(spec, text, vocabulary)
-        if folder.exists():
-            try:
-                return Prepared(folder)
-            except Unreadable:  # by this user, or just now: it may be whole
-                raise
-            except Gone:
-                pass
-            except ZooError as error:
-                report.warn(f"{error.summary}; preparing the corpus anew")
-                remove_folder(folder)
+        if found := _found(folder, report):
+            return found
         # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets. The sentences of the
         # grammar are written down there, too, for as long as it lasts.
         require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
@@ -121,6 +115,21 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     prepared = Prepared(folder)
     report.say(f"prepared in {folder}")
     return prepared
+
+
+def _found(folder: Path, report: Report) -> Prepared | None:
+    """What was prepared before; None where nothing was, or what is damaged, which is removed then."""
+    with suppress(FileNotFoundError):
+        judged = digests.identity(folder)
+        try:
+            return Prepared(folder)
+        except Unreadable:  # by this user, or just now: it may be whole
+            raise
+        except ZooError as error:
+            if digests.identity(folder) == judged:  # and not another one that was put there, or none, meanwhile
+                report.warn(f"{error.summary}; preparing the corpus anew")
+                remove_folder(folder)
+    return None
 
 
 def known_counts(spec: Spec) -> Counts | None:

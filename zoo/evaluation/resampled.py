@@ -1,8 +1,8 @@
 """Scores over sets drawn anew from the sentences of a set: how much of a score is the sentences' (Koehn 2004).
 
 Each set has as many sentences, drawn with replacement; the same ones for all systems, so that differences are paired.
-The sets are those that sacreBLEU draws by its default seed; intervals are by quantiles, and what a difference proves is
-asked of signed ones.
+The sets are those that sacreBLEU draws by its default seed; the interval of one system is by quantiles, that of a
+difference by its deviation, and what a difference proves is asked of signed ones.
 """
 
 from __future__ import annotations

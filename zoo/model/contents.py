@@ -13,6 +13,7 @@ from zoo.model import weights
 from zoo.model.folder import LONGEST_SPEC, SPEC, ModelFolder
 from zoo.model.weights import Weights
 from zoo.storage import manifest
+from zoo.storage.content import content
 from zoo.storage.files import require_utf8
 from zoo.storage.manifest import Manifest
 from zoo.text.vocabulary import Vocabulary
@@ -50,19 +51,23 @@ _TRIES = 20
 
 def _read(of: ModelFolder, listed: Manifest | None) -> Model:
     spec = of.spec if listed is None else of.parsed(listed.content(SPEC, LONGEST_SPEC))
-    vocabulary = Vocabulary.load(of.folder, None if listed is None else lambda path: listed.content(path.name))
+
+    def read(path: Path, most: int) -> bytes:
+        return content(path, most) if listed is None else listed.content(path.name, most)
+
+    vocabulary = Vocabulary.load(of.folder, read)
     said = spec.vocabulary
     found = (vocabulary.sizes, vocabulary.shared or (said.separate_models and vocabulary.alike), not vocabulary.shared)
     wanted = (said.sizes, said.shared, said.separate_models or not said.shared)
     if found != wanted:
         problem = f"the vocabulary in `{of.folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
-    read = weights.read(of.weights, listed)
+    of_file = weights.read(of.weights, listed)
     try:
-        check(read.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
+        check(of_file.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
     except ZooError as error:
         raise ZooError(error.problem, where=str(of.weights), hint=error.hint, exit_code=1) from None
-    return Model(spec, vocabulary, read)
+    return Model(spec, vocabulary, of_file)
 
 
 def _said(sizes: tuple[int, int], shared: bool, two_models: bool) -> str:

@@ -12,8 +12,8 @@ from zoo.text.sentences import shown
 class Source:
     """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
 
-    `index` is the sentence's place among all, counted from 0; where it is a part of a longer text, `of` is that of the
-    text, and its own the next ones from there on. `text` is what it is called in a message; `words` are counted between
+    `index` is the sentence's place among all, counted from 0; where it is a part of a longer text, among its parts, and
+    `of` is the text's. `text` is what it is called in a message; `words` are counted between
     white space. Of a tree, `spelled` are the pieces that its words are written as, UNK where any
     may be; none where all may be any.
     """
@@ -33,13 +33,13 @@ class Source:
 
     @property
     def line(self) -> int:
-        """Of the text, counted from 0."""
+        """Of the input, counted from 0."""
         return self.index if self.of is None else self.of
 
     @property
     def part(self) -> int:
         """Of the text, counted from 0."""
-        return self.index - self.line
+        return 0 if self.of is None else self.index
 
 
 def too_long(source: Source) -> ZooError:

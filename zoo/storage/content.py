@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from specs import ZooError
 from zoo.report import size
@@ -15,7 +15,7 @@ from zoo.report import size
 MOST = 20_000_000
 """Bytes: no small file of ours (a spec, a JSON, a usual vocabulary) comes near."""
 VOCABULARY_BYTES = 100_000_000
-"""Of a run's own, which may have a million pieces."""
+"""Of a million pieces."""
 _NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for its writer
 
 
@@ -32,7 +32,7 @@ def content(path: Path, most: int = MOST) -> bytes:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BufferedReader]:
     """A file to be read. Raises ZooError where it is missing, may not be read, fails, or is no regular file."""
     with _told(path):
         try:

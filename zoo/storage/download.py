@@ -100,10 +100,7 @@ def _arrived(path: Path, source: str, url: str, expected: str | None, report: Re
 
 def _accepted(path: Path, url: str, expected: str | None, known: Entry | None) -> Fetched:
     """The file, if it has the content it must have; then it is recorded."""
-    try:
-        found = sha256(path)
-    except OSError as error:
-        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
+    found = sha256(path)
     if expected not in (None, found):
         raise ZooError(
             f"what came from `{url}` has the SHA-256 {found}, not {expected} as the spec says",

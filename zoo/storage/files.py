@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from specs import ZooError
 from zoo.report import sizes
-from zoo.storage.content import content
+from zoo.storage.content import content, opened
 from zoo.storage.exchange import exchange
 from zoo.storage.partial import REPLACED, beside, put_back, remove, sweep
 
@@ -108,8 +108,8 @@ def remove_folder(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
+    """Of a file's content, in hexadecimal. Raises ZooError as `zoo.storage.content.opened` does."""
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -13,13 +13,11 @@ from specs import ZooError
 from specs.notation import shown
 from zoo.report import sizes
 from zoo.storage import digests
-from zoo.storage.content import content, opened
+from zoo.storage.content import MOST, content, opened
 from zoo.storage.files import read_json, sha256, write_json
 
 NAME = "manifest.json"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOST = 20_000_000
-"""Bytes of a small file that is read whole."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Manifest:
         except OSError:
             return False
 
-    def content(self, name: str, most: int = _MOST) -> bytes:
+    def content(self, name: str, most: int = MOST) -> bytes:
         """All of a small file. Raises ZooError where it is not as it was written, or has more than `most` bytes."""
         entry, path = self._entry(name), self.place(name)
         found = content(path, most)

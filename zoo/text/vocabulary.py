@@ -10,7 +10,7 @@ from typing import Literal, Protocol, Self
 
 import specs
 from specs import EOS, PAD, UNK, Parsing, Task, ZooError
-from zoo.storage.content import VOCABULARY_BYTES, content, stands
+from zoo.storage.content import MOST, VOCABULARY_BYTES, content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean
 from zoo.text.pieces import Pieces, damaged
@@ -113,21 +113,18 @@ class Vocabulary:
                 partial.write_bytes(written)
 
     @classmethod
-    def load(cls, folder: Path, read: Callable[[Path], bytes] | None = None) -> Self:
-        """From the files that `save` writes, by `read` if that is given.
+    def load(cls, folder: Path, read: Callable[[Path, int], bytes] = content) -> Self:
+        """From the files that `save` writes, by `read`, which is told how many bytes each may have.
 
         Raises ZooError where there are none, where they may not be read, or are damaged.
         """
 
-        def held(path: Path) -> bytes:
-            return read(path) if read else content(path, VOCABULARY_BYTES)
-
         def pieces(name: str) -> Pieces:
-            return Pieces(held(folder / name), name=str(folder / name))
+            return Pieces(read(folder / name, VOCABULARY_BYTES), name=str(folder / name))
 
         source, target = (_SIDES.format(side) for side in ("source", "target"))
         if stands(folder / _SYMBOLS):
-            return cls(pieces(source), _symbols(held(folder / _SYMBOLS), folder / _SYMBOLS))
+            return cls(pieces(source), _symbols(read(folder / _SYMBOLS, MOST), folder / _SYMBOLS))
         if stands(folder / source) or stands(folder / target):
             return cls(pieces(source), pieces(target))
         return cls(pieces(_SHARED))

@@ -171,7 +171,7 @@ class Run(ModelFolder):
                 file.seek(0)
                 other = file.read().strip() or "another process"
                 hint = "wait for it, end it, or train beside it with `--run DIR`"
-                raise ZooError(f"`{self.folder}` is being trained by {other}", hint=hint) from None
+                raise ZooError(f"`{self.folder}` {TAKEN} {other}", hint=hint) from None
             except OSError:  # a file system without locks
                 pass
             file.truncate(0)
@@ -216,6 +216,8 @@ class Run(ModelFolder):
 _BEFORE = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
 """What the basis of a run says that was begun by a version without the word."""
 _LOCK = ".lock"
+TAKEN = "is being trained by"
+"""What is said of a run whose folder another process has."""
 _OWN = {
     _LOCK,
     *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),

@@ -23,7 +23,7 @@ class Intake:
     """
 
     unknown: str | None = "left out, or translated as something else"
-    """What becomes of characters that the model does not know."""
+    """What becomes of characters or words that the model does not know."""
 
     def __init__(
         self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest: int | None, report: Report
@@ -34,7 +34,7 @@ class Intake:
         self.most = self.decoding.max_source_length
         if positions is not None:
             self.most = min(self.most, positions - 1)  # EOS takes one
-        self.lengths = Lengths(longest, self.most, report, self.unknown)
+        self.lengths = Lengths(longest, self.most, report, self.unknown, _units(vocabulary, "source"))
         self.nothing: deque[int] = deque()
         """Indices of texts that were read and have no piece."""
         self.split: deque[Split] = deque()
@@ -88,9 +88,9 @@ class Intake:
         found: list[Source | Split] = []
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
             parts = tuple(self._parts(text, index)) if len(row) - 1 > self.most else ()
-            begun = len(self.vocabulary.encode(parts[0], "source")) if parts else len(row) - 1
-            limit, forced = self._limit(begun), self._forced(prefix, index)
-            _check_prefix(forced, limit if len(row) > 1 else None, parts[0] if parts else text, prefix)
+            limit, forced = self._limit(len(row) - 1), self._forced(prefix, index)
+            begun = self._limit(len(self.vocabulary.encode(parts[0], "source"))) if parts and forced else limit
+            _check_prefix(forced, begun if len(row) > 1 else None, parts[0] if parts else text, prefix)
             if parts:
                 found.append(Split(index, tuple(row), parts, prefix, text))
             else:
@@ -102,13 +102,18 @@ class Intake:
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
-            if self.vocabulary.has_words("target"):
-                what, hint = "words", "leave them out: the model came with a list of all words that it writes"
-            else:
-                what = "characters"
-                hint = "leave them out; a model that was trained with `vocabulary.byte_fallback: true` writes any"
+            what = _units(self.vocabulary, "target")
+            hint = "leave them out; a model that was trained with `vocabulary.byte_fallback: true` writes any"
+            if what == "words":
+                hint = "leave them out: the model came with a list of all words that it writes"
             raise ZooError(
                 f"prefix {index + 1:,} ({shown(prefix)}) has {what} that the model cannot write: {unknown}", hint=hint
+            )
+        if barred := [piece for piece in dict.fromkeys(forced) if piece in self.decoding.barred]:
+            pieces = ", ".join(map(repr, self.vocabulary.named(barred)))
+            raise ZooError(
+                f"prefix {index + 1:,} ({shown(prefix)}) has pieces that `decoding.barred` leaves out: {pieces}",
+                hint="write it otherwise, or leave the prefix out",
             )
         return forced
 
@@ -160,6 +165,11 @@ class Intake:
         limit = int(source * self.decoding.length_factor) + self.decoding.extra_length
         # BOS takes the first position; EOS is produced, but never read.
         return limit if self.positions is None else min(limit, self.positions - 1)
+
+
+def _units(vocabulary: Vocabulary, side: Side) -> str:
+    """What of a text may be unknown."""
+    return "words" if vocabulary.has_words(side) else "characters"
 
 
 def _check_prefix(forced: Sequence[int], limit: int | None, text: str, prefix: str) -> None:

@@ -28,9 +28,9 @@ class Lengths:
     While it is entered it counts, at the end it tells `report`.
     """
 
-    def __init__(self, longest: int | None, most: int, report: Report, unknown: str | None) -> None:
-        """`unknown` is what becomes of unknown characters, None where that needs no warning."""
-        self._consequence = unknown
+    def __init__(self, longest: int | None, most: int, report: Report, unknown: str | None, parts: str) -> None:
+        """`unknown` is what becomes of unknown `parts` (characters, words), None where that needs no warning."""
+        self._consequence, self._parts = unknown, parts
         self._longest, self._most, self._report = longest, most, report
         self._all = self._long = self._split = self._unknown = 0
         self._longest_of: dict[bool, Source | Split] = {}  # of those that were split, and of the others
@@ -66,7 +66,7 @@ class Lengths:
             )
         if self._consequence and (first := self._first_unknown):
             self._report.warn(
-                f"characters that the model does not know: in {self._unknown:,} of {self._all:,}, first in text "
+                f"{self._parts} that the model does not know: in {self._unknown:,} of {self._all:,}, first in text "
                 f"{first.index + 1:,} ({shown(first.text)}); {self._consequence}"
             )
 

@@ -130,7 +130,7 @@ class Translator:
         A translation starts with its text's prefix, if there are `prefixes`: one for a text, a list for a list. What
         may be chosen stands in `Choice`; of samples, `n_best` are drawn, in no order. The best differ in their pieces,
         and two of them may be the same text. Raises ZooError for values out of range, for texts that are not one line
-        or are too long, and for prefixes with characters that the model cannot write; TypeError for what is not text.
+        or are too long, and for prefixes with what the model cannot write; TypeError for what is not text.
         """
         one = isinstance(texts, str)
         if prefixes is not None and one != isinstance(prefixes, str):
@@ -213,7 +213,7 @@ class Translator:
         pairs = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
         intake = self.intake()
         intake.most, intake.of = len(split.pieces), split.index  # a part is not split again
-        found = dict(self.found([pairs], request, intake, first=split.index, most=len(pairs)))
+        found = dict(self.found([pairs], request, intake, most=len(pairs)))
         return [joined(parts) for parts in zip(*(found[index] for index in sorted(found)), strict=False)]
 
     def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:

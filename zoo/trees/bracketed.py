@@ -16,7 +16,7 @@ _TRACE = "-NONE-"
 def trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """The trees of a file, one a line or over several lines, each as `plain` has it.
 
-    Raises ZooError, with the line, for what is no tree, for a tree without a word, and where there is no tree.
+    Raises ZooError, with the line, for what is no tree, for one without a word or too deep, and where there is none.
     """
     reader, began, count = Reader(), 1, 0
     for number, line in enumerate(lines, start=1):
@@ -37,7 +37,7 @@ def trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 def plain(tree: Tree) -> Tree:
     """Without traces, what they leave empty, and function tags (`NP-SBJ-1` is `NP`), and with ROOT over it.
 
-    Raises ZooError where no word is left.
+    Raises ZooError where no word is left, and where it is too deep under its ROOT.
     """
     left = _plain(tree)
     if left is None:

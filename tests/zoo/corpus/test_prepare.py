@@ -17,7 +17,9 @@ from specs import ZooError
 from zoo.corpus import prepare as prepare_module
 from zoo.corpus.prepare import Prepared, known_counts, prepare
 from zoo.report import Report
-from zoo.storage import places
+from zoo.storage import manifest, places
+from zoo.storage.content import Unreadable
+from zoo.storage.files import remove_folder
 from zoo.text.vocabulary import Vocabulary
 
 NOUNS = {"dog": "Hund", "house": "Haus", "cat": "Katze", "tree": "Baum", "garden": "Garten", "mouse": "Maus"}
@@ -232,6 +234,44 @@ def test_what_opening_took_on_trust_is_verified(folder, monkeypatch):
     with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as told:
         trusting.verify()
     assert "zoo prepare" in told.value.hint
+
+
+def test_what_it_may_not_read_is_not_called_damaged(folder, monkeypatch):
+    monkeypatch.setattr("zoo.corpus.prepare._HASHED_BYTES", 10)
+    prepared = prepared_of(folder)
+    (shard,), opened = prepared.folder.glob("train/*.target.tokens"), os.open
+
+    def fails(path, *given):
+        if path == shard:
+            raise PermissionError
+        return opened(path, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fails)
+        with pytest.raises(Unreadable, match="may not be read") as told:
+            prepared.verify()
+    assert "remove" not in told.value.hint
+    prepared.verify()
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_what_another_process_has_removed_or_made_anew_meanwhile_is_left_as_it_is(folder, monkeypatch, report, anew):
+    """It found it damaged, too, and was quicker."""
+    checked, made = manifest.check, []
+
+    def late(path, **how):
+        monkeypatch.setattr(manifest, "check", checked)
+        remove_folder(path)
+        if anew:
+            made.append(prepared_of(folder).folder.stat().st_ino)
+        raise ZooError("it is damaged")
+
+    prepared_of(folder)
+    monkeypatch.setattr(manifest, "check", late)
+    found = prepared_of(folder, report)
+    assert report.warnings == []
+    assert found.folder.stat().st_ino in (made if anew else [found.folder.stat().st_ino])
+    assert len(found.store("train")) == 400
 
 
 def test_a_damaged_manifest_is_made_anew(folder, report):

@@ -19,7 +19,9 @@ from zoo.model.weights import Weights
 from zoo.shelf.publish import publish
 from zoo.shelf.verify import verify
 from zoo.storage import digests, manifest, places
+from zoo.storage.content import MOST, VOCABULARY_BYTES
 from zoo.storage.files import writing_folder
+from zoo.storage.manifest import Manifest
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -35,6 +37,19 @@ def bundle(trained: Trained) -> Path:
 def other(trained: Trained, tmp_path: Path) -> Path:
     """A bundle of the same spec and of the same sizes, which computes something else."""
     return publish(trained(tmp_path / "other", training={"seed": 2}).folder, name="other")
+
+
+def test_a_vocabulary_may_have_more_bytes_than_other_small_files(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a bundle as in a run: it may have a million pieces."""
+    asked, content = {}, Manifest.content
+
+    def counted(self: Manifest, name: str, *most: int) -> bytes:
+        asked[name] = most
+        return content(self, name, *most)
+
+    monkeypatch.setattr(Manifest, "content", counted)
+    read_model(bundle)
+    assert asked["vocabulary.model"] == (VOCABULARY_BYTES,) > (MOST,)
 
 
 def stripped(file: Path) -> None:

@@ -21,15 +21,15 @@ def test_the_bytes_of_a_folder_are_those_of_its_files_and_not_of_links(tmp_path:
 
 
 def test_what_goes_away_meanwhile_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file between the list of names and the look at it."""
     for name in ("a", "b", "c"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_bytes(b"12345")
-    scandir = os.scandir
+        (tmp_path / name).write_bytes(b"12345")
+    lstat = os.lstat
 
-    def gone(path: Any) -> Any:
+    def gone(path: Any, **how: Any) -> os.stat_result:
         if Path(path) == tmp_path / "b":
             raise FileNotFoundError(2, "No such file or directory", str(path))
-        return scandir(path)
+        return lstat(path, **how)
 
-    monkeypatch.setattr(os, "scandir", gone)
+    monkeypatch.setattr(os, "lstat", gone)
     assert folder_bytes(tmp_path) == 10

@@ -16,11 +16,10 @@ from compiler.host import cores
 from specs import ZooError
 from zoo.paper.sweep.trial import Trial
 from zoo.report import Report
+from zoo.training.run import TAKEN
 
 _AGAIN = 0.2  # seconds between two looks at the processes
 _THREADS = "OMP_NUM_THREADS"
-_TAKEN = "is being trained by"
-"""What a run says whose folder another process has."""
 
 
 class Child:
@@ -92,7 +91,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                 running.remove(child)
                 if child.status and not stopped:
                     # A process takes its run's lock seconds after it was begun: another one may have been quicker.
-                    if _TAKEN in child.problem or child.trial.busy or child.trial.finished:
+                    if TAKEN in child.problem or child.trial.busy or child.trial.finished:
                         waiting.append(child.trial)
                     else:
                         failed.append(child)

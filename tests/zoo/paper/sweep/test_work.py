@@ -22,7 +22,7 @@ from zoo.paper.sweep.table import table
 from zoo.paper.sweep.trial import Trial, default_folder, trials_of
 from zoo.paper.sweep.work import train_all
 from zoo.report import Report
-from zoo.training.run import Run
+from zoo.training.run import TAKEN, Run
 from zoo.training.train import train
 
 ROOT = Path(__file__).parents[4]
@@ -147,7 +147,16 @@ def test_one_that_another_process_was_quicker_to_begin_is_tried_again(tmp_path: 
     assert stub.finished
 
 
-def test_one_whose_lock_cannot_be_asked_for_is_told_of_as_any_other(
+def test_one_that_says_that_another_process_trains_it_is_tried_again(tmp_path: Path, report: Report) -> None:
+    """Though that one has ended by the time that we look."""
+    script = "import pathlib, sys\nbegun = pathlib.Path('begun')\nif not begun.exists():\n    begun.touch()\n"
+    script += f"    sys.exit('error: `x` {TAKEN} process 1')\npathlib.Path('done').touch()\n"
+    stub = Stub(script, lambda: None)
+    assert train_all([stub], jobs=1, device="cpu", report=report)  # type: ignore[list-item]
+    assert stub.finished
+
+
+def test_a_lock_that_cannot_be_asked_for_keeps_nobody_waiting(
     trials: Callable[..., tuple[Trial, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *_ = trials()

@@ -15,6 +15,7 @@ from zoo.report import Report
 from zoo.shelf.importing.numbering import Numbering
 from zoo.shelf.importing.word_model import endless, word_model
 from zoo.text.vocabulary import Vocabulary
+from zoo.translation.intake import Intake
 
 NAMES = ["<s>", "<pad>", "</s>", "<unk>", "a", "bc", "d@@", "é", "<", "\u200c", "a b", "a", ""]
 NUMBERING = Numbering.of(NAMES, start=2, pad=1, end=2, unknown=3)
@@ -52,6 +53,17 @@ def test_each_unknown_word_is_one_unknown_piece(text: str, tmp_path: Path) -> No
 def test_what_is_unknown_of_words_are_words() -> None:
     vocabulary = Vocabulary(word_model(NUMBERING, "list"))
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
+
+
+def test_what_a_model_does_not_know_or_cannot_write_are_words(small: Callable[..., Spec], report: Report) -> None:
+    intake = Intake(Vocabulary(word_model(NUMBERING, "list")), small(), None, None, report)
+    with pytest.raises(ZooError, match=r"prefix 1 .* has words that the model cannot write: 'Hund', 'X'") as caught:
+        intake.sources(["a"], ["a Hund X"], 0)
+    assert "a list of all words" in str(caught.value.hint)
+    with intake.lengths:
+        assert [len(each) for each in intake.windows([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
+    (warning,) = report.warnings  # type: ignore[attr-defined]
+    assert warning.startswith("words that the model does not know: in 1 of 2, first in text 2 ('a Hund')")
 
 
 def test_it_is_told_from_models_that_cut() -> None:
