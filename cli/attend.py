@@ -159,14 +159,14 @@ def _check(output: Path | None, svg: Path | None) -> None:
 
 def _view(found: Attention, figure: int | None, asked: _Asked) -> tuple[View, str]:
     """What is chosen first: what the figure shows, but where something else is asked for."""
-    from zoo.viewing.figures import FIGURES, first
+    from zoo.viewing.figures import FIGURES, first, told
     from zoo.viewing.view import View
 
     attention, layer, heads, word = asked
     if figure is None:
         return View.of(found, attention, layer, heads or (), word), ""
-    view, said = first(FIGURES[figure], found)
-    if attention not in (None, view.kind):  # the figure's word is none that this one looks from
-        return View.of(found, attention, layer or view.layer, heads or view.heads, word), said
-    kept = View.of(found, view.kind, layer or view.layer, heads or view.heads, word)
-    return (kept if word is not None else replace(kept, word=view.word)), said
+    of = first(FIGURES[figure], found)
+    view = View.of(found, attention or of.kind, layer or of.layer, heads or of.heads, word)
+    if word is None and view.kind == of.kind:  # else the figure's word is none that this one looks from
+        view = replace(view, word=of.word)
+    return view, told(FIGURES[figure], found, view)

@@ -215,11 +215,12 @@ DIALECTS = {
     "t2t-v3": {
         *("architecture.positional_encoding", "training.source_tokens", "training.target_tokens", "architecture.norm"),
         *("architecture.attention_dropout", "architecture.activation_dropout"),
-        *("training.learning_rate", "training.warmup_steps", "training.beta2"),
+        *("training.learning_rate", "training.warmup_steps", "training.beta2", "decoding.extra_length"),
     },
     "fairseq": {
         *("architecture.positional_encoding", "architecture.norm_epsilon", "architecture.projection_bias"),
         *("architecture.initial_weights", "architecture.first_position", "training.learning_rate", "training.epsilon"),
+        *("training.label_smoothing", "training.average", "corpus.max_length", "corpus.max_ratio"),
         *("decoding.beam", "decoding.alpha", "decoding.length_penalty", "decoding.ending"),
         *("decoding.length_factor", "decoding.extra_length", "decoding.min_length"),
     },

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from specs import Spec, ZooError
+from specs import ZooError
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.own_sets import split_named, texts, unchanged
@@ -19,6 +19,7 @@ from zoo.report import Report
 from zoo.storage.content import stands
 from zoo.storage.files import read_json, write_json
 from zoo.translation.opening import How, open_model
+from zoo.translation.translator import Translator
 
 FILE = "ensembles.json"
 
@@ -41,13 +42,11 @@ def evaluate_ensemble(
     """
     known, report = split_named(split), report or Report()
     of = [ModelFolder(folder) for folder in folders]
-    for other in of[1:]:
-        _require_same_set(of[0], other, known)
     _read(of[0].folder / FILE)  # damage is told before the work
     digests = [known_digest(each.weights) for each in of]
     models = [open_model(each.folder, tokens=tokens, report=report, **how) for each in of]
     together = type(models[0]).ensemble(models)
-    sources, references = texts(together.spec, known, report, together.vocabulary)
+    sources, references = _set_of_all(of, models, known, report)
     scores = scored(Answers(together, sources, references, report), together.spec.task)
     exact = all((how.get("precision") or each.spec.compilation.precision) == "float32" for each in models)
     same = (unchanged(each, digest, report) for each, digest in zip(of, digests, strict=True))
@@ -65,19 +64,18 @@ def ensembles(folder: Path) -> Iterator[KeptEnsemble]:
             yield KeptEnsemble(tuple(there), kept["scores"])
 
 
-def _require_same_set(first: ModelFolder, other: ModelFolder, split: str) -> None:
-    """Else what one is asked, another may have learned."""
-    one, two = (_set(each.spec, split) for each in (first, other))
-    if one != two:
-        raise ZooError(
-            f"the {split} sets of `{first.folder}` and `{other.folder}` are not the same",
-            hint=f"an ensemble is scored on the set of all its models: see `corpus.{split}` in their specs",
-        )
-
-
-def _set(spec: Spec, split: str) -> object:
-    corpus = spec.corpus
-    return corpus.source, corpus.target, getattr(corpus, split)
+def _set_of_all(
+    of: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
+) -> tuple[list[str], list[str]]:
+    """The sentences that all are to be scored on. Else what one is asked, another may have learned."""
+    first, *others = (texts(each.spec, split, report, each.vocabulary) for each in models)
+    for other, folder in zip(others, of[1:], strict=True):
+        if other != first:
+            raise ZooError(
+                f"the {split} sets of `{of[0].folder}` and `{folder.folder}` are not the same",
+                hint=f"an ensemble is scored on the set of all its models: see `corpus.{split}` in their specs",
+            )
+    return first
 
 
 def _keep(of: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:

@@ -10,7 +10,7 @@ from specs import ZooError
 from zoo.corpus.text_file import language_of
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.overlap import lines_hint, overlap
-from zoo.evaluation.paper_bleu import paper_bleu
+from zoo.evaluation.paper_bleu import known_languages, paper_bleu
 from zoo.evaluation.scores import Scores
 from zoo.text.lines import read_lines
 
@@ -59,11 +59,13 @@ def together(hypotheses: Path | str, references: Path | str) -> tuple[list[str],
 
 
 def language_meant(given: str | None, references: Path | str) -> str | None:
-    """What is given, else the last ending of the file's name where that is a code such as de, else None.
+    """What is given, else the last ending of the file's name where that is a code that Moses knows, else None.
 
     Raises ZooError for what is given and no code: Moses would take it for English without a word.
     """
     if given is not None and not _CODE.fullmatch(given):
         raise ZooError(f"`{given}` is not a language's code", hint="write two or three small letters, such as de")
-    code = given or language_of(references)
-    return code if _CODE.fullmatch(code) else None
+    if given is not None:
+        return given
+    code = language_of(references)
+    return code if code in known_languages() else None

@@ -25,7 +25,7 @@ _SPLITTING = "de"
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, *, lowercase: bool = False) -> Bleu:
-    """Of raw text in `language`, a code such as de; Moses has rules of English for those that it does not know.
+    """Of raw text in `language`, a code such as de or de-AT; Moses has rules of English for those that it does not know.
 
     Raises ZooError as `bleu` does.
     """
@@ -42,19 +42,31 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 def signed(signature: str, language: str) -> str:
     """The signature of BLEU over these tokens: sacreBLEU knows of none."""
-    compounds = "split" if language == _SPLITTING else "whole"
-    return signature.replace("tok:none", f"tok:moses-{language}|quotes:plain|compounds:{compounds}")
+    code = _code(language)
+    compounds = "split" if code == _SPLITTING else "whole"
+    return signature.replace("tok:none", f"tok:moses-{code}|quotes:plain|compounds:{compounds}")
 
 
 def tokens_of(language: str) -> Callable[[str], str]:
     """What makes the tokens of a sentence, with a space between two."""
-    moses = import_module("sacremoses").MosesTokenizer(language)  # half a second
+    code = _code(language)
+    moses = import_module("sacremoses").MosesTokenizer(code)  # half a second
 
     def tokens(text: str) -> str:
         made: str = moses.tokenize(text.translate(_PLAIN), return_str=True, escape=False)
-        return _COMPOUND.sub(_SPLIT, made) if language == _SPLITTING else made
+        return _COMPOUND.sub(_SPLIT, made) if code == _SPLITTING else made
 
     return tokens
+
+
+def known_languages() -> frozenset[str]:
+    """The codes of those that Moses has rules for."""
+    return frozenset(import_module("sacremoses.corpus").NonbreakingPrefixes().available_langs.values())
+
+
+def _code(language: str) -> str:
+    """Without a country or a script: de of de-AT."""
+    return language.partition("-")[0]
 
 
 def computed(answers: Answers) -> dict[str, float | str]:

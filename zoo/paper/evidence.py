@@ -19,7 +19,8 @@ from zoo.report import Report
 from zoo.training.record import Record, record_of
 
 _UNTOLD = (
-    *(*ENTITLING, "corpus", "decoding.workers", "compilation", "training.seed", "training.log_steps"),
+    *(*ENTITLING, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
+    *("corpus.source", "corpus.target", "corpus.folder", "corpus.train", "corpus.dev", "corpus.test"),
     *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
     *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation"),
 )

@@ -250,4 +250,7 @@ unpacked().then((found) => {
   listen();
   redraw();
   byId("view").hidden = false;
+}).catch((error) => {
+  const told = `This browser cannot draw the attention: open the page in a newer one (${error.message}).`;
+  byId("view").before(element("p", { role: "alert" }, told));
 });

@@ -76,7 +76,7 @@ def _body(kinds: Mapping[str, str], heads: int) -> Iterator[str]:
     yield "</form>"
     yield '<h2>Lines</h2>\n<p id="told" role="status"></p>'
     yield (
-        '<p class="quiet screen">The colour of a line is its head, its opacity the weight; under 2 % none is drawn. '
+        '<p class="quiet screen">The colour of a line is its head, its opacity the weight; under 1.6 % none is drawn. '
         "Choose a word on either side. With the keyboard, arrows move in a list, Enter chooses, Escape lets go.</p>"
     )
     columns = (f'<ul id="{side}" role="listbox" tabindex="0"></ul>' for side in ("rows", "columns"))

@@ -82,8 +82,13 @@ def test_neither_bfloat16_nor_a_bundle_is_kept(two: tuple[Path, Path]) -> None:
 
 
 def test_models_of_other_sets_do_not_belong_together(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:
+    """By their sentences: the same file elsewhere is the same set."""
     file = two[1] / "spec.yaml"
     file.write_text(file.read_text("utf-8").replace("pairs.de", "others.de"), encoding="utf-8")
+    lines = Path("pairs.de").read_text(encoding="utf-8")
+    Path("others.de").write_text(lines, encoding="utf-8")
+    evaluate_ensemble(two, "test", device="cpu")
+    Path("others.de").write_text(lines.replace("alte", "junge"), encoding="utf-8")
     with pytest.raises(ZooError, match=r"the test sets of .* are not the same"):
         evaluate_ensemble(two, "test", device="cpu")
 

@@ -101,6 +101,25 @@ def test_scores_on_other_sets_are_not_put_together(made: Made) -> None:
     assert (found.value, found.runs) == (6.5, ("runs/0", "runs/1"))
 
 
+def test_what_is_held_out_of_other_text_is_another_set(made: Made) -> None:
+    """And a corpus that was cleaned otherwise is told as another."""
+    for number, train in enumerate((40, 40, 41)):
+        corpus = {"train": [{"grammar": train}], "dev": [{"held_out": 5}], "test": []}
+        made("table3/a-h4", f"{number}", overrides={"corpus": corpus}, scores={"dev": {"perplexity": 6.0 + number}})
+    found = asked(scored("dev", "perplexity"), "5.00", spec="table3/a-h4")
+    assert (found.value, found.runs) == (6.5, ("runs/0", "runs/1"))
+    made("table3/a-h4", "a", overrides={"corpus.max_ratio": 1.5}, scores={"dev": {"perplexity": 7.0}})
+    (cleaned,) = [run for run in evidence(None, Report()).runs if run.folder == "runs/a"]
+    assert "max_ratio=1.5" in cleaned.scales
+
+
+def test_a_near_run_that_has_another_metric_goes_before_a_far_one(made: Made) -> None:
+    made("table3/a-h4", "small", scores={"dev": {"bleu": 2.0, "paper_bleu": 3.0}})
+    made("table3/a-h4", "whole", overrides={}, scores={"dev": {"bleu": 25.0}})
+    found = asked(scored("dev", "paper_bleu", "bleu"), "25.5", spec="table3/a-h4")
+    assert (found.value, found.runs) == (25.0, ("runs/whole",))
+
+
 def test_the_papers_own_bleu_goes_before_the_other(made: Made) -> None:
     made("table3/big", "both", scores={"dev": {"bleu": 20.0, "paper_bleu": 21.5}})
     found = asked(scored("dev", "paper_bleu", "bleu"), "26.4", spec="table3/big")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from specs import ZooError
 from zoo.translation.attention import Attention
-from zoo.viewing.figures import FIGURES, first
+from zoo.viewing.figures import FIGURES, first, told
 from zoo.viewing.view import View
 
 Made = Callable[..., Attention]
@@ -53,17 +54,22 @@ def test_what_is_not_there_is_told(attended: Made, asked: dict[str, object], tol
 def test_a_figure_is_the_papers_where_the_model_has_it(attended: Made, number: int) -> None:
     figure = FIGURES[number]
     pieces = [f"▁{word}" for word in figure.sentence.split()]
-    view, said = first(figure, attended(figure.sentence, pieces, layers=6, heads=8))
+    found = attended(figure.sentence, pieces, layers=6, heads=8)
+    view = first(figure, found)
     assert (view.kind, view.layer) == ("encoder", 5)
     assert view.heads == {3: tuple(range(1, 9)), 4: (5, 6), 5: tuple(range(1, 9))}[number]
     word = None if view.word is None else figure.sentence.split()[view.word]
     assert word == {3: "making", 4: "its", 5: None}[number]
-    assert "here it is" not in said
+    assert "here it is" not in told(figure, found, view)
 
 
 def test_a_smaller_model_shows_what_it_has_and_says_so(attended: Made) -> None:
-    view, said = first(FIGURES[4], attended(layers=2, heads=3))
+    found = attended(layers=2, heads=3)
+    view = first(FIGURES[4], found)
     assert view == View("encoder", 1, (1, 2, 3))
-    assert "This model's encoder has 2 layers: here it is layer 1." in said
-    assert first(FIGURES[4], attended(layers=5))[0].layer == 4, "the last but one"
-    assert "has 1 layer: here it is layer 1." in first(FIGURES[3], attended(layers=1))[1]
+    assert "This model's encoder has 2 layers: here it is layer 1." in told(FIGURES[4], found, view)
+    assert "here it is layer 2." in told(FIGURES[4], found, replace(view, layer=2)), "the one that was asked for"
+    assert "here it is" not in told(FIGURES[4], found, replace(view, kind="decoder"))
+    assert first(FIGURES[4], attended(layers=5)).layer == 4, "the last but one"
+    shallow = attended(layers=1)
+    assert "has 1 layer: here it is layer 1." in told(FIGURES[3], shallow, first(FIGURES[3], shallow))

@@ -12,9 +12,10 @@ _HEAD = """\
 
 
 def table(scores: BracketScores) -> str:
-    """The scores letter for letter as EVALB has them, misspelling and all; `-` for tags where the test has none.
+    """The scores letter for letter as EVALB's own example of them, `sample.rsl`, misspelling and all.
 
-    The sum below the column of crossing brackets is EVALB's, too: the number of sentences in which none crosses.
+    `-` stands for tags where the test has none. The sum below the column of crossing brackets is that example's, too:
+    the number of sentences in which none crosses.
     """
     return "\n".join(
         [

@@ -72,7 +72,7 @@ class Difference:
         return abs(self.value) > self.half
 
     def verdict(self, wanted: float) -> Verdict:
-        """On an ordering: `wanted` is a difference of which the sign counts. That of 0 cannot be confirmed."""
+        """On an ordering: `wanted` is a difference, other than 0, of which the sign counts."""
         if not self.beyond_noise:
             return Verdict.NOISE
         return Verdict.CONFIRMED if self.value * wanted > 0 else Verdict.CONTRADICTED

@@ -69,10 +69,8 @@ def notes(table: Table) -> Iterator[str]:
     if verdicts:
         counts = Counter(verdicts)
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
-        yield (
-            f"of {len(verdicts)} orderings that Table 3 prints: {told}; where there is no difference, one in twenty "
-            "looks like one"
-        )
+        chance = "one in twenty looks like one" if degrees else "more than one in twenty look like one, by their seed"
+        yield f"of {len(verdicts)} orderings that Table 3 prints: {told}; where there is no difference, {chance}"
 
 
 def as_json(table: Table) -> dict[str, Any]:
@@ -151,9 +149,9 @@ def _paper(name: str, wanted: float | None) -> str:
 
 
 def _verdict(pair: Pair, name: str) -> Verdict | None:
-    """On the paper's ordering of two rows, where it has one."""
+    """On the paper's ordering of two rows, where it has one: two that it prints alike have none."""
     found, wanted = pair.differences.get(name), printed_difference(name, pair.first, pair.second)
-    return None if found is None or wanted is None else found.verdict(wanted)
+    return found.verdict(wanted) if found and wanted else None
 
 
 def _said(pair: Pair, name: str) -> str:

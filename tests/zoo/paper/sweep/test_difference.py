@@ -22,8 +22,8 @@ def sample(*seeds: float, shift: float = 0.0, noise: float = 0.0, own: float = 0
 
 def test_the_verdicts() -> None:
     up = Difference(1.0, 0.5)
-    assert [up.verdict(wanted) for wanted in (0.3, -0.3, 0.0)] == ["confirmed", "contradicted", "contradicted"]
-    assert {Difference(0.4, 0.5).verdict(wanted) for wanted in (0.3, -0.3, 0.0)} == {Verdict.NOISE}
+    assert [up.verdict(wanted) for wanted in (0.3, -0.3)] == ["confirmed", "contradicted"]
+    assert {Difference(0.4, 0.5).verdict(wanted) for wanted in (0.3, -0.3)} == {Verdict.NOISE}
     assert Difference(math.nan, math.nan).verdict(1.0) == Verdict.NOISE
 
 
