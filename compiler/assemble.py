@@ -94,4 +94,4 @@ def find_device(name: str) -> str:
         raise ZooError(
             f"`{name}` is not a device that zoo knows", hint="devices are `auto`, `cpu`, `cuda`, `cuda:1` ..."
         )
-    return name
+    return "cpu" if kind == "cpu" else name  # there is one

@@ -28,10 +28,11 @@ def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows new d"]:
     """The same from a state on, for few positions."""
-    kept, found = gate.sigmoid(), [state[:, 0]]
-    for each, new in zip(kept.unbind(1), ((1 - kept) * value).unbind(1), strict=True):
+    gates, wide, before = (each.to(torch.promote_types(each.dtype, torch.float32)) for each in (gate, value, state))
+    kept, found = gates.sigmoid(), [before[:, 0]]
+    for each, new in zip(kept.unbind(1), ((1 - kept) * wide).unbind(1), strict=True):
         found.append(each * found[-1] + new)
-    return torch.stack(found[1:], 1)
+    return torch.stack(found[1:], 1).to(value.dtype)
 
 
 def lstm(

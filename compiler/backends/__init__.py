@@ -29,7 +29,7 @@ def choose(name: str, order: Order) -> Backend:
     require_known(name)
     # A spec's backend that cannot train leaves that to what `auto` takes.
     if name == "auto" or (Purpose.TRAIN in order.graphs and BACKENDS[name].trainable is None):
-        return BACKENDS[_best(order)]
+        name = _best(order)
     backend = BACKENDS[name]
     if problem := backend.absent():
         raise ZooError(f"the backend `{name}` is not on this machine", hint=problem, exit_code=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU"}
 """What it calls each curve."""
 
 
+_WRITERS = (__file__, *(inspect.getsourcefile(each) for each in (sinusoids, scale)))
+"""What a model follows from but its spec and its weights."""
+
+
 def written(order: Order) -> Path:
     """The folder of the model in CTranslate2's format, written unless it is there."""
     import ctranslate2
@@ -59,7 +64,7 @@ def written(order: Order) -> Path:
         "positions": str(POSITIONS),
         "weights": digest(order.weights),
         "ctranslate2": ctranslate2.__version__,
-        "writer": Path(__file__).read_text(encoding="utf-8"),
+        "writer": "".join(Path(str(file)).read_text(encoding="utf-8") for file in _WRITERS),
     }
     return Artefact(order.folder, "ctranslate2", key).make(write)
 

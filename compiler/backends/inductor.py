@@ -47,9 +47,12 @@ def _in_python(order: Order) -> set[str]:
 
 def _with_variants(function: Function) -> Function:
     def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
-        with torch._dynamo.config.patch(recompile_limit=limit):
+        config, before = torch._dynamo.config, torch._dynamo.config.recompile_limit
+        config.recompile_limit = max(VARIANTS, before)  # `config.patch` keeps something of each call for good
+        try:
             return function(parameters, inputs)
+        finally:
+            config.recompile_limit = before
 
     return run
 

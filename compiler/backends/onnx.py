@@ -57,6 +57,7 @@ def _build(order: Order) -> EmittedProgram:
 
     key = {
         "code": str(emit(order.graphs.values())),
+        "inputs": str([(p, g.inputs, g.parameters) for p, g in order.graphs.items()]),
         "weights": digest(order.weights),
         "torch": torch.__version__,
         "onnxscript": onnxscript.__version__,

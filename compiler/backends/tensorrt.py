@@ -94,10 +94,11 @@ def _build(order: Order) -> EmittedProgram:  # pragma: no cover  (needs TensorRT
 
     versions = {"torch": torch.__version__, "torch_tensorrt": torch_tensorrt.__version__}
     versions |= {"tensorrt": tensorrt.__version__, "gpu": torch.cuda.get_device_name(order.device)}
+    versions["device"] = order.device
     artefact = Artefact(order.folder, "tensorrt", fingerprint(order, versions))
     folder = artefact.make(lambda empty: _compile(order, empty, torch_tensorrt))
-    programs = exports(order)
     same = (folder / "weights").read_text(encoding="utf-8") == digest(order.weights)
+    programs = {} if same else exports(order)
     engines = {}
     for purpose in TRANSLATING:
         loaded = torch_tensorrt.load(str(folder / f"{purpose}.ep"))

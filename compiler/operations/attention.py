@@ -83,6 +83,8 @@ class Attention(Operation):
         return 2 * product(query.shape[:3]) * key.shape[2] * (key.shape[3] + value.shape[3])
 
     def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+        if self.kernel is Kernel.FUSED:
+            return product(inputs[0].shape[:3])  # the logarithm of a sum for each query
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
         # The scaled query or the tanh of an additive score and, with dropout, its mask and the weights after it.
         inner = weights * inputs[0].shape[3] if parameters else product(inputs[0].shape)

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
 from compiler.size import ONE, Size, product
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from compiler.graph import Node
-    from compiler.listing import Lister
 
 
 @dataclass(frozen=True)
@@ -110,6 +106,3 @@ class Unpadded(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         x, mask = inputs
         return x * ~mask[:, 0, 0, :, None]
-
-    def native(self, lister: Lister, node: Node) -> None:
-        raise Inexpressible("it has no instruction for convolutions: take the backend `eager`")

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
 from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import ONE, Size
 from specs import PAD
@@ -131,9 +130,6 @@ class WindowMask(Mask):
                 known = min(self.radius, int(position[row, query]))
                 hidden[row, 0, query, self.radius + query - known : self.radius + query + 1] = False
         return hidden
-
-    def native(self, lister: Lister, node: Node) -> None:
-        raise Inexpressible("it has no instruction for attention to a window of keys: take the backend `eager`")
 
 
 @dataclass(frozen=True)

@@ -122,4 +122,5 @@ class ChunkedLoss(Loss):
         return 2 * product(inputs[0].shape) * parameters[0][0]
 
     def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        return product(parameters[0])  # the table's gradient is there before the others
+        # These gradients are there before the others.
+        return product(inputs[0].shape) + sum(map(product, parameters), Size())

@@ -19,9 +19,10 @@ _RULES: dict[type[Operation], tuple[Operation, int]] = {
 
 
 def int8(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Makes every product with weights one of 8-bit integers, scaled a row of what comes in and a column of weights.
+    """Makes every linear map's product one of 8-bit integers, scaled a row of what comes in and a column of weights.
 
-    A table that is an embedding, too, stays as it is for that: the pre-softmax projection gets one of its own.
+    Those of LSTMs and of convolutions stay as they are. So does a table that is an embedding, too, for that: the
+    pre-softmax projection gets one of its own.
     """
     if terms.precision != "int8":
         return graphs

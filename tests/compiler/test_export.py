@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import torch
 
 from compiler import TRANSLATE, Purpose, build, graphs
 from compiler.agree import disagreement
-from compiler.backends import BACKENDS, Order
+from compiler.assemble import find_device
+from compiler.backends import BACKENDS, Order, choose
 from compiler.backends.export import TRANSLATING, exports
+from compiler.backends.inductor import _with_variants
 from compiler.backends.tensorrt import check, fingerprint, profiles, settings
 from compiler.initial import initial_weights
 from specs import Spec, ZooError
@@ -62,7 +65,49 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported) -> No
         assert outputs["log_probabilities"].shape == (batch, beams, 101)
 
 
+def test_auto_says_what_nothing_here_can_do(small: Callable[..., Spec]) -> None:
+    order = replace(_order(small(), "cuda"), precision="int8")
+    with pytest.raises(ZooError, match="the backend `eager` cannot run this") as caught:
+        choose("auto", order)
+    assert "int8" in str(caught.value.hint)
+
+
+def test_there_is_one_cpu() -> None:
+    assert find_device("cpu:0") == "cpu"
+
+
+def test_a_call_of_what_inductor_compiles_leaves_nothing_behind() -> None:
+    called = _with_variants(lambda parameters, inputs: {})
+    before = torch._dynamo.config.recompile_limit
+    called(torch.nn.Module(), {})
+    variables = len(copy_context())
+    for _ in range(5):
+        called(torch.nn.Module(), {})
+    assert (len(copy_context()), torch._dynamo.config.recompile_limit) == (variables, before)
+
+
 class TestOnnx:
+    def test_other_scales_make_another_model(
+        self, small: Callable[..., Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of the same weights and the same code: what is folded into the weights is none of either."""
+        keys: list[dict[str, str]] = []
+
+        def kept(folder: Path, name: str, key: dict[str, str]) -> None:
+            keys.append(key)
+            raise ZooError("enough")
+
+        if problem := BACKENDS["onnx"].absent():
+            pytest.skip(problem)
+        monkeypatch.setattr(sys.modules["compiler.backends.onnx"], "Artefact", kept)
+        weights = build(small()).weights()
+        for score in ("scaled_dot_product", "dot_product"):
+            with pytest.raises(ZooError, match="enough"):
+                build(small(attention_score=score), weights=weights, backend="onnx", folder=tmp_path)
+        one, two = keys
+        assert one["code"] == two["code"]
+        assert one != two
+
     def test_other_weights_make_another_model(self, small: Callable[..., Spec], tmp_path: Path) -> None:
         spec = small(N=1)
         weights = build(spec).weights()

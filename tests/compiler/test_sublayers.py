@@ -30,6 +30,18 @@ KINDS: dict[str, dict[str, object]] = {
 every_kind = pytest.mark.parametrize("of", KINDS.values(), ids=KINDS)
 
 
+def test_what_a_gate_next_to_1_lets_in_is_not_lost_in_bfloat16() -> None:
+    """In so few digits it is 1, and nothing would come in; one step after another as all at once."""
+    gate, value = (torch.full((1, 8, 2), number, dtype=torch.bfloat16) for number in (7.0, 1.0))
+    at_once, state, found = ssru(gate, value), torch.zeros(1, 1, 2, dtype=torch.bfloat16), []
+    assert at_once[0, -1, 0].item() == pytest.approx(1 - torch.tensor(7.0).sigmoid().item() ** 8, rel=1e-2)
+    torch.testing.assert_close(ssru_step(gate, value, state), at_once, rtol=0, atol=0)
+    for _ in range(8):
+        state = ssru_step(gate[:, :1], value[:, :1], state)
+        found.append(state)
+    torch.testing.assert_close(torch.cat(found, 1), at_once, rtol=3e-2, atol=0)
+
+
 @pytest.fixture
 def layers(small: Callable[..., Spec]) -> Callable[..., Spec]:
     """`small` with sub-layers of a kind where the paper has self-attention."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from specs import ZooError
+from zoo.corpus.parallel import Split
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.own_sets import split_named, texts, unchanged

@@ -25,7 +25,7 @@ _SPLITTING = "de"
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, *, lowercase: bool = False) -> Bleu:
-    """Of raw text in `language`, a code such as de or de-AT; Moses has rules of English for those that it does not know.
+    """Of raw text in `language`, a code such as de or de-AT; Moses has rules of English for one that it does not know.
 
     Raises ZooError as `bleu` does.
     """

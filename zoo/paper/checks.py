@@ -136,7 +136,7 @@ _DRIVER = Path("/proc/driver/nvidia/gpus")
 def _alike(
     found: Sequence[Found], split: str, metrics: Sequence[Metric]
 ) -> tuple[Metric, tuple[Found, ...], str] | None:
-    """Of the runs that were scored, those of one scale and corpus: the nearest to the paper's, and of these the most."""
+    """Of the runs with scores, those of one scale and corpus: the nearest to the paper's, and of these the most."""
     groups: dict[tuple[str, str], list[Found]] = {}
     for run in found:
         if any(run.score(split, metric) is not None for metric in metrics):
