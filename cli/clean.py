@@ -24,8 +24,8 @@ def command(
 
     Without a word it is what is made or fetched again when it is wanted: compiled programs, prepared corpora, fetched
     archives, what has arrived of models whose pull did not end. Runs go when they are named, all those under runs/ with
-    `runs`. Never removed are published models (`zoo remove` does that), what a process is using or training, and what a
-    link leads to.
+    `runs`. Never removed are published models (`zoo remove` does that), runs in training, prepared corpora in use, what
+    is being fetched, taken out of an archive or pulled, and what a link leads to.
     """
     from cli.removing import remove
     from zoo.shelf.clearance import clearance

@@ -35,8 +35,8 @@ def command(
     """Write a published model for another engine.
 
     What was written is read back and compared tensor by tensor, and the engine, where it is installed, has to give the
-    sentences of the model's proof the same log-probabilities: else nothing is written. What a format cannot say is
-    refused by name.
+    sentences of the model's proof the same log-probabilities (ONNX models: random pieces those of the compiler's
+    interpreter): else nothing is written. What a format cannot say is refused by name.
     """
     from cli.console import report
     from zoo.shelf.exporting.export import export
@@ -46,5 +46,7 @@ def command(
     if done.checked is None:
         words.say("not run: the engine is not installed here; the tensors came back as they were")
     else:
-        words.say(f"checked: {done.checked.by} differs from the proof by {done.checked.difference:.1g} at most")
+        words.say(
+            f"checked: {done.checked.by} differs from {done.checked.held_to} by {done.checked.difference:.1g} at most"
+        )
     print(done.folder)

@@ -61,10 +61,11 @@ def command(
     translator = open_model(chosen(spec, model, words), **how, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     read = [source, target] if source else [None]
+    files = [str(each or "<stdin>") for each in read]
     with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:
         first = 1
         for window in windows(waiting, _WINDOW, paused):
-            for forced in _scored(translator, window, first, source, shown):
+            for forced in _scored(translator, window, first, files, shown):
                 write(_line(forced, json))
             first += len(window)
 
@@ -115,7 +116,7 @@ def _both(left: Iterator[str], right: Iterator[str], source: Path, target: Path)
 
 
 def _scored(
-    translator: Translator, window: Sequence[tuple[str, str]], first: int, file: Path | None, report: Report
+    translator: Translator, window: Sequence[tuple[str, str]], first: int, files: Sequence[str], report: Report
 ) -> Iterator[ForcedScore]:
     """The scores of pairs, of which the first is on that line; the error of a pair comes behind those before it."""
     from specs import ZooError
@@ -125,11 +126,11 @@ def _scored(
         scored = translator.forced(sources, targets, report=report, first=first)
     except ZooError as error:
         if len(window) == 1:
-            where = error.where or f"{file or '<stdin>'}:{first}"
+            where = error.where or ", ".join(f"{file}:{first}" for file in files)
             raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
         half = len(window) // 2
         for begin, end in ((0, half), (half, len(window))):
-            yield from _scored(translator, window[begin:end], first + begin, file, report)
+            yield from _scored(translator, window[begin:end], first + begin, files, report)
         return
     yield from scored
 

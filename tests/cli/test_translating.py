@@ -311,7 +311,13 @@ def test_a_pair_that_cannot_be_scored_is_named_behind_those_before_it(
     done = zoo("score", "--model", "tiny", stdin=f"{good * 4}we\t{'x' * 100_001}\n{good}")
     assert done.status == 2
     assert re.search(r"error: target 5 \('x+\.\.\.'\) has a word of 100,001 characters.*\(<stdin>:5\)", done.err)
-    assert done.out == zoo("score", "--model", "tiny", stdin=good * 4).out
+    scores = zoo("score", "--model", "tiny", stdin=good * 4).out
+    assert done.out == scores
+    Path("a").write_text("we read\n" * 5)
+    Path("b").write_text("wir lesen\n" * 4 + "x" * 100_001 + "\n")
+    done = zoo("score", "--model", "tiny", "--source", "a", "--target", "b")
+    assert "(a:5, b:5)" in done.err
+    assert done.out == scores
 
 
 @pytest.mark.parametrize(("longer", "shorter"), [("a", "b"), ("b", "a")])

@@ -119,16 +119,17 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
 
 def _found(folder: Path, report: Report) -> Prepared | None:
     """What was prepared before; None where nothing was, or what is damaged, which is removed then."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         judged = digests.identity(folder)
         try:
             return Prepared(folder)
         except Unreadable:  # by this user, or just now: it may be whole
             raise
         except ZooError as error:
-            if digests.identity(folder) == judged:  # and not another one that was put there, or none, meanwhile
-                report.warn(f"{error.summary}; preparing the corpus anew")
-                remove_folder(folder)
+            if digests.identity(folder) != judged:  # another process was quicker to make it anew
+                return _found(folder, report)
+            report.warn(f"{error.summary}; preparing the corpus anew")
+            remove_folder(folder)
     return None
 
 

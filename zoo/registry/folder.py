@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo.registry.place import missing, newest_of
 from zoo.report import Progress, Report
 from zoo.storage.content import content, opened, stands
-from zoo.storage.files import create, require_space, writing
+from zoo.storage.files import create, explained, require_space, writing
 
 _CHUNK = 1 << 20
 
@@ -35,12 +35,13 @@ class Folder:
         with (
             report.progress(f"copying {partial.stem}", size, "bytes") as progress,
             opened(self.folder / path) as file,
-            partial.open("ab") as copy,
         ):
             file.seek(begun)
             progress.advance(begun)
-            while copy.tell() < size and (chunk := file.read(_CHUNK)):
-                copy.write(chunk)
+            while begun < size and (chunk := file.read(_CHUNK)):
+                with explained(partial), partial.open("ab") as copy:
+                    copy.write(chunk)
+                begun += len(chunk)
                 progress.advance(len(chunk))
 
     def revisions(self) -> dict[str, int]:
@@ -55,7 +56,9 @@ class Folder:
         require_space(place.parent, file.stat().st_size, f"`{path}`")
         with writing(place) as partial, partial.open("wb") as copy, opened(file) as source:
             while chunk := source.read(_CHUNK):
-                copy.write(chunk)
+                with explained(place):  # and not as what is read
+                    copy.write(chunk)
+                    copy.flush()
                 progress.advance(len(chunk))
 
     def create(self, path: str, content: bytes) -> bool:

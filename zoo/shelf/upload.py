@@ -12,7 +12,7 @@ import compiler
 from specs import ZooError
 from zoo.model import find
 from zoo.model.folder import ModelFolder
-from zoo.model.origin import digest, of
+from zoo.model.origin import digest, of, origin
 from zoo.registry import publishing
 from zoo.registry.reference import is_name
 from zoo.registry.registry import Registry, forward_path, registry
@@ -61,7 +61,9 @@ def upload(
             raise ZooError(problem, hint=f"{hint} (`zoo publish RUN --name NAME`)")
         verify(bundle, report=report)
         found = publishing.publish(place, name, bundle, _summary(bundle), report)
-    if digest(folder) == found.digest and folder.parent == places.shelf():
+    known = origin(folder)
+    ours = digest(folder) == found.digest and folder.parent == places.shelf()
+    if ours and (known is None or known.registry == place.address):  # what came from elsewhere keeps its number
         of(found, place.address).write(folder)
     if formerly is not None:
         publishing.forward(place, formerly, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -15,12 +15,15 @@ from specs import ZooError, nearest
 from zoo.report import size
 from zoo.storage import places
 from zoo.storage.download import Fetched
-from zoo.storage.files import require_space, writing
+from zoo.storage.files import explained, require_space, writing
 from zoo.storage.lock import lock_file
 from zoo.storage.unpacking import require_text, unpacked
 
-# NotImplementedError: a way of packing that zipfile does not know; RuntimeError: a password.
-_UNREADABLE = (EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError)
+_UNREADABLE = (
+    *(EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, OSError),
+    *(NotImplementedError, RuntimeError, ValueError),
+)
+"""Also of a way of packing that zipfile does not know, of a password, and of a name or number that is none."""
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 _SHOWN = 5
@@ -110,8 +113,9 @@ def _copy(stream: IO[bytes] | None, path: Path | None, size: int) -> None:
     if stream is None or path is None:
         return
     require_space(path.parent, size, "a member of an archive")
-    with path.open("wb") as file:
-        shutil.copyfileobj(stream, file, _CHUNK)
+    with explained(path), path.open("wb") as file:  # a full disk is no damage
+        while chunk := stream.read(_CHUNK):
+            file.write(chunk)
 
 
 def _place(sha256: str, name: str) -> Path:

@@ -101,10 +101,15 @@ def share(file: Path, place: Path) -> None:
         shutil.copyfile(file, place)
 
 
-def remove_folder(path: Path) -> None:
-    """Renames first, so that a removal that is cut short leaves nothing that looks whole; the next one ends it."""
+def remove_folder(path: Path) -> bool:
+    """Renames first, so that a removal that is cut short leaves nothing that looks whole; the next one ends it.
+
+    Whether all of it is gone: what this user may not remove is left beside its place.
+    """
     sweep(path.parent)
-    remove(_put_aside(path, ".removed"))
+    aside = _put_aside(path, ".removed")
+    remove(aside)
+    return not os.path.lexists(aside)
 
 
 def sha256(path: Path) -> str:

@@ -221,7 +221,7 @@ TAKEN = "is being trained by"
 _OWN = {
     _LOCK,
     *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
-    *("answers.dev.jsonl", "answers.test.jsonl"),
+    *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
 _CORPUS = (

@@ -254,6 +254,13 @@ def test_what_it_may_not_read_is_not_called_damaged(folder, monkeypatch):
     prepared.verify()
 
 
+def test_a_home_that_is_a_file_is_told(folder, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "file"))
+    with pytest.raises(ZooError, match="cannot be written"):
+        prepared_of(folder)
+
+
 @pytest.mark.parametrize("anew", [True, False])
 def test_what_another_process_has_removed_or_made_anew_meanwhile_is_left_as_it_is(folder, monkeypatch, report, anew):
     """It found it damaged, too, and was quicker."""
@@ -268,8 +275,11 @@ def test_what_another_process_has_removed_or_made_anew_meanwhile_is_left_as_it_i
 
     prepared_of(folder)
     monkeypatch.setattr(manifest, "check", late)
+    learned, learn = [], Vocabulary.learn
+    monkeypatch.setattr(Vocabulary, "learn", lambda *given: learned.append(given) or learn(*given))
     found = prepared_of(folder, report)
     assert report.warnings == []
+    assert len(learned) == 1, "nobody does it twice"
     assert found.folder.stat().st_ino in (made if anew else [found.folder.stat().st_ino])
     assert len(found.store("train")) == 400
 

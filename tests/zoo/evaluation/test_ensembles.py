@@ -81,6 +81,11 @@ def test_neither_bfloat16_nor_a_bundle_is_kept(two: tuple[Path, Path]) -> None:
     assert not list(two[0].parent.rglob(FILE))
 
 
+def test_what_is_kept_is_the_runs_own(two: tuple[Path, Path]) -> None:
+    evaluate_ensemble(two, "test", device="cpu")
+    assert Run(two[0]).strangers() == []
+
+
 def test_models_of_other_sets_do_not_belong_together(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:
     """By their sentences: the same file elsewhere is the same set."""
     file = two[1] / "spec.yaml"

@@ -1,6 +1,9 @@
 """What there is in a registry, wherever it lies."""
 
+import errno
+import io
 import json
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,7 +14,7 @@ from zoo.registry.folder import Folder
 from zoo.registry.place import Writable
 from zoo.registry.reference import Reference
 from zoo.registry.registry import INDEX, Registry, registry
-from zoo.report import Report
+from zoo.report import Progress, Report
 from zoo.storage import places
 
 
@@ -24,6 +27,25 @@ class Counted(Folder):
 
 
 reads: list[str] = []
+
+
+def test_a_disk_that_takes_no_more_is_not_told_of_the_file_that_is_read(filled, tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    place, opened = filled(1).place, Path.open
+    (tmp_path / "file").write_bytes(b"content")
+    full = lambda path, mode="r", **how: Full() if mode in ("ab", "wb") else opened(path, mode, **how)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(ZooError, match=r"blobs/x` cannot be written: the disk is full"):
+            place.put("blobs/x", tmp_path / "file", Progress())
+        with pytest.raises(ZooError, match=r"partial` cannot be written: the disk is full"):
+            place.fetch("models/model/1.json", tmp_path / "partial", 5, Report())
+    place.put("blobs/x", tmp_path / "file", Progress())
+    place.fetch("blobs/x", tmp_path / "partial", 7, Report())
+    assert (tmp_path / "partial").read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 31])

@@ -77,6 +77,18 @@ def test_where_it_is_published_is_known_on_the_shelf(published: Path, place: str
     assert upload.upload(NAME, place).revision == 2
 
 
+def test_what_is_published_elsewhere_keeps_its_number(
+    published: Path, place: str, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
+    upload.upload(NAME, place)
+    elsewhere(tmp_path, monkeypatch)
+    pinned = find.published(f"{NAME}@2")
+    assert upload.upload(f"{NAME}@2", str(tmp_path / "other")).revision == 1
+    monkeypatch.setenv("ZOO_OFFLINE", "1")
+    assert find.on_shelf(f"{NAME}@2") == pinned
+
+
 def test_an_old_name_leads_to_it(published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload.upload(NAME, place, formerly="tiny-of-before")
     elsewhere(tmp_path, monkeypatch)
@@ -179,6 +191,21 @@ def test_a_removed_model_is_gone_and_can_be_pulled_again(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert find.published(NAME) == published
+
+
+def test_what_is_put_there_after_the_question_stays(published: Path, trained: Callable[..., Run]) -> None:
+    found = removal([NAME])
+    publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
+    (kept,) = found.remove()
+    assert (kept.path, kept.reason) == (published, "another one has been put there")
+    verify(NAME)
+
+
+def test_what_may_not_be_removed_is_told(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("zoo.storage.files.remove", lambda path: None)
+        (kept,) = removal([NAME]).remove()
+    assert kept.reason == "not all of it may be removed by this user"
 
 
 def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

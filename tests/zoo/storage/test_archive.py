@@ -1,10 +1,13 @@
 """Members of archives."""
 
+import errno
 import gzip
 import io
+import os
 import random
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -32,8 +35,8 @@ def tar(path, members=MEMBERS, mode="w:gz", prefix=""):
     return Fetched(path, sha256(path))
 
 
-def zipped(path, members=MEMBERS):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+def zipped(path, members=MEMBERS, packing=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", packing) as archive:
         archive.mkdir("training")
         for name, content in members.items():
             archive.writestr(name, content)
@@ -121,7 +124,28 @@ def test_an_archive_cut_short_is_told_and_leaves_nothing(tmp_path, kind, share):
     assert [path for path in places.archives().rglob("*") if path.is_file()] == []
 
 
+def lzma_zipped(path, members):
+    return zipped(path, members, zipfile.ZIP_LZMA)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("make", [tar, zipped])
+def test_a_disk_that_takes_no_more_is_no_damage(tmp_path, monkeypatch, make, number):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(number, os.strerror(number))
+
+    archive, opened = make(tmp_path / "archive"), Path.open
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda path, mode="r", **how: Full() if mode == "wb" else opened(path, mode, **how))
+        with pytest.raises(ZooError, match="cannot be written: ") as told:
+            take_out(archive, ["README"])
+    assert "remove" not in told.value.hint
+    (path,) = take_out(archive, ["README"])
+    assert path.read_bytes() == MEMBERS["README"]
+
+
+@pytest.mark.parametrize("make", [tar, zipped, lzma_zipped])
 def test_a_flipped_bit_is_told_and_leaves_nothing(tmp_path, make):
     content = random.Random(1).randbytes(5_000)
     archive = make(tmp_path / "archive", {"a": content, "b": content[::-1]})

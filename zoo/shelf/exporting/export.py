@@ -50,8 +50,8 @@ def export(name: str, to: str, folder: Path, report: Report) -> Done:
         checked = target.check(bundle, partial)
         if checked is not None and not checked.difference <= _TOLERANCE:
             raise ZooError(
-                f"what was written computes something else: {checked.by} differs by {checked.difference:.2g} from the "
-                f"proof of `{place.name}`, and {_TOLERANCE:g} is allowed",
+                f"what was written of `{place.name}` computes something else: {checked.by} differs by "
+                f"{checked.difference:.2g} from {checked.held_to}, and {_TOLERANCE:g} is allowed",
                 exit_code=1,
             )
     for note in notes:

@@ -32,6 +32,7 @@ class Checked:
     """Who computed: an engine and its version."""
     difference: float
     """Largest one of a token's log-probability, or, of `onnx`, of a number relative to the largest."""
+    held_to: str = "the model's proof"
 
 
 class Target(Protocol):

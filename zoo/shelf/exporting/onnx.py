@@ -39,5 +39,5 @@ class Onnx:
         onnxruntime = import_module("onnxruntime")
         _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         found = disagreement(opened(order, folder), weights=bundle.tensors)
-        # Of a tensor, so that one that is no number stays.
-        return Checked(f"onnxruntime {onnxruntime.__version__}", float(torch.tensor([*found.values()]).max()))
+        most = float(torch.tensor([*found.values()]).max())  # of a tensor, so that one that is no number stays
+        return Checked(f"onnxruntime {onnxruntime.__version__}", most, "the interpreter")
