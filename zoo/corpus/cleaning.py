@@ -75,7 +75,7 @@ def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int =
 
     `dev` and `test` pairs are held out: those of the sources with the smallest hashes, so that the choice follows
     from the sentences and not from their places. All pairs of one source go together; where those of a set's last
-    source are more than the set takes, the rest is left out. Memory: a byte a pair, and 8 for each of the
+    source are more than the set takes, the rest is left out. Memory: 2 bytes a pair, and 40 for each of the
     two tasks while it works.
 
     Raises ZooError where there are too few sources to hold out `dev` and `test` pairs, and where the memory has no room

@@ -45,4 +45,4 @@ def pairs(spec: Spec, length: int) -> tuple[int, int]:
     """How many pairs of this length a full batch has, and each of the parts that are computed one after another."""
     training = spec.training
     batch = max(1, min(training.source_tokens, training.target_tokens) // length)
-    return batch, max(1, batch // training.accumulation)
+    return batch, -(-batch // training.accumulation)

@@ -20,6 +20,7 @@ from specs import Spec, Training, ZooError
 from zoo.planning.footprint import KEPT_OPTIMISERS
 from zoo.report import Report
 from zoo.storage import manifest
+from zoo.storage.content import Unreadable
 from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.training.run import Run
 from zoo.training.tensors import Tensors, put
@@ -108,7 +109,8 @@ def checkpoints(run: Run) -> list[Checkpoint]:
     """Those of a run, oldest first."""
     if not run.checkpoints.is_dir():
         return []
-    return [Checkpoint(f) for f in sorted(run.checkpoints.iterdir()) if f.is_dir() and f.name.isdigit()]
+    found = [Checkpoint(f) for f in run.checkpoints.iterdir() if f.is_dir() and f.name.isdigit()]
+    return sorted(found, key=lambda each: each.step)
 
 
 def averageable(run: Run) -> list[Checkpoint]:
@@ -148,16 +150,24 @@ def restore(checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.op
     return progress
 
 
-def resume(run: Run, program: EmittedProgram, optimiser: torch.optim.Optimizer, report: Report) -> Progress:
-    """From the newest checkpoint that is whole; a damaged one is named, removed and passed over."""
+def resume(
+    run: Run, program: EmittedProgram, optimiser: torch.optim.Optimizer, report: Report, *, first: bool = True
+) -> Progress:
+    """From the newest checkpoint that is whole; a damaged one is named and passed over.
+
+    Of several processes the `first` removes it. Raises ZooError where none is whole, and for one that only cannot be
+    read: it may be.
+    """
     found = [c for c in checkpoints(run) if c.resumable]
     for checkpoint in reversed(found):
         try:
             progress = restore(checkpoint, program, optimiser)
+        except Unreadable:
+            raise
         except ZooError as error:
             report.warn(f"{error.summary}; going back to the checkpoint before it")
             continue
-        for later in checkpoints(run):
+        for later in checkpoints(run) if first else []:
             if later.step > progress.step:
                 remove_folder(later.folder)
         return progress

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from zoo.corpus.batches import BatchSize
 from zoo.evaluation.metric import ON_DEV
 from zoo.machine import ram
 from zoo.report import figure
-from zoo.storage.files import writing
+from zoo.storage.files import explained, writing
 from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
 from zoo.training.step import StepResult
@@ -32,16 +31,18 @@ def summary(line: Mapping[str, Any], *, best: bool) -> str:
 
 
 class Log:
-    """Sums up the steps since the last line. Lines of steps that a resumed run will do again are taken out first.
+    """Sums up the steps since the last line, from `begun` on. Lines of later steps are taken out first.
 
     `peak` is the FLOPs a second that a matrix product reaches on this device, against which utilisation is told; every
     line goes to `events`, too.
     """
 
-    def __init__(self, path: Path, step: int, peak: float, device: torch.device, events: Events) -> None:
+    def __init__(self, path: Path, begun: Progress, peak: float, device: torch.device, events: Events) -> None:
         self._path, self._peak, self._device, self._events = path, peak, device, events
+        self._until = begun.seconds
         if path.exists():
-            kept = [line for line in path.read_text("utf-8", errors="replace").splitlines() if _step(line) <= step]
+            lines = path.read_text("utf-8", errors="replace").splitlines()
+            kept = [line for line in lines if _step(line) <= begun.step]
             with writing(path) as file:
                 file.write_text("".join(f"{line}\n" for line in kept))
         self._clear()
@@ -50,7 +51,6 @@ class Log:
         self._results: list[StepResult] = []
         self._source = self._target = self._places = 0
         self._flops = 0.0
-        self._since = time.monotonic()
 
     def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
         """A step, whose forward and backward pass have so many FLOPs of matrix products, padding left out."""
@@ -60,14 +60,10 @@ class Log:
         self._places += size.places
         self._flops += flops
 
-    def rest(self, seconds: float) -> None:
-        """Time that was not spent in training."""
-        self._since += seconds
-
     def write(self, progress: Progress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
         """Appends a line with `figures` and returns it: loss and perplexity a target token, speed, share of padding,
-        utilisation, memory. A step that was skipped counts for its time alone."""
-        seconds = time.monotonic() - self._since
+        utilisation, memory. A step that was skipped counts for neither of the first two."""
+        seconds = max(progress.seconds - self._until, 1e-9)
         taken = [r for r in self._results if bool(r.taken)]
         tokens = sum(r.tokens for r in taken)
         smoothed, plain = (math.fsum(float(getattr(r, n)) for r in taken) for n in ("smoothed", "plain"))
@@ -87,10 +83,11 @@ class Log:
         }
         if progress.skipped:
             line["skipped"] = progress.skipped
-        with self._path.open("a", encoding="utf-8") as file:
+        with explained(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._events.add(line)
         self._clear()
+        self._until = progress.seconds
         return line
 
     def close(self) -> None:

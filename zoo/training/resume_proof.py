@@ -106,7 +106,9 @@ class _Killing(Progress):
         self._done += n
         now = time.monotonic()
         if n and self._done >= self._after:
-            Thread(target=_kill, args=[random.uniform(0, min(now - self._started, 1.0))], daemon=True).start()
+            # At the last step but one at once: the last might be quicker than any before it.
+            most = 0 if self._done >= STEPS - 1 else min(now - self._started, 1.0)
+            Thread(target=_kill, args=[random.uniform(0, most)], daemon=True).start()
         self._started = now
 
 

@@ -15,7 +15,7 @@ import torch
 
 from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
-from specs import Spec
+from specs import Spec, ZooError
 from zoo.corpus.ahead import aside
 from zoo.corpus.prepare import prepare
 from zoo.corpus.training_set import TrainingSet
@@ -130,7 +130,10 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             run.clear()
         basis = run.start(spec, basis, report) if processes.first else run.basis
         if processes.first:
+            _require_same(prepared.vocabulary, run)
             prepared.vocabulary.save(run.folder)
+    if spec.training.patience is not None and not spec.corpus.dev:
+        report.warn("`training.patience` ends nothing: `corpus.dev` is empty, and nothing is scored")
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
     dev = DevSet(spec, prepared.vocabulary, device, report) if scored else None
     library = basis.matrix_library if basis.matrix_library in matrix_libraries() else matrix_library()
@@ -144,6 +147,18 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     if not done:
         report.say(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` goes on from there")
     return done
+
+
+def _require_same(vocabulary: Vocabulary, run: Run) -> None:
+    """Raises ZooError where a run with checkpoints has another: its embeddings are of other pieces."""
+    try:
+        known = Vocabulary.load(run.folder).digest
+    except ZooError:  # gone or damaged: it is written anew
+        return
+    if checkpoints(run) and known != vocabulary.digest:
+        problem = f"the same corpus has given another vocabulary than `{run.folder}` was begun with"
+        hint = "go on where it was begun, start over with `--fresh`, or train beside it with `--run DIR`"
+        raise ZooError(problem, hint=hint, exit_code=1)
 
 
 @contextmanager

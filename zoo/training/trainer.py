@@ -97,7 +97,8 @@ class Trainer:
         """Trains to the end, or until `stopped`; a checkpoint of the last step is there then. True if it is the end."""
         training, every = self.spec.training, self.processes
         with every.first_then_others():
-            self.progress = checkpoint.resume(self.run, self.program, self.update.optimiser, self.report)
+            of = (self.run, self.program, self.update.optimiser, self.report)
+            self.progress = checkpoint.resume(*of, first=every.first)
         if not every.agree(self.progress.step):
             problem = (
                 f"this process finds step {self.progress.step:,} in `{self.run.checkpoints}`, and another does not"
@@ -129,7 +130,7 @@ class Trainer:
                 logged = due or ended or stop or self.progress.step % training.log_steps == 0
                 if logged or self.device.type == "cpu":
                     self._count_skipped()
-                tensors = self._tensors(due=True) if due else None
+                tensors = self._tensors(wait=True) if due else None
                 if log:
                     log.add(work.size, result, self.flops_of(work.size))
                     if logged:
@@ -147,7 +148,7 @@ class Trainer:
         (unsaved,) = every.any(every.first and self.progress.step > 0 and not self._is_saved())
         if unsaved:
             self._count_skipped()
-            self._save(self._tensors(due=False), line, due=False)
+            self._save(self._tensors(wait=ended), line, due=False)
         return ended
 
     @property
@@ -164,13 +165,13 @@ class Trainer:
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
         return result
 
-    def _tensors(self, *, due: bool) -> Tensors | None:
+    def _tensors(self, *, wait: bool) -> Tensors | None:
         """Weights and moments of now, for the process that writes them.
 
-        Raises ZooError where the weights are not finite, or the corpus is damaged that they were made from: a stop has
-        no time to wait for that, and the next start looks again.
+        Raises ZooError where the weights are not finite, or the corpus is damaged that they were made from: a stop does
+        not `wait` until all of that has been looked at, and the next start looks again.
         """
-        self.data.verify(wait=due)
+        self.data.verify(wait=wait)
         (broken,) = self.processes.any(not are_finite(self.update.parameters))
         if broken:
             raise ZooError(
@@ -202,7 +203,7 @@ class Trainer:
     def _log(self) -> Log:
         peak = matrix_peak(self.device, self.spec.training.precision)
         events = Events(self.run.events, self.progress.step)
-        return Log(self.run.log, self.progress.step, peak * self.processes.count, self.device, events)
+        return Log(self.run.log, self.progress, peak * self.processes.count, self.device, events)
 
     def _predicted(self) -> Prediction | None:
         if self._outset is None:
@@ -212,12 +213,12 @@ class Trainer:
 
     def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
         """A line of the log, with the dev set's score where a checkpoint of these is due."""
-        figures = self._scored(log, self.dev, due.weights) if due and self.dev else {}
+        figures = self._scored(self.dev, due.weights) if due and self.dev else {}
         return log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
 
-    def _scored(self, log: Log, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    def _scored(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """The dev set's score by these weights, and what it means for patience."""
-        started, score = time.monotonic(), None
+        score = None
         with unscored(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
         if score is None:
@@ -225,7 +226,6 @@ class Trainer:
         better, step = dev.metric.better(score, self.progress.best), self.progress.step
         news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
         self.progress = replace(self.progress, **news)
-        log.rest(time.monotonic() - started)
         return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}
 
     def flops_of(self, size: BatchSize) -> float:

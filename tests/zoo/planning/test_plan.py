@@ -14,6 +14,7 @@ import compiler
 import specs
 from specs import BOS, EOS, Spec, ZooError
 from zoo.planning import plan as plans
+from zoo.planning.footprint import pairs
 
 
 @pytest.mark.parametrize("name", ["base", "big", "tiny", "table3/e-learned"])
@@ -135,3 +136,9 @@ def test_steps_and_paths_are_those_of_what_is_in_the_layers(small: Callable[...,
     assert plan.positions == (plans.Positions("encoder", 1, None, 6), plans.Positions("decoder", 11, 10, 9))
     plan = plans.plan(small(encoder=[near, network]), 7)
     assert plan.positions == (plans.Positions("encoder", 1, 2, 6), plans.Positions("decoder", 2, 1, 6))
+
+
+@pytest.mark.parametrize(("accumulation", "part"), [(1, 925), (2, 463), (500, 2), (925, 1), (1000, 1)])
+def test_a_part_is_as_large_as_the_largest_that_is_computed(accumulation: int, part: int) -> None:
+    """Of 25,000 tokens in pairs of 27: what is left over goes with the others."""
+    assert pairs(specs.load("base", [f"training.accumulation={accumulation}"]), 27) == (925, part)

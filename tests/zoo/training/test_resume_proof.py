@@ -34,6 +34,19 @@ def test_a_resumed_training_is_the_same(world: Callable[..., Spec], monkeypatch:
     assert not Path("runs").exists()
 
 
+def test_the_last_step_is_not_waited_for_with_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be quicker than the one before, and then nothing would be killed."""
+    most: list[float] = []
+    monkeypatch.setattr(resume_proof.random, "uniform", lambda least, greatest: most.append(greatest) or 0.0)
+    monkeypatch.setattr(resume_proof, "_kill", lambda seconds: None)
+    for after in (2, resume_proof.STEPS - 1):
+        killing = resume_proof._Killing(after)
+        killing._started -= 0.5
+        killing.advance(after)
+    assert 0.5 <= most[0] <= 1.0
+    assert most[1] == 0.0
+
+
 def test_one_that_is_not_is_told(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a kill had lost the place in the data."""
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import Spec, ZooError
-from zoo.corpus.prepare import prepare
+from zoo.corpus.prepare import Prepared, prepare
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
 from zoo.storage import manifest
+from zoo.storage.files import remove_folder
+from zoo.text.vocabulary import Vocabulary
 from zoo.training.average import average, mean_of
 from zoo.training.checkpoint import checkpoints
 from zoo.training.processes import Processes
@@ -232,6 +235,57 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(world: Callable[..., Spec
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_a_checkpoint_that_only_cannot_be_read_stays(
+    world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, opened = train(world("training.steps=8")), os.open
+    newest = checkpoints(run)[-1].folder
+
+    def fails(path: Any, *given: Any) -> int:
+        if path == newest / "manifest.json":
+            raise PermissionError
+        return opened(path, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fails)
+        with pytest.raises(ZooError, match=r"manifest\.json` may not be read by this user"):
+            train(world("training.steps=12"))
+    assert checkpoints(run)[-1].folder == newest
+
+
+def test_the_newest_checkpoint_is_that_of_most_steps(tmp_path: Path) -> None:
+    for step in (9_999_998, 10_000_000, 9_999_999, 4):
+        (tmp_path / "checkpoints" / f"{step:07d}").mkdir(parents=True)
+    assert [each.step for each in checkpoints(Run(tmp_path))] == [4, 9_999_998, 9_999_999, 10_000_000]
+
+
+def test_another_vocabulary_of_the_same_corpus_is_refused(
+    world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version of what learns it may give; the run's own is what its embeddings are of."""
+    run, learn = train(world("training.steps=4")), Vocabulary.learn
+    before = (run.folder / "vocabulary.model").read_bytes()
+    prepared = prepare(run.spec, Report()).folder
+    remove_folder(prepared)
+    with monkeypatch.context() as patch:
+        other = [("quite another text", "ein ganz anderer Text")] * 300
+        patch.setattr(Vocabulary, "learn", lambda pairs, *given: learn(lambda: [*pairs(), *other], *given))
+        with pytest.raises(ZooError, match="has given another vocabulary than"):
+            train(world("training.steps=8"))
+    assert (run.folder / "vocabulary.model").read_bytes() == before
+    remove_folder(prepared)
+    assert checkpoints(train(world("training.steps=8")))[-1].step == 8
+
+
+def test_patience_that_waits_for_nothing_is_told(world: Callable[..., Spec]) -> None:
+    report = Stop(at=-1)
+    train(
+        world("training.steps=2", "corpus.dev=[]", "training.dev_score=perplexity", "training.patience=1"),
+        report=report,
+    )
+    assert "`training.patience` ends nothing: `corpus.dev` is empty, and nothing is scored" in report.said
+
+
 def test_no_checkpoint_left_to_resume_is_an_error_not_a_fresh_start(world: Callable[..., Spec]) -> None:
     run = train(world("training.steps=8"))
     for checkpoint in checkpoints(run):
@@ -374,6 +428,19 @@ def test_no_checkpoint_is_written_from_a_damaged_corpus(world: Callable[..., Spe
     shard.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with pytest.raises(ZooError, match=r"00000\.source\.tokens` is damaged"):
         train(spec)
+    assert not list(Path("runs/tiny/checkpoints").glob("*"))
+
+
+def test_nor_at_the_end_though_that_comes_before_all_is_verified(
+    world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(self: Prepared) -> None:
+        time.sleep(2)
+        raise ZooError("it is damaged")
+
+    monkeypatch.setattr(Prepared, "verify", late)
+    with pytest.raises(ZooError, match="it is damaged"):
+        train(world("training.steps=1"))
     assert not list(Path("runs/tiny/checkpoints").glob("*"))
 
 
