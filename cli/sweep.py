@@ -50,8 +50,8 @@ def command(
     left. What is set, is set in the row that others extend; those keep their proportion to it: with
     `architecture.N=3`, a row of Table 3 with 2 layers in place of 6 has 1. All are scored on the dev set, by the beam
     and the penalty of their specs. Behind a score stands half its interval of 95 %, by drawing sentences anew; a
-    difference counts where it is larger than what sentences, and with two seeds or more seeds, too, make by chance in
-    95 of 100 cases.
+    difference counts where it is larger than what sentences (with two seeds or more, seeds, too) make by chance in 95
+    of 100 cases.
     """
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED

@@ -27,7 +27,7 @@ def ssru(
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows new d"]:
-    """The same from a state on, for few positions."""
+    """The same from a state on, for few positions; rounded to the type of what comes in after the last of them."""
     gates, wide, before = (each.to(torch.promote_types(each.dtype, torch.float32)) for each in (gate, value, state))
     kept, found = gates.sigmoid(), [before[:, 0]]
     for each, new in zip(kept.unbind(1), ((1 - kept) * wide).unbind(1), strict=True):

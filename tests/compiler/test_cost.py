@@ -100,3 +100,24 @@ def test_flops_and_parameters_of_every_shipped_spec(name: str) -> None:
     assert _flops(lambda: program.decode_step(state, target[:, 0])) == cost(lowered[Purpose.DECODE_STEP]).flops(**at)
     counted = {p: name for graph in lowered.values() for p, name in graph.parameters.items()}
     assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values())
+
+
+def test_what_is_kept_for_the_backward_pass_is_what_it_reads(small: Callable[..., Spec]) -> None:
+    """Of a fused attention a number a query in place of weights; of the loss the gradients that it has already."""
+    batch, source, target, h, d_model, rows = 3, 7, 5, 2, 16, 104
+    kept: dict[str, dict[str, int]] = {}
+    for device in ("cpu", "cuda"):
+        graph = graphs(small(N=1, dropout=0.0), [Purpose.TRAIN], device)[Purpose.TRAIN]
+        for node in graph.nodes:
+            of = [graph.types[each] for each in node.inputs], [graph.parameters[each].shape for each in node.parameters]
+            numbers = node.operation.kept(*of)(batch=batch, source=source, target=target)
+            kept.setdefault(device, {})[node.name] = int(numbers)
+    fused = {
+        name: batch * h * (source if name.startswith("encoder") else target)
+        for name in kept["cuda"]
+        if "context" in name
+    }
+    assert len(fused) == 3
+    assert {name: kept["cuda"][name] for name in fused} == fused
+    assert all(kept["cpu"][name] > fused[name] for name in fused)
+    assert kept["cpu"]["loss"] == kept["cuda"]["loss"] == batch * target * d_model + rows * d_model

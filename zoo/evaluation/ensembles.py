@@ -15,6 +15,7 @@ from zoo.evaluation.evaluate import scored
 from zoo.evaluation.own_sets import split_named, texts, unchanged
 from zoo.evaluation.scores import Scores
 from zoo.model.folder import ModelFolder
+from zoo.model.identity import differing
 from zoo.model.weights import known_digest
 from zoo.report import Report
 from zoo.storage.content import stands
@@ -69,14 +70,16 @@ def _set_of_all(
     of: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
 ) -> tuple[list[str], list[str]]:
     """The sentences that all are to be scored on. Else what one is asked, another may have learned."""
-    first, *others = (texts(each.spec, split, report, each.vocabulary) for each in models)
+    first, *others = models
+    found = texts(first.spec, split, report, first.vocabulary)
     for other, folder in zip(others, of[1:], strict=True):
-        if other != first:
+        known = not differing(other.spec, first.spec, ["corpus"])
+        if not known and texts(other.spec, split, report, other.vocabulary) != found:
             raise ZooError(
                 f"the {split} sets of `{of[0].folder}` and `{folder.folder}` are not the same",
                 hint=f"an ensemble is scored on the set of all its models: see `corpus.{split}` in their specs",
             )
-    return first
+    return found
 
 
 def _keep(of: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:

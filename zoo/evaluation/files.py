@@ -68,4 +68,4 @@ def language_meant(given: str | None, references: Path | str) -> str | None:
     if given is not None:
         return given
     code = language_of(references)
-    return code if code in known_languages() else None
+    return code if code and code in known_languages() else None

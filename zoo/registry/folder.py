@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from zoo.registry.place import missing, newest_of
 from zoo.report import Progress, Report
@@ -34,14 +35,14 @@ class Folder:
             raise missing(self.address, path)
         with (
             report.progress(f"copying {partial.stem}", size, "bytes") as progress,
+            explained(partial),
+            partial.open("ab") as copy,
             opened(self.folder / path) as file,
         ):
             file.seek(begun)
             progress.advance(begun)
-            while begun < size and (chunk := file.read(_CHUNK)):
-                with explained(partial), partial.open("ab") as copy:
-                    copy.write(chunk)
-                begun += len(chunk)
+            while copy.tell() < size and (chunk := file.read(_CHUNK)):
+                _written(chunk, copy, partial)
                 progress.advance(len(chunk))
 
     def revisions(self) -> dict[str, int]:
@@ -56,9 +57,7 @@ class Folder:
         require_space(place.parent, file.stat().st_size, f"`{path}`")
         with writing(place) as partial, partial.open("wb") as copy, opened(file) as source:
             while chunk := source.read(_CHUNK):
-                with explained(place):  # and not as what is read
-                    copy.write(chunk)
-                    copy.flush()
+                _written(chunk, copy, place)
                 progress.advance(len(chunk))
 
     def create(self, path: str, content: bytes) -> bool:
@@ -67,3 +66,10 @@ class Folder:
     def replace(self, path: str, content: bytes) -> None:
         with writing(self.folder / path) as partial:
             partial.write_bytes(content)
+
+
+def _written(chunk: bytes, copy: BinaryIO, path: Path) -> None:
+    """What goes wrong is told of this path, and not of the file that is read."""
+    with explained(path):
+        copy.write(chunk)
+        copy.flush()

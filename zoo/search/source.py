@@ -13,9 +13,8 @@ class Source:
     """`pieces` end with EOS; a translation starts with `prefix` and has at most `limit` pieces, EOS not counted.
 
     `index` is the sentence's place among all, counted from 0; where it is a part of a longer text, among its parts, and
-    `of` is the text's. `text` is what it is called in a message; `words` are counted between
-    white space. Of a tree, `spelled` are the pieces that its words are written as, UNK where any
-    may be; none where all may be any.
+    `of` is the text's. `text` is what it is called in a message; `words` are counted between white space. Of a tree,
+    `spelled` are the pieces that its words are written as, UNK where any may be; none where all may be any.
     """
 
     index: int

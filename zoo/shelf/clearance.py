@@ -11,7 +11,6 @@ from pathlib import Path
 
 from zoo.model import find
 from zoo.model.folder import RUNS
-from zoo.model.origin import digest
 from zoo.storage import places
 from zoo.storage.files import remove_folder
 from zoo.storage.lock import fetching, lock_file
@@ -26,8 +25,8 @@ class Removable:
     what: str
     path: Path
     bytes: int
-    digest: str | None = None
-    """Of a published model: another one that is put there meanwhile stays."""
+    inode: int | None = None
+    """Of a published model's folder: another one that is put there meanwhile stays."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def _removed(each: Removable) -> Kept | None:
     try:
         if reason := _reason(each.what, each.path):
             return Kept(each.path, reason)
-        if each.what == "model" and digest(each.path) != each.digest:
+        if each.what == "model" and each.path.stat().st_ino != each.inode:
             return Kept(each.path, "another one has been put there")
         if each.what == "run":
             Run(each.path).lock.touch()  # for a training that would begin now
@@ -156,8 +155,8 @@ def _removed(each: Removable) -> Kept | None:
             if not free:
                 return Kept(each.path, _USED[each.what])
             if each.path.is_dir():
-                if not remove_folder(each.path):
-                    return Kept(each.path, "not all of it may be removed by this user")
+                if left := remove_folder(each.path):
+                    return Kept(left, "not all of it may be removed by this user")
             else:
                 each.path.unlink()
     except FileNotFoundError:  # somebody else was quicker

@@ -23,7 +23,7 @@ def removal(wanted: Sequence[str]) -> Clearance:
     Raises ZooError where one is not on the shelf.
     """
     folders = list(dict.fromkeys(folder for name in wanted for folder in _folders(name)))
-    removable = tuple(Removable("model", each, occupied([each]), digest(each)) for each in folders)
+    removable = tuple(Removable("model", each, occupied([each]), each.stat().st_ino) for each in folders)
     return Clearance(removable, (), occupied(folders))
 
 

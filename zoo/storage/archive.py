@@ -6,7 +6,7 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
@@ -26,6 +26,8 @@ _UNREADABLE = (
 """Also of a way of packing that zipfile does not know, of a password, and of a name or number that is none."""
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
+_Partials = Mapping[str, tuple[Path, Path]]
+"""Where each member belongs, and where it is written before."""
 _SHOWN = 5
 _HEADER = 1_000_000  # bytes that a member's long name or its further facts may take
 _MEMBERS = 100_000
@@ -62,7 +64,7 @@ def take_out(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """
     members = {name: _place(archive.sha256, name) for name in names}
     with ExitStack() as stack:
-        partials = {name: stack.enter_context(writing(place)) for name, place in members.items()}
+        partials = {name: (place, stack.enter_context(writing(place))) for name, place in members.items()}
         try:
             unpack = _from_zip if zipfile.is_zipfile(archive.path) else _from_tar
             seen = unpack(archive.path, partials)
@@ -76,7 +78,7 @@ def take_out(archive: Fetched, names: Sequence[str]) -> list[Path]:
     return list(members.values())
 
 
-def _from_tar(path: Path, partials: dict[str, Path]) -> set[str]:
+def _from_tar(path: Path, partials: _Partials) -> set[str]:
     """Reads the archive from front to end, once. Returns the names of all its files."""
     seen: set[str] = set()
     count = 0
@@ -99,7 +101,7 @@ def _from_tar(path: Path, partials: dict[str, Path]) -> set[str]:
     return seen
 
 
-def _from_zip(path: Path, partials: dict[str, Path]) -> set[str]:
+def _from_zip(path: Path, partials: _Partials) -> set[str]:
     with zipfile.ZipFile(path) as archive:
         members = {member.filename.removeprefix("./"): member for member in archive.infolist() if not member.is_dir()}
         for name in partials.keys() & members.keys():
@@ -109,11 +111,12 @@ def _from_zip(path: Path, partials: dict[str, Path]) -> set[str]:
     return set(members)
 
 
-def _copy(stream: IO[bytes] | None, path: Path | None, size: int) -> None:
-    if stream is None or path is None:
+def _copy(stream: IO[bytes] | None, into: tuple[Path, Path] | None, size: int) -> None:
+    if stream is None or into is None:
         return
-    require_space(path.parent, size, "a member of an archive")
-    with explained(path), path.open("wb") as file:  # a full disk is no damage
+    place, partial = into
+    require_space(place.parent, size, "a member of an archive")
+    with explained(place, partial), partial.open("wb") as file:  # a full disk is no damage
         while chunk := stream.read(_CHUNK):
             file.write(chunk)
 

@@ -101,15 +101,15 @@ def share(file: Path, place: Path) -> None:
         shutil.copyfile(file, place)
 
 
-def remove_folder(path: Path) -> bool:
+def remove_folder(path: Path) -> Path | None:
     """Renames first, so that a removal that is cut short leaves nothing that looks whole; the next one ends it.
 
-    Whether all of it is gone: what this user may not remove is left beside its place.
+    What this user may not remove is left beside its place: where that is.
     """
     sweep(path.parent)
     aside = _put_aside(path, ".removed")
     remove(aside)
-    return not os.path.lexists(aside)
+    return aside if os.path.lexists(aside) else None
 
 
 def sha256(path: Path) -> str:

@@ -66,6 +66,15 @@ class Vocabulary:
         (most, other), sides = self.sizes, (self.source, self.target)
         return self.shared or (most == other and len({tuple(side.named(range(most))) for side in sides}) == 1)
 
+    def has_the_pieces_of(self, other: Vocabulary) -> bool:
+        """Whether both have the same pieces under the same numbers, whoever wrote their files."""
+        source, target = map(range, self.sizes)
+        return (
+            (self.sizes, self.shared) == (other.sizes, other.shared)
+            and self.named(source, "source") == other.named(source, "source")
+            and self.named(target, "target") == other.named(target, "target")
+        )
+
     @property
     def byte_fallback(self) -> bool:
         """Whether characters without a piece are spelled in bytes, so that none is unknown."""

@@ -162,8 +162,10 @@ def resume(
     for checkpoint in reversed(found):
         try:
             progress = restore(checkpoint, program, optimiser)
-        except Unreadable:
-            raise
+        except Unreadable as error:
+            hint = f"{error.hint}; if" if error.hint else "if"
+            hint += f" it stays so, remove `{checkpoint.folder}`: training then goes on from the one before it"
+            raise Unreadable(error.problem, hint=hint, exit_code=1) from None
         except ZooError as error:
             report.warn(f"{error.summary}; going back to the checkpoint before it")
             continue

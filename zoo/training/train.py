@@ -25,6 +25,7 @@ from zoo.machine.called import called
 from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
+from zoo.storage.content import Unreadable
 from zoo.storage.files import require_space
 from zoo.storage.occupied import folder_bytes
 from zoo.text.vocabulary import Vocabulary
@@ -128,9 +129,10 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             report.warn(problem.summary)  # what a run has learned is not lost for it
         if processes.first and fresh:
             run.clear()
-        basis = run.start(spec, basis, report) if processes.first else run.basis
         if processes.first:
             _require_same(prepared.vocabulary, run)
+        basis = run.start(spec, basis, report) if processes.first else run.basis
+        if processes.first:
             prepared.vocabulary.save(run.folder)
     if spec.training.patience is not None and not spec.corpus.dev:
         report.warn("`training.patience` ends nothing: `corpus.dev` is empty, and nothing is scored")
@@ -151,11 +153,15 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
 
 def _require_same(vocabulary: Vocabulary, run: Run) -> None:
     """Raises ZooError where a run with checkpoints has another: its embeddings are of other pieces."""
+    if not checkpoints(run):
+        return
     try:
-        known = Vocabulary.load(run.folder).digest
+        known = Vocabulary.load(run.folder)
+    except Unreadable:
+        raise
     except ZooError:  # gone or damaged: it is written anew
         return
-    if checkpoints(run) and known != vocabulary.digest:
+    if not known.has_the_pieces_of(vocabulary):
         problem = f"the same corpus has given another vocabulary than `{run.folder}` was begun with"
         hint = "go on where it was begun, start over with `--fresh`, or train beside it with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)

@@ -130,6 +130,10 @@ class Trainer:
                 logged = due or ended or stop or self.progress.step % training.log_steps == 0
                 if logged or self.device.type == "cpu":
                     self._count_skipped()
+                if logged:  # by now the device has done what it was told to
+                    now = time.monotonic()
+                    self.progress = replace(self.progress, seconds=self.progress.seconds + now - before)
+                    before = now
                 tensors = self._tensors(wait=True) if due else None
                 if log:
                     log.add(work.size, result, self.flops_of(work.size))
@@ -148,7 +152,7 @@ class Trainer:
         (unsaved,) = every.any(every.first and self.progress.step > 0 and not self._is_saved())
         if unsaved:
             self._count_skipped()
-            self._save(self._tensors(wait=ended), line, due=False)
+            self._save(self._tensors(wait=ended and not stop), line, due=False)
         return ended
 
     @property

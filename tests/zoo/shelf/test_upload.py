@@ -206,6 +206,7 @@ def test_what_may_not_be_removed_is_told(published: Path, monkeypatch: pytest.Mo
         patch.setattr("zoo.storage.files.remove", lambda path: None)
         (kept,) = removal([NAME]).remove()
     assert kept.reason == "not all of it may be removed by this user"
+    assert (kept.path / "weights.safetensors").exists()
 
 
 def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,7 +264,7 @@ def test_another_vocabulary_of_the_same_corpus_is_refused(
 ) -> None:
     """As another version of what learns it may give; the run's own is what its embeddings are of."""
     run, learn = train(world("training.steps=4")), Vocabulary.learn
-    before = (run.folder / "vocabulary.model").read_bytes()
+    before = {path: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
     prepared = prepare(run.spec, Report()).folder
     remove_folder(prepared)
     with monkeypatch.context() as patch:
@@ -272,7 +272,7 @@ def test_another_vocabulary_of_the_same_corpus_is_refused(
         patch.setattr(Vocabulary, "learn", lambda pairs, *given: learn(lambda: [*pairs(), *other], *given))
         with pytest.raises(ZooError, match="has given another vocabulary than"):
             train(world("training.steps=8"))
-    assert (run.folder / "vocabulary.model").read_bytes() == before
+    assert {path: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
     remove_folder(prepared)
     assert checkpoints(train(world("training.steps=8")))[-1].step == 8
 
@@ -434,8 +434,12 @@ def test_no_checkpoint_is_written_from_a_damaged_corpus(world: Callable[..., Spe
 def test_nor_at_the_end_though_that_comes_before_all_is_verified(
     world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = Path("runs/tiny/log.jsonl").absolute()
+
     def late(self: Prepared) -> None:
-        time.sleep(2)
+        while not (log.is_file() and log.read_bytes()):  # the last step is done
+            time.sleep(0.02)
+        time.sleep(0.2)
         raise ZooError("it is damaged")
 
     monkeypatch.setattr(Prepared, "verify", late)
