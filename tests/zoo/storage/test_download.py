@@ -54,10 +54,10 @@ def test_nobodys_folder_and_a_disk_that_fails_are_told(tmp_path, monkeypatch):
         fetch("http://host/a.tgz", None, Report())
     (tmp_path / "a.tgz").write_bytes(CONTENT)
 
-    def fail(path):
+    def fail(*given):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(download, "sha256", fail)
+    monkeypatch.setattr("zoo.storage.files.hashlib.file_digest", fail)
     with pytest.raises(ZooError, match=r"a\.tgz` cannot be read: Input/output error") as told:
         fetch(f"file://{tmp_path}/a.tgz", None, Report())
     assert told.value.exit_code == 1
