@@ -11,7 +11,7 @@ import pytest
 
 from specs import ZooError
 from zoo.report import Report
-from zoo.storage import download, places
+from zoo.storage import places
 from zoo.storage.download import fetch, known_sha256
 from zoo.storage.lock import lock_file
 
