@@ -43,7 +43,7 @@ class Counts:
     duplicate: int = 0
     """Dropped: the same pair came before."""
     held_out: int = 0
-    """Not trained on: in dev or test, or of the same source as a pair there."""
+    """Not trained on: held out for dev or test, or of the same source as a pair that is."""
     long: int = 0
     """Dropped: a side has more than `corpus.max_length` pieces."""
     ratio: int = 0
