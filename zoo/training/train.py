@@ -17,7 +17,7 @@ from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.corpus.ahead import aside
-from zoo.corpus.prepare import prepare
+from zoo.corpus.prepare import Prepared, prepare
 from zoo.corpus.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.scores import in_words
@@ -26,7 +26,7 @@ from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
 from zoo.storage.content import Unreadable
-from zoo.storage.files import require_space
+from zoo.storage.files import read_json, require_space
 from zoo.storage.occupied import folder_bytes
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import sharding
@@ -130,7 +130,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
         if processes.first and fresh:
             run.clear()
         if processes.first:
-            _require_same(prepared.vocabulary, run)
+            _require_same(prepared, run)
         basis = run.start(spec, basis, report) if processes.first else run.basis
         if processes.first:
             prepared.vocabulary.save(run.folder)
@@ -151,17 +151,18 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     return done
 
 
-def _require_same(vocabulary: Vocabulary, run: Run) -> None:
+def _require_same(prepared: Prepared, run: Run) -> None:
     """Raises ZooError where a run with checkpoints has another: its embeddings are of other pieces."""
-    if not checkpoints(run):
+    known = read_json(run.data).get("fingerprint") if run.data.is_file() else None
+    if known != prepared.fingerprint or not checkpoints(run):  # of another corpus `Run.start` tells
         return
     try:
-        known = Vocabulary.load(run.folder)
+        begun = Vocabulary.load(run.folder)
     except Unreadable:
         raise
     except ZooError:  # gone or damaged: it is written anew
         return
-    if not known.has_the_pieces_of(vocabulary):
+    if not begun.has_the_pieces_of(prepared.vocabulary):
         problem = f"the same corpus has given another vocabulary than `{run.folder}` was begun with"
         hint = "go on where it was begun, start over with `--fresh`, or train beside it with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)
