@@ -1,4 +1,4 @@
-"""Convolutions (Table 1): contiguous as in ConvS2S, dilated as in ByteNet, separable as in Xception."""
+"""Convolutions (Table 1): contiguous as in ConvS2S, dilated as in ByteNet."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from compiler.builder import Value
 from compiler.lower.attention import padding
 from compiler.lower.surroundings import Surroundings
 from compiler.operations.convolution import Convolution as Convolving
-from compiler.operations.convolution import SeparateConvolution, Unpadded
-from compiler.operations.projection import Linear
+from compiler.operations.convolution import Unpadded
 from compiler.operations.residual import Relu
 from compiler.weights import Initial
-from specs import Convolution, SeparableConvolution
+from specs import Convolution
 
 
 def convolution(x: Value, of: Convolution, around: Surroundings) -> Value:
@@ -19,23 +18,10 @@ def convolution(x: Value, of: Convolution, around: Surroundings) -> Value:
     dilation = of.kernel**around.number if of.dilated else 1
     kernel = b.parameter("kernel", of.kernel, width, width)
     bias = b.parameter("bias", width, initial=Initial.ZERO)
-    return b.node("active", Relu(), (_convolved(x, Convolving, of.kernel, dilation, around, kernel, bias),))
+    return b.node("active", Relu(), (convolved(x, Convolving, of.kernel, dilation, around, kernel, bias),))
 
 
-def separable_convolution(x: Value, of: SeparableConvolution, around: Surroundings) -> Value:
-    """The same in two: over positions each feature by itself, then over features each position by itself."""
-    b, width = around.builder, x.width
-    kernel = b.parameter("kernel", of.kernel, width, initial=Initial.KERNEL)
-    bias = b.parameter("bias", width, initial=Initial.ZERO)
-    apart = _convolved(x, SeparateConvolution, of.kernel, 1, around, kernel, bias)
-    matrix = b.parameter("pointwise", width, width)
-    mixed = b.node("mixed", Linear(), (apart,), matrix, b.parameter("pointwise_bias", width, initial=Initial.ZERO))
-    return b.node("active", Relu(), (mixed,))
-
-
-def _convolved(
-    x: Value, kind: type[Convolving], k: int, dilation: int, around: Surroundings, *parameters: str
-) -> Value:
+def convolved(x: Value, kind: type[Convolving], k: int, dilation: int, around: Surroundings, *parameters: str) -> Value:
     """Centred where the positions after one are known, else over those before it; a step carries the last of them."""
     b = around.builder
     if around.position is not None:

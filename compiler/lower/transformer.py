@@ -22,10 +22,12 @@ from typing import Any
 from compiler.builder import Builder, Value
 from compiler.graph import Graph, Purpose
 from compiler.lower.attention import memory_attention, self_attention
-from compiler.lower.convolution import convolution, separable_convolution
+from compiler.lower.convolution import convolution
 from compiler.lower.feed_forward import feed_forward
-from compiler.lower.recurrence import lstm, ssru
+from compiler.lower.lstm import lstm
 from compiler.lower.restricted_attention import restricted_attention
+from compiler.lower.separable_convolution import separable_convolution
+from compiler.lower.ssru import ssru
 from compiler.lower.surroundings import Surroundings
 from compiler.operations.embedding import Embed, Position
 from compiler.operations.operation import Kind
