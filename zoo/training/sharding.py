@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, TypeGuard
+
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from compiler import EmittedProgram
 from specs import Spec
@@ -13,6 +13,9 @@ from zoo.corpus.batches import BatchSize
 from zoo.machine import ram
 from zoo.planning.forecast import AROUND, needed
 from zoo.training.processes import Processes
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def is_needed(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
@@ -31,6 +34,10 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
     What belongs to no layer (the embedding, keys and values of the memory) is together from the forward to the end of
     the backward pass. Gradients come out as the means over the processes, which all have to compute as many passes.
     """
+    # Loaded where it is needed: it takes half as long as all that a training loads besides.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     mesh = init_device_mesh(processes.device.type, (processes.count,))
     for layer in program.layers:
         fully_shard(layer, mesh=mesh)
@@ -39,17 +46,25 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
 
 def gathered(tensor: Tensor) -> Tensor:
     """All of a tensor, of which each process may hold a part; then all of them have to ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if _is_spread(tensor) else tensor
 
 
 def own(tensor: Tensor) -> Tensor:
     """What this process holds of a tensor."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if _is_spread(tensor) else tensor
 
 
 def like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
     """What this process is to hold of a whole tensor that every process has, where `parameter` is."""
     tensor = tensor.to(parameter.device)
-    if not isinstance(parameter, DTensor):
+    if not _is_spread(parameter):
         return tensor
+    from torch.distributed.tensor import distribute_tensor
+
     return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+def _is_spread(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether each process holds a part of it; none does where nobody has loaded what such a tensor is made of."""
+    spread = sys.modules.get("torch.distributed.tensor")
+    return spread is not None and isinstance(tensor, spread.DTensor)
