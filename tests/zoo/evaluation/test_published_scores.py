@@ -1,0 +1,61 @@
+"""Scores of WMT's systems to the second decimal, and the tokens of its references to the last."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from zoo.evaluation.bleu import bleu
+from zoo.evaluation.compare import compare_files
+from zoo.evaluation.files import evaluate_files
+from zoo.evaluation.paper_bleu import paper_bleu, tokens_of
+from zoo.text.lines import read_lines
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "ZOO_WMT" not in os.environ, reason="ZOO_WMT names a folder of WMT's texts, which are not ours to hand on"
+    ),
+]
+
+
+def file(name):
+    return next(Path(os.environ["ZOO_WMT"]).rglob(name))
+
+
+def moses(name):
+    """The tokens of a file, compounds left whole."""
+    tokens = tokens_of("de")
+    return [tokens(line).replace(" ##AT##-##AT## ", "-") for line in read_lines(file(name))]
+
+
+@pytest.mark.parametrize(
+    ("system", "score"), [("uedin-nmt", 28.30), ("LMU-nmt-reranked", 27.11), ("C-3MA", 22.67), ("online-F", 15.45)]
+)
+def test_systems_of_2017(system, score):
+    found = bleu(*(read_lines(file(f"wmt17.{each}.de")) for each in (system, "ref")))
+    assert round(found.score, 2) == score
+
+
+def test_one_system_by_three_kinds_of_tokens():
+    output, reference = "newstest2013.bergamot-base-memory.de", "newstest2013.de"
+    scores = evaluate_files(file(output), file(reference), language="de")
+    whole = bleu(moses(output), moses(reference), tokenize="none", smooth_method="none")
+    assert (round(scores["bleu"], 2), round(whole.score, 2), round(scores["paper_bleu"], 2)) == (28.09, 28.03, 28.45)
+    split = paper_bleu(read_lines(file(output)), read_lines(file(reference)), "de")
+    assert (split.hypothesis_length, split.reference_length) == (64_177, 64_248)
+
+
+def test_how_long_newstest2014_is():
+    lines, whole = read_lines(file("newstest2014.de")), moses("newstest2014.de")
+    assert len(lines) == 3_003
+    lengths = (bleu(lines, lines), bleu(whole, whole, tokenize="none"), paper_bleu(lines, lines, "de"))
+    assert [found.reference_length for found in lengths] == [62_688, 63_078, 64_496]
+
+
+def test_of_two_systems_of_2017_the_better_is_found():
+    names = ("wmt17.uedin-nmt.de", "wmt17.LMU-nmt-reranked.de", "wmt17.ref.de")
+    found = {each.metric: each for each in compare_files(*map(file, names), language="de")}
+    assert round(found["bleu"].difference, 2) == -1.19
+    assert found["bleu"].p < 0.01
+    assert found["bleu"].better == "A"
