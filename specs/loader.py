@@ -66,7 +66,8 @@ def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) ->
     written = _described(written, chain)
     for upper in over:
         written = written.overlaid(upper)
-    written = from_their_files(written, [source for source, _ in chain[:-1] if not source.shipped])
+    own = [source for source, _ in chain[:-1] if not source.shipped]
+    written = from_their_files(written, own, [each.file for each in over])
     spec = _validated(written, [source.file for source, _ in reversed(chain)], [each.file for each in over])
     return spec.called(chain[0][0].short, named=named)
 

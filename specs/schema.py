@@ -9,9 +9,10 @@ from specs.spec import Spec
 def schema() -> dict[str, Any]:
     """The schema of a file: fields may come from the spec that it `extends`, so none is required."""
     whole = Spec.model_json_schema()
-    sections = {section["$ref"].rpartition("/")[2] for section in whole["properties"].values() if "$ref" in section}
+    choices = (each for section in whole["properties"].values() for each in (section, *section.get("oneOf", ())))
+    sections = {each["$ref"].rpartition("/")[2] for each in choices if "$ref" in each}
     for part in (whole, *(whole["$defs"][name] for name in sorted(sections))):
-        del part["required"]
+        part.pop("required", None)
     extends = {
         "type": "string",
         "description": "Spec that this one changes: a shipped name, or a path from this file on.",

@@ -174,7 +174,7 @@ def test_schema_is_for_files_that_extend() -> None:
     assert "required" not in schema
     assert list(schema["properties"])[:3] == ["extends", "format", "name"]
     assert schema["properties"]["format"]["maximum"] == specs.history.FORMAT
-    for section in ("Architecture", "Vocabulary", "Corpus", "Training", "Decoding", "Compilation"):
+    for section in ("Architecture", "Vocabulary", "Corpus", "Training", "Decoding", "Compilation", "Parsing"):
         assert "required" not in schema["$defs"][section], section
         assert schema["$defs"][section]["additionalProperties"] is False
     assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "source", "target"]
@@ -201,6 +201,14 @@ def test_no_field_has_a_default() -> None:
             continue
         for key, field in type(section).model_fields.items():
             assert field.is_required(), key
+
+
+def test_those_without_bytes_are_few() -> None:
+    """As the README has it: `tiny`, what extends it, and `parsing/tiny`."""
+    without = {name for name in specs.names() if not specs.load(name).vocabulary.byte_fallback}
+    of_tiny = {name for name in specs.names() if (above := parent(name)) and above.name == specs.load("tiny").name}
+    assert len(of_tiny) > 1
+    assert without == {"tiny", "parsing/tiny", *of_tiny}
 
 
 def test_specs_needs_neither_torch_nor_numpy() -> None:

@@ -71,6 +71,28 @@ def test_every_file_of_a_chain_means_its_own_folder() -> None:
     assert folder(write("one/deep/other.yaml", "extends: ../mine.yaml\ncorpus: {folder: data}\n")) == "one/deep/data"
 
 
+def test_parts_that_several_files_list_start_each_at_its_own() -> None:
+    write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")
+    file = write("own.yaml", f"extends: data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    corpus = load(file).corpus
+    assert (corpus.folder, corpus.train[0].source, corpus.dev[0].target) == (".", "my.en", "data/d.de")  # type: ignore[union-attr]
+    given = load(write("odd/odd.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n"), [f"corpus={{{PARTS}}}"])
+    assert (given.corpus.train[0].source, given.corpus.dev[0].source) == ("my.en", "data/d.en")  # type: ignore[union-attr]
+    write("bank/sets.yaml", "extends: parsing/tiny\ncorpus: {dev: [{trees: d.trees}]}\n")
+    trees = load(write("own.yaml", "extends: bank/sets.yaml\ncorpus: {train: [{trees: my.trees}]}\n")).corpus
+    assert (trees.train[0].trees, trees.dev[0].trees) == ("my.trees", "bank/d.trees")  # type: ignore[union-attr]
+    whole = load(write("data/more.yaml", "extends: sets.yaml\ncorpus: {train: [{source: /a.en, target: ~/a.de}]}\n"))
+    assert (whole.corpus.folder, whole.corpus.train[0].source) == ("data", "/a.en")  # type: ignore[union-attr]
+
+
+def test_a_file_called_as_overrides_are_is_a_file() -> None:
+    file = write("override: x/own.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")
+    assert folder(file) == "override: x"
+    write("override: `corpus`/whole.yaml", load(file).yaml().replace("folder: 'override: x'", "folder: ."))
+    again = write("override: `corpus`/again.yaml", f"extends: whole.yaml\ncorpus: {{{PARTS}}}\n")
+    assert folder(again) == "override: `corpus`"
+
+
 def test_a_runs_own_spec_means_what_was_meant_when_it_was_written() -> None:
     """It is whole: read as a run's, named as a file, or extended, its files are where they were."""
     spec = load(write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n"))
