@@ -159,14 +159,16 @@ def _check(output: Path | None, svg: Path | None) -> None:
 
 def _view(found: Attention, figure: int | None, asked: _Asked) -> tuple[View, str]:
     """What is chosen first: what the figure shows, but where something else is asked for."""
-    from zoo.viewing.figures import FIGURES, first, told
+    from zoo.viewing.figures import FIGURES, SHOWN, first, told
     from zoo.viewing.view import View
 
     attention, layer, heads, word = asked
     if figure is None:
         return View.of(found, attention, layer, heads or (), word), ""
-    of = first(FIGURES[figure], found)
-    view = View.of(found, attention or of.kind, layer or of.layer, heads or of.heads, word)
-    if word is None and view.kind == of.kind:  # else the figure's word is none that this one looks from
-        view = replace(view, word=of.word)
+    if attention not in (None, SHOWN):  # the figure's layer, heads and word are none of this one's
+        view = View.of(found, attention, layer, heads or (), word)
+    else:
+        of = first(FIGURES[figure], found)
+        view = View.of(found, of.kind, layer or of.layer, heads or of.heads, word)
+        view = replace(view, word=of.word) if word is None else view
     return view, told(FIGURES[figure], found, view)

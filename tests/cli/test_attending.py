@@ -38,7 +38,7 @@ def test_it_takes_the_place_of_what_was_there(zoo: Zoo) -> None:
     assert Path("a.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_figure_of_the_paper(zoo: Zoo) -> None:
+def test_a_figure_of_the_paper(zoo: Zoo, trained: Callable[..., Run]) -> None:
     done = zoo("attend", "--model", "runs/tiny", "--figure", "3", "--svg", "a.svg")
     assert done.status == 0
     assert "making" in Path("a.svg").read_text(encoding="utf-8")
@@ -50,6 +50,10 @@ def test_a_figure_of_the_paper(zoo: Zoo) -> None:
     assert re.search(r'"layer":2,"heads":\[0\],"word":\d', text), "the figure's word, in another layer"
     assert zoo("attend", "--model", "runs/tiny", "--figure", "4", "--attention", "decoder", "-o", "a.html").status == 0
     assert '"word":null' in Path("a.html").read_text(encoding="utf-8")
+    shape = {"N": {"encoder": 6, "decoder": 2}, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
+    deep = trained("runs/deep", architecture=shape)
+    done = zoo("attend", "--model", str(deep.folder), "--figure", "4", "--attention", "encoder-decoder", "-o", "b.html")
+    assert (done.status, '"layer":1' in Path("b.html").read_text(encoding="utf-8")) == (0, True), done.err
     assert FIGURES[4].sentence in Path("a.html").read_text(encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 // The page of an attention: what is chosen is drawn anew, and told in words. Colours and paper are the sheet's business.
 const LEVELS = 32; // of opacity; a line or cell of less than half of one is not drawn
 const ROW = 24; // pixels from a word to the next
-const MOST = 10; // words of the table
+const LEAST = 0.005; // of a word of the table: half a percent, the rest would read 0
 const SVG = "http://www.w3.org/2000/svg";
 const all = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
@@ -118,7 +118,7 @@ function drawTable() {
     const own = shown.map((head) => weight(head, ...(state.side === "rows" ? [state.word, place] : [place, state.word])));
     return { other, own, mean: own.reduce((sum, each) => sum + each, 0) / own.length };
   });
-  const best = others.filter((each) => each.mean >= 0.005).sort((a, b) => b.mean - a.mean).slice(0, MOST);
+  const best = others.filter((each) => each.mean >= LEAST).sort((a, b) => b.mean - a.mean);
   const number = (value) => element("td", { class: "number" }, percent(value));
   const names = ["mean", ...shown.map((head) => `head ${head + 1}`)];
   const title = state.side === "rows" ? ["What “", "” looks at, most first"] : ["What looks at “", "”, most first"];
@@ -144,7 +144,7 @@ function matrix(head) {
   svg.setAttribute("viewBox", `${-margin} ${-margin} ${columns.length + margin} ${rows.length + margin}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `Head ${head + 1}: rows ${kind().looks.toLowerCase()}, columns ${kind().seen.toLowerCase()}`);
+  svg.setAttribute("aria-label", `Head ${head + 1}: rows ${kind().looks.toLowerCase()}, columns ${kind().seen.toLowerCase()}; a chosen word's numbers stand in the table`);
   const back = document.createElementNS(SVG, "rect");
   for (const [key, value] of Object.entries({ class: "back", width: columns.length, height: rows.length })) back.setAttribute(key, value);
   svg.append(back);

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zoo.translation.attention import Attention
 from zoo.viewing.view import KINDS, View, plain
 
-LAYER, LAYERS = 5, 6
+SHOWN, LAYER, LAYERS = "encoder", 5, 6
 """All three show the encoder's self-attention in layer 5 of 6."""
 _LAW = "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion."
 
@@ -48,19 +48,19 @@ FIGURES: Mapping[int, Figure] = {
 
 def first(figure: Figure, found: Attention) -> View:
     """What of its attention is looked at first: what the paper shows, as far as this model has it."""
-    layers, most = KINDS["encoder"].of(found)[0].shape[:2]
+    layers, most = KINDS[SHOWN].of(found)[0].shape[:2]
     layer = LAYER if layers >= LAYERS else max(1, layers - 1)
     heads = figure.heads if max(figure.heads, default=0) <= most else ()
     rows = found.by_words().source
     there = figure.word is not None and plain(figure.word) in map(plain, rows)
-    return View.of(found, "encoder", layer, heads, figure.word if there else None)
+    return View.of(found, SHOWN, layer, heads, figure.word if there else None)
 
 
 def told(figure: Figure, found: Attention, view: View) -> str:
     """What the paper shows, and where this view of a model's attention is another."""
     said = f"Figure {figure.number} shows, in the encoder's layer {LAYER} of {LAYERS}, {figure.shows}."
-    layers = len(KINDS["encoder"].of(found)[0])
-    if view.kind == "encoder" and (view.layer, layers) != (LAYER, LAYERS):
+    layers = len(KINDS[SHOWN].of(found)[0])
+    if view.kind == SHOWN and (view.layer, layers) != (LAYER, LAYERS):
         said += f" This model's encoder has {layers} {'layers' if layers > 1 else 'layer'}: here it is layer "
         said += f"{view.layer}."
     return f"{said} Which head does what is chance: in another model it is another one."
