@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """How fast a spec translates on this machine.
 
-    Random weights, made-up sentences of 23 to 27 pieces, translations of 27 tokens; beam and length penalty of the
+    Random weights, made-up sentences of 23 to 27 pieces, translations of 27 tokens; beam, penalty and ending of the
     spec. Figures are medians, with the least and the greatest of all rounds. End all other work first: a busy machine
     makes them worthless.
     """

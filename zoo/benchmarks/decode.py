@@ -14,14 +14,15 @@ from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower
 from compiler.initial import initial_weights
+from compiler.operations.residual import Norm
 from compiler.program import Stepping, SteppingProgram
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.machine.clock import Host, Spread, host, spread, timed
 from zoo.planning.room import require_to_translate
 from zoo.report import Report
-from zoo.search.beam import Beam
 from zoo.search.groups import padded
 from zoo.search.hypothesis import Hypothesis
+from zoo.search.request import Request
 from zoo.search.source import Source
 from zoo.search.workers import searched, workers_of
 from zoo.translation.opening import How
@@ -83,7 +84,7 @@ class Work:
 def measure(
     spec: Spec, work: Work, *, folder: Path | None = None, report: Report | None = None, **how: Unpack[How]
 ) -> Speed:
-    """Measures the spec with its beam and length penalty; compiled artefacts are kept in `folder`.
+    """Measures the spec with its beam, length penalty and ending; compiled artefacts are kept in `folder`.
 
     Raises ZooError for a device, a backend or a precision that cannot be had, a backend that has a search of its own,
     and a vocabulary so small that the search runs out of pieces.
@@ -94,6 +95,9 @@ def measure(
             f"sources of {LENGTH} pieces and EOS are measured, and `{spec.name}` has learned fewer positions",
             hint=f"set `architecture.max_positions={LENGTH + 1}`",
         )
+    if spec.decoding.search != "beam":
+        problem = f"beam search is measured, and `{spec.name}` has `decoding.search: {spec.decoding.search}`"
+        raise ZooError(problem, hint="set `decoding.search=beam`")
     how = {**how, "device": find_device(how.get("device", "auto"))}
     require_to_translate(spec, how["device"])
     weights = unending(spec, initial_weights(spec, graphs(spec)))
@@ -152,8 +156,8 @@ def unending(
     """
     a, weights = spec.architecture, dict(initial)
     table = {"all": "embedding", "target": "target_embedding", "none": "output_projection"}[a.tied_embeddings]
-    bias = "decoder.norm_bias" if a.norm == "pre" else f"decoder.{a.depths.decoder - 1}.feed_forward.norm_bias"
-    weights[bias] = torch.full((a.d_model,), 4 * a.d_model**-0.5)
+    *_, last = (node for node in lower(spec, Purpose.SCORE).nodes if isinstance(node.operation, Norm))
+    weights[last.parameters[-1]] = torch.full((a.d_model,), 4 * a.d_model**-0.5)
     weights[table] = weights[table].clone()
     weights[table][list(pieces)] = -5 * a.d_model**-0.5
     return weights
@@ -181,7 +185,7 @@ def translations(
     Each is of `length` pieces with its EOS, which takes as many steps.
     """
     rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
-    beam = Beam(spec.decoding.beam, spec.decoding.alpha, n_best)
+    beam = Request.of(spec, {}, n_best).chooser()
     workers = workers_of(program, spec.decoding.workers)
     # A budget of tokens that has room for this many sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1

@@ -80,7 +80,8 @@ def measure(
     outset = Outset.of(spec, program, report)
     with TemporaryDirectory() as folder, fast_float32(outset.matrix_library or None):
         store, run = made_up(spec, steps, Path(folder)), Run(Path(folder, "run"))
-        trainer = Trainer(spec, TrainingSet(spec, store), run, Processes(device), report, program=program)
+        whole = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})  # no parts, no weights
+        trainer = Trainer(spec, TrainingSet(whole, store), run, Processes(device), report, program=program)
         works = list(islice(trainer.works(), steps))
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, works))

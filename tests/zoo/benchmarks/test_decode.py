@@ -18,8 +18,10 @@ from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.benchmarks.decode import LENGTH, Work, made_up, measure, translations, unending
 from zoo.machine.clock import Spread, spread
+from zoo.search.request import Request
 
 ROOT = Path(__file__).parents[3]
+ATTENTIONS = ("self_attention", "memory_attention")
 
 
 def test_the_figures_belong_together(small: Callable[..., Spec]) -> None:
@@ -43,11 +45,17 @@ def test_8_bits_disagree_and_say_how_much(small: Callable[..., Spec]) -> None:
     assert 1e-5 < measure(small(), Work(sentences=2, rounds=1), precision="int8").disagreement < 1
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_no_translation_ends_before_its_limit(small: Callable[..., Spec], norm: str, tied: str) -> None:
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *({"norm": norm, "tied_embeddings": tied} for norm in ("post", "pre") for tied in ("all", "target", "none")),
+        *({"decoder": [{"kind": kind} for kind in kinds]} for kinds in (ATTENTIONS, ("feed_forward", *ATTENTIONS))),
+    ],
+    ids=str,
+)
+def test_no_translation_ends_before_its_limit(small: Callable[..., Spec], shape: dict[str, object]) -> None:
     """PAD, UNK, BOS and EOS are as good as impossible at every step, whatever was read."""
-    spec = small(norm=norm, tied_embeddings=tied)
+    spec = small(**shape)
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     program = build(spec, weights=weights, device="cpu")
     state = program.encode(torch.tensor([[5, 6, EOS], [7, EOS, PAD]]))
@@ -58,6 +66,27 @@ def test_no_translation_ends_before_its_limit(small: Callable[..., Spec], norm: 
     (found,) = translations(program, [[5, 6, EOS]], spec, batch=1, n_best=2, length=11)
     assert [len(each.pieces) for each in found] == [10, 10]
     assert not {PAD, UNK, BOS, EOS} & set(found[0].pieces)
+
+
+def test_the_search_is_the_specs(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    def searching(**how: object) -> Spec:
+        spec = small()
+        return spec.model_copy(update={"decoding": spec.decoding.model_copy(update=how)})
+
+    spec = searching(length_penalty="power", alpha=1.0, ending="full")
+    asked: list[object] = []
+
+    def searched(program: object, windows: object, chooser: object, **how: object) -> None:
+        asked.append(chooser)
+        raise ZooError("asked")
+
+    monkeypatch.setattr("zoo.benchmarks.decode.searched", searched)
+    with pytest.raises(ZooError, match="asked"):
+        measure(spec, Work(sentences=2, rounds=1), device="cpu")
+    assert asked == [Request.of(spec, {}).chooser()]
+    with pytest.raises(ZooError, match="beam search is measured") as caught:
+        measure(searching(search="sample"), Work(sentences=2, rounds=1), device="cpu")
+    assert caught.value.hint == "set `decoding.search=beam`"
 
 
 def test_what_batch_a_sentence_is_in_changes_nothing(small: Callable[..., Spec]) -> None:

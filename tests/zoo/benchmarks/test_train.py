@@ -38,6 +38,11 @@ def test_no_pair_is_longer_than_the_spec_has_any(world: Callable[..., Spec]) -> 
     assert speed.target_tokens_per_second.median * speed.step_seconds.median <= 12 + 1e-6
 
 
+def test_weights_of_parts_are_none_of_what_is_made_up(world: Callable[..., Spec]) -> None:
+    parts = "corpus.train=[{grammar: 30, weight: 2}, {grammar: 20}]"
+    assert measure(world(parts), steps=1, rounds=1).steps == 1
+
+
 def test_a_budget_that_holds_no_sentence(world: Callable[..., Spec]) -> None:
     with pytest.raises(ZooError, match=r"training\.source_tokens"):
         measure(world("training.source_tokens=20"), steps=1, rounds=1)
