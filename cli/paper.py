@@ -63,6 +63,8 @@ def command(
         raise ZooError(f"`{what}` is no table of the paper's", hint=f"{guess}there are {', '.join(TABLES)}")
     if html is not None and (what is not None or json):
         raise ZooError("`--html` is a page of all there is", hint="leave TABLE and `--json` out, or `--html`")
+    if measure and what not in (None, "table1", "claims"):
+        raise ZooError("`--measure` is for Table 1 only", hint="leave `--measure` out, or ask for `table1`")
     if html is not None:
         require_html(html)
     with ExitStack() as files:

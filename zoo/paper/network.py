@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from math import atan2, comb, cos, isclose, sin, sqrt
+from math import atan2, comb, cos, exp, isclose, sin, sqrt
 
 import specs
 from compiler import Graph, Purpose, cost, lower
@@ -116,6 +116,21 @@ def _variance() -> Derived:
     return float(variance), f"of all {len(values)} values that q · k can have where q and k are signs: {variance}"
 
 
+def _flattens() -> tuple[bool, str]:
+    """How far, in the mean, the weights of two keys move with their scores, which are as far apart as chance has it."""
+
+    def slope(deviation: float) -> float:
+        places = [each / 100 for each in range(-800, 801)]
+        chances = [exp(-(place**2) / 2) for place in places]
+        weights = [1 / (1 + exp(-deviation * place)) for place in places]
+        return sum(c * w * (1 - w) for c, w in zip(chances, weights, strict=True)) / sum(chances)
+
+    # Two products of unit variance each, or, not scaled, of variance d_k.
+    few, many, scaled = slope(sqrt(2 * 2)), slope(sqrt(2 * 2048)), slope(sqrt(2))
+    told = f"two keys' weights move by {few:.3f} of their scores at d_k = 2, by {many:.4f} at 2,048"
+    return many < few / 10 and many < scaled / 10, f"{told}; scaled, by {scaled:.3f} at any"
+
+
 def _shortest() -> tuple[bool, str]:
     wave = _wavelengths()[0]
     return isclose(wave, 1), f"the first pair of the program's sinusoids: {wave:g} x 2π"
@@ -181,6 +196,7 @@ _NUMBERS = (
 )
 _SENTENCES = (
     ("scale", "3.2.1", "products are scaled by 1 / sqrt(d_k)", _scale),
+    ("flattens", "3.2.1", "for large d_k, products not scaled leave the softmax extremely small gradients", _flattens),
     ("multi-head", "3.2.2", "all heads together cost about what one of full width does", _products),
     ("one-matrix", "3.4", "embeddings and pre-softmax projection share one matrix", _one_matrix),
     ("embedding-scale", "3.4", "embeddings are multiplied by sqrt(d_model)", _embedding_scale),

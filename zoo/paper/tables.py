@@ -81,6 +81,23 @@ def _table1(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     )
     title = "Table 1: a layer of n positions and d features, k wide, r near"
     yield Table(title, columns, tuple(rows), notes)
+    if evidence.timings:
+        yield _timed(evidence)
+
+
+def _timed(evidence: Evidence) -> Table:
+    names = {kind.key: kind.name for kind in table1.ALL}
+    lengths = sorted({n for timing in evidence.timings for n, _ in timing.seconds})
+    rows = []
+    for timing in evidence.timings:
+        took = dict(timing.seconds)
+        cells = (f"{1000 * took[n]:,.1f}" if n in took else "-" for n in lengths)
+        rows.append((names[timing.key], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
+    columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "the formula>")
+    notes = (
+        "Forwards, as a decoder has the layer; what takes longer than a quarter of a second is not asked for more.",
+    )
+    return Table("The same, measured here, in milliseconds", columns, tuple(rows), notes)
 
 
 def _raised(name: str, power: float) -> str:
@@ -107,7 +124,15 @@ def _table2(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     )
     yield Table("Table 2: BLEU on newstest2014, and the cost of training", columns, tuple(rows), notes)
     if own := tuple(map(_own, table2.own(evidence))):
-        titles = ("run", "test BLEU>", "time>", "devices>", "a device sustains>", "cost as in 6.1>", "of products>")
+        titles = (
+            "run",
+            "the paper's BLEU>",
+            "time>",
+            "devices>",
+            "a device sustains>",
+            "cost as in 6.1>",
+            "of products>",
+        )
         notes = ("What a device sustains is a large matrix product's, measured as the training began.",)
         yield Table(f"The same of our own runs in `{evidence.root}`", (*titles, "scale…"), own, notes)
 

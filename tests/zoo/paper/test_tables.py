@@ -164,8 +164,13 @@ def test_a_kind_that_grows_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 def test_times_are_held_against_the_formula(power: float, status: Status) -> None:
     timing = Timing("self-attention", ((1024, 0.1), (2048, 0.4)), power, 2.0)
     claim = next(claim for claim in table1.claims() if claim.key == "table1.self-attention.time")
-    found = claim.check(claim, replace(evidence(None, Report()), timings=(timing,)))
+    measured = replace(evidence(None, Report()), timings=(timing,))
+    found = claim.check(claim, measured)
     assert (found.status, found.ours) == (status, f"n^{power:.2f}")
+    counted, timed = tables("table1", ledger(measured), measured)
+    assert len(counted.rows) == len(table1.ALL)
+    assert timed.columns == ("layer", "n = 1,024>", "n = 2,048>", "grows as>", "the formula>")
+    assert [row[1:] for row in timed.rows] == [("100.0", "400.0", f"n^{power:.2f}", "n^2.00")]
 
 
 def test_table_3_stands_beside_what_was_measured(made: Made) -> None:
