@@ -42,19 +42,16 @@ def command(
     From 0.05 on neither is called better.
     """
     from cli.console import report, show_json
-    from specs import ZooError
     from zoo.evaluation.compare import compare_files, compare_models
     from zoo.model.find import model
     from zoo.translation.opening import How
 
+    words = report()
     if references is not None:
-        if set is not None:
-            raise ZooError("`--set` is for models only", hint="leave `--set` out")
-        found = compare_files(Path(a), Path(b), references, language=language)
+        options.refuse("models", set=set, device=device, precision=precision, backend=backend, tokens=tokens)
+        found = compare_files(Path(a), Path(b), references, language=language, report=words)
     else:
-        if language is not None:
-            raise ZooError("`--language` is for files only", hint="leave `--language` out, or give `--references`")
-        words = report()
+        options.refuse("files", language=language)
         how: How = {"device": device, "precision": precision, "backend": backend}
         found = compare_models(model(a, words), model(b, words), set or "test", **how, tokens=tokens, report=words)
     if json:

@@ -90,22 +90,23 @@ def command(
 
     words = report()
     found: Scores | BracketScores
-    _refused("--parameters", parameters is not None and brackets is None, "`--brackets`")
+    if brackets is None:
+        options.refuse("`--brackets`", parameters=parameters)
     if brackets is not None:
         _alone(spec, model)
-        others = {"--hypotheses": hypotheses, "--references": references, "--set": set, "--tokenize": tokenize}
-        for option, value in (others | {"--language": language, "--lowercase": lowercase or None}).items():
-            _refused(option, value is not None, "translations")
+        options.refuse("translations", hypotheses=hypotheses, references=references, set=set, tokenize=tokenize)
+        options.refuse("translations", language=language, lowercase=lowercase)
+        options.refuse("a model", device=device, precision=precision, backend=backend, tokens=tokens)
         gold, test = brackets
         found = evaluate_brackets(test, gold, parameters)
     elif hypotheses is not None or references is not None:
         left, right = _both(hypotheses, references, spec, model)
-        _refused("--set", set is not None, "a model")
-        found = evaluate_files(left, right, language=language, tokenize=tokenize or "13a", lowercase=lowercase)
+        options.refuse("a model", set=set, device=device, precision=precision, backend=backend, tokens=tokens)
+        found = evaluate_files(
+            left, right, language=language, tokenize=tokenize or "13a", lowercase=lowercase, report=words
+        )
     else:
-        _refused("--language", language is not None, "two files")
-        _refused("--tokenize", tokenize is not None, "two files")
-        _refused("--lowercase", lowercase, "two files")
+        options.refuse("two files", language=language, tokenize=tokenize, lowercase=lowercase)
         how: How = {"device": device, "precision": precision, "backend": backend}
         folders, split = all_chosen(spec, model, words), set or "test"
         if len(folders) > 1:
@@ -162,10 +163,3 @@ def _alone(spec: str | None, model: list[str] | None) -> None:
 
     if spec is not None or model is not None:
         raise ZooError("files are compared without a model", hint="leave `--spec` and `--model` out")
-
-
-def _refused(option: str, given: bool, belongs: str) -> None:
-    from specs import ZooError
-
-    if given:
-        raise ZooError(f"`{option}` is for {belongs} only", hint=f"leave `{option}` out")

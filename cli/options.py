@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 import specs
 import zoo
+from specs import ZooError
 from specs.decoding import MOST_ALPHA, MOST_BEAM, MOST_TOKENS
 
 OF_SPEC = "the spec's"
@@ -21,7 +23,9 @@ def _shipped(incomplete: str) -> list[str]:
 
 
 def published(incomplete: str) -> list[str]:
-    return [name for name in zoo.names() if name.startswith(incomplete)]
+    with suppress(ZooError, OSError):  # a shell that completes has no place for an error
+        return [name for name in zoo.names() if name.startswith(incomplete)]
+    return []
 
 
 Reference = Annotated[
@@ -128,6 +132,15 @@ Tokens = Annotated[
         help="Source tokens of one batch, padding counted; less takes less memory.",
     ),
 ]
+
+
+def refuse(belongs: str, **given: object) -> None:
+    """Raises ZooError for the first of these options that was given: it has a use for `belongs` only."""
+    for name, value in given.items():
+        if value not in (None, False) and (name, value) != ("device", "auto"):
+            raise ZooError(f"`--{name}` is for {belongs} only", hint=f"leave `--{name}` out")
+
+
 Language = Annotated[
     str | None,
     typer.Option(

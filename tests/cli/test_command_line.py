@@ -14,6 +14,7 @@ import pytest
 import typer
 
 import specs
+from cli import options
 from cli.app import COMMANDS, GROUPS, app
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +127,14 @@ def test_a_shell_completes_commands_options_and_specs(typed: str, offered: list[
     command = [sys.executable, "-c", "from cli.app import main; main()"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **told}, cwd=ROOT, check=False)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
+
+
+def test_a_shell_that_completes_hears_of_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("zoo.names", refused)
+    assert options.published("ti") == []
 
 
 def test_the_version(zoo: Callable[..., object]) -> None:

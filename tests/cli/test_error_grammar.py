@@ -41,6 +41,26 @@ error: no run of this sweep is done yet
 
 hint: without `--table` it trains them
 """,
+    ("compare", "a.de", "b.de", "--references", "r.de", "--device", "cuda:99"): """\
+error: `--device` is for models only
+
+hint: leave `--device` out
+""",
+    ("evaluate", "--hypotheses", "a.de", "--references", "r.de", "--precision", "int8"): """\
+error: `--precision` is for a model only
+
+hint: leave `--precision` out
+""",
+    ("paper", "table3", "--measure"): """\
+error: `--measure` is for Table 1 only
+
+hint: leave `--measure` out, or ask for `table1`
+""",
+    ("train", "tiny", "--run", "mine.yaml"): """\
+error: `mine.yaml` is a file, and a run is a folder
+
+hint: name a folder with `--run DIR`
+""",
     ("sweep", "tiny", "--list", "--json"): """\
 error: `--list` prints command lines alone
 

@@ -11,7 +11,7 @@ from specs import Parsing, ZooError
 from zoo.evaluation.bleu import chosen
 from zoo.evaluation.files import language_meant, together
 from zoo.evaluation.metric import named
-from zoo.evaluation.overlap import made, require_alike
+from zoo.evaluation.overlap import doubt, made, require_alike
 from zoo.evaluation.own_sets import split_named, texts
 from zoo.evaluation.paper_bleu import signed, tokens_of
 from zoo.evaluation.resampled import SEED, counts, draws, half_interval, probability, scores
@@ -67,10 +67,14 @@ def compare(
     return tuple(found)
 
 
-def compare_files(first: Path, second: Path, references: Path, *, language: str | None = None) -> tuple[Compared, ...]:
+def compare_files(
+    first: Path, second: Path, references: Path, *, language: str | None = None, report: Report | None = None
+) -> tuple[Compared, ...]:
     """Files of translations, a sentence a line. Raises ZooError as `evaluate_files` does."""
     left, wanted = together(first, references)
     right, _ = together(second, references)
+    if told := doubt(len(wanted)):
+        (report or Report()).warn(told)
     return compare(left, right, wanted, language_meant(language, references))
 
 

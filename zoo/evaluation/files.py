@@ -9,9 +9,10 @@ from pathlib import Path
 from specs import ZooError
 from zoo.corpus.text_file import language_of
 from zoo.evaluation.bleu import bleu
-from zoo.evaluation.overlap import lines_hint, overlap
+from zoo.evaluation.overlap import doubt, lines_hint, overlap
 from zoo.evaluation.paper_bleu import known_languages, paper_bleu
 from zoo.evaluation.scores import Scores
+from zoo.report import Report
 from zoo.text.lines import read_lines
 
 _CODE = re.compile("[a-z]{2,3}")
@@ -24,6 +25,7 @@ def evaluate_files(
     language: str | None = None,
     tokenize: str = "13a",
     lowercase: bool = False,
+    report: Report | None = None,
 ) -> Scores:
     """Scores of one file against another, a sentence a line.
 
@@ -32,6 +34,8 @@ def evaluate_files(
     read, are not UTF-8, or differ in the number of their lines.
     """
     found, wanted = together(hypotheses, references)
+    if told := doubt(len(wanted)):
+        (report or Report()).warn(told)
     plain = asdict(bleu(found, wanted, tokenize=tokenize, lowercase=lowercase))
     scores: Scores = {"bleu": plain.pop("score"), **plain}
     code = language_meant(language, references)

@@ -48,9 +48,14 @@ def require_alike(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 def lines_hint(*counts: int) -> str:
     """What to do where two files do not go together."""
     told = "line n of the one is compared with line n of the other: both need as many lines"
-    if {*counts} == {2_737, 3_003}:
-        told = (
-            "newstest2014 has 3,003 lines, and 2,737 in the filtered form of the evaluation of 2014: take the whole "
-            "for both, which is sacreBLEU's `wmt14/full`"
-        )
-    return told
+    return f"{_NEWSTEST}: {_WHOLE}" if {*counts} == {_FILTERED, 3_003} else told
+
+
+def doubt(lines: int) -> str | None:
+    """What whoever scores a set of so many lines should know, if anything."""
+    return f"if this is newstest2014: {_NEWSTEST}; {_WHOLE}" if lines == _FILTERED else None
+
+
+_FILTERED = 2_737
+_NEWSTEST = "newstest2014 has 3,003 lines, and 2,737 in the filtered form of the evaluation of 2014"
+_WHOLE = "take the whole for both, which is sacreBLEU's `wmt14/full`"

@@ -95,6 +95,8 @@ class Run(ModelFolder):
     def check(self, spec: Spec) -> None:
         """Raises ZooError where the folder is somebody else's, or a run whose spec differs in more than MAY_DIFFER."""
         require_utf8(self.folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ZooError(f"`{self.folder}` is a file, and a run is a folder", hint="name a folder with `--run DIR`")
         if not self.exists:
             if strangers := self.strangers():
                 hint = "name another folder with `--run DIR`"

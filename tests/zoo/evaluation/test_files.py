@@ -77,3 +77,8 @@ def test_the_two_newstests_of_2014_are_known(files):
     with pytest.raises(ZooError, match=r"has 3,003 lines and .* has 2,737") as refused:
         evaluate_files(*files(["ja"] * 3_003, ["ja"] * 2_737))
     assert "wmt14/full" in refused.value.hint
+
+
+def test_a_filtered_newstest_of_2014_is_doubted(files, report):
+    evaluate_files(*files(["ja"] * 2_737, ["ja"] * 2_737), report=report)
+    assert [told.partition(":")[0] for told in report.warnings] == ["if this is newstest2014"]
