@@ -64,7 +64,9 @@ def command(
     if not done.first:
         return None
     place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
-    model, name = (f"--model {quote(str(place))}", quote(str(place))) if place else (f"--spec {spec}", chosen.short)
+    model, name = ("--model", str(place)) if place else ("--spec", spec)
+    model, name = f"{model} {quote(name)}", quote(name if place else chosen.short)
+    name += "" if chosen.named else " --name NAME"
     words.say(f"next: zoo {COMMANDS[chosen.task.kind]} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 

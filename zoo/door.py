@@ -15,7 +15,11 @@ def main() -> None:
     except ImportError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    import_module("cli.app").main()
+    try:
+        import_module("cli.app").main()
+    except KeyboardInterrupt:  # while packages are loaded; from then on the command line sees to it
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def require_neighbours(*names: str) -> None:

@@ -86,6 +86,13 @@ def test_a_run_elsewhere_is_named_by_its_folder(zoo: Zoo, asked: dict[str, Any])
     assert asked["run"] == Path("runs/second")
 
 
+def test_what_to_do_next_can_be_typed(zoo: Zoo, asked: dict[str, Any]) -> None:
+    Path("my spec.yaml").write_text("extends: tiny\ntraining: {steps: 30}\n")
+    told = zoo("train", "my spec.yaml").err
+    assert "zoo decode --spec 'my spec.yaml', " in told
+    assert "zoo publish 'my spec' --name NAME\n" in told
+
+
 def test_a_training_that_was_stopped_is_no_success(zoo: Zoo, asked: dict[str, Any]) -> None:
     done = zoo("train", "tiny", "training.steps=31")
     assert done.status == 130

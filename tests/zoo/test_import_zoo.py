@@ -150,6 +150,12 @@ def test_it_is_a_command_of_pythons() -> None:
     assert "Usage: zoo" in done.stdout
 
 
+def test_ctrl_c_while_packages_are_loaded_is_no_traceback() -> None:
+    code = "import zoo.door as door\ndef load(name): raise KeyboardInterrupt\ndoor.import_module = load\ndoor.main()"
+    done = python(code)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
 def test_a_folder_that_is_no_package_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")

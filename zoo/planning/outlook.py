@@ -13,7 +13,9 @@ from compiler.switches import keeps_memory, matrix_library
 from specs import Spec
 from zoo.machine import ram
 from zoo.machine.peak import pace
+from zoo.planning.footprint import STATE_COPIES
 from zoo.planning.forecast import forecast, full_batch
+from zoo.planning.room import weight_bytes
 from zoo.planning.sample import sampled
 from zoo.report import Report
 
@@ -57,7 +59,10 @@ def outlook(spec: Spec, length: int, device: str, report: Report | None = None) 
     held = ram.most_used(torch.device(found))
     order = Order(spec, graphs(spec, [Purpose.TRAIN], found), {}, found)
     backend = choose(spec.compilation.backend, order).name
-    sample = sampled(spec, report or Report()) if cpu and backend == "eager" else None
+    # Asked of a model that the machine has no room for, a sample would be the end of this process.
+    sample = None
+    if cpu and backend == "eager" and ram.fits(STATE_COPIES * weight_bytes(spec), torch.device(found)):
+        sample = sampled(spec, report or Report())
     expected = forecast(spec, full_batch(spec, length), spec.training.steps, able, held, sample=sample)
     return Outlook(
         device=found,
