@@ -26,7 +26,10 @@ def command(
         ),
     ] = None,
     search: Annotated[
-        bool, typer.Option("--search", help="Write nothing: score means of 1, 2, 5, 10, 20 on the dev set.")
+        bool,
+        typer.Option(
+            "--search", help="Write nothing: score means of 1, 2, 5, 10, 20 on the dev set, as far as they are kept."
+        ),
     ] = False,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -65,6 +68,7 @@ def _finite(value: object) -> bool:
 
 def _show(found: Curve, run: str) -> None:
     from cli.console import report, show_table
+    from zoo.training.search import COUNTS
 
     metric, best = found.metric, found.best
     rows = []
@@ -74,6 +78,8 @@ def _show(found: Curve, run: str) -> None:
         steps = f"{each.steps[0]:,} to {each.steps[-1]:,}" if len(each.steps) > 1 else f"{each.steps[0]:,}"
         rows.append((f"{each.last}", f"{each.every}", steps, metric.written(each.score), more))
     show_table(("last>", "of every>", "steps>", f"dev {metric.called}>", "more than the best>"), rows)
+    if more := [f"{count}" for count in COUNTS if count > max(each.last for each in found.means)]:
+        report().say(f"for means of {', '.join(more)} too few are kept: `training.average={more[-1]}`, while it trains")
     if best.half is None:
         return report().say(f"how much of it is chance is not known of {metric.called}")
     alike = [f"{each.last} of every {each.every}" for each in found.means if not each.worse and each is not best]

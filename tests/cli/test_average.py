@@ -41,7 +41,10 @@ def test_the_curve_is_told_and_what_is_beyond_noise(zoo: Zoo, found: Callable[..
         ["2", "1", "300", "to", "400", "21.75", "-0.25", "±", "0.50"],
         ["5", "1", "0", "to", "400", "22.00", "the", "best"],
     ]
-    assert done.err == "within noise of the best: 2 of every 1; `zoo average tiny --last 5` writes it\n"
+    assert done.err == (
+        "for means of 10, 20 too few are kept: `training.average=20`, while it trains\n"
+        "within noise of the best: 2 of every 1; `zoo average tiny --last 5` writes it\n"
+    )
     told = json.loads(zoo("average", "tiny", "--search", "--json").out)
     assert [(each["last"], each["score"], each["worse"]) for each in told] == [
         (1, 20, True),
@@ -52,12 +55,13 @@ def test_the_curve_is_told_and_what_is_beyond_noise(zoo: Zoo, found: Callable[..
 
 
 def test_the_best_may_be_of_every_second_or_by_a_score_without_noise(zoo: Zoo, found: Callable[..., None]) -> None:
-    found("perplexity", Scored(1, 1, (4,), 9.0, 1.0, 0.1), Scored(2, 2, (2, 4), 8.0, 0.0, 0.0))
+    many = Scored(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
+    found("perplexity", Scored(1, 1, (4,), 9.0, 1.0, 0.1), Scored(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
     told = zoo("average", "tiny", "--search").err
     assert (
         told == "the best is beyond noise; a training with 2 times its `training.checkpoint_steps` would keep those\n"
     )
-    found("chrf", Scored(1, 1, (4,), 50.0, 0.0, None))
+    found("chrf", Scored(20, 1, tuple(range(20)), 50.0, 0.0, None))
     assert zoo("average", "tiny", "--search").err == "how much of it is chance is not known of chrF\n"
 
 

@@ -92,17 +92,20 @@ def test_a_run_whose_spec_has_changed_is_refused_before_any_is_trained(
 def test_each_command_line_trains_its_run(
     trials: Callable[..., tuple[Trial, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `--list` prints, given to xargs."""
+    """What `--list` prints, the first line given to xargs and the second to Slurm, by the README's own words."""
     several = trials("training.steps=2", "compilation.without=[]", seeds=1)
-    lines = "".join(f"{shlex.join(trial.command())}\n" for trial in several)
+    first, second = (f"{shlex.join(trial.command())}\n" for trial in several)
     Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
     Path("zoo").chmod(0o755)
-    path = f"{Path.cwd()}:{os.environ['PATH']}"
-    xargs = ["xargs", "-P", "2", "-d", "\n", "-n", "1", "sh", "-c", 'eval "$0"']
-    done = subprocess.run(
-        xargs, input=lines, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
+    shown = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- others start them -->")[2].splitlines()
+    by_xargs = next(line for line in shown if "xargs" in line)
+    slurm = next(shlex.split(line) for line in shown if line.startswith("sbatch"))
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
+    for command, lines in ((by_xargs, first), (slurm[slurm.index("--wrap") + 1], first + second)):
+        Path("lines").write_text(lines)
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     assert all(trial.finished for trial in several)
 
 
