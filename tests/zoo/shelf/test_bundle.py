@@ -21,6 +21,7 @@ from zoo.model import weights
 from zoo.model.weights import Weights
 from zoo.shelf import proof, publish
 from zoo.shelf.verify import verify
+from zoo.storage import places
 from zoo.storage.files import write_json
 from zoo.text import pieces as text_pieces
 from zoo.training.run import Run
@@ -46,9 +47,18 @@ def flip(file: Path, place: float) -> None:
     file.write_bytes(content)
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("published") / "bundle"
+
+
 @pytest.fixture
-def bundle(trained: Callable[..., Run]) -> Path:
-    return publish.publish(trained().folder)
+def bundle(trained: Callable[..., Run], kept: Path) -> Path:
+    """Of a run that is beside it; published once, and copied for each test."""
+    run = trained()
+    if not kept.exists():
+        shutil.copytree(publish.publish(run.folder), kept)
+    return Path(shutil.copytree(kept, places.shelf() / run.spec.name, dirs_exist_ok=True))
 
 
 def test_it_has_these_files_and_no_others(bundle: Path) -> None:
