@@ -18,7 +18,7 @@ from zoo.search.source import Source
 class Barred:
     """These of a target vocabulary of `size`, what another constraint bars, and EOS before `least` pieces.
 
-    At its limit a translation may end all the same.
+    A translation may end all the same at its limit, and where the other allows it and nothing else is left.
     """
 
     pieces: tuple[int, ...]
@@ -50,7 +50,13 @@ class _Rest:
         if self._most > 0:
             left = left.repeat(len(self._lacking), 1)
             left[:, EOS] = self._lacking <= 0
-        return left if self._other is None else self._other.allowed() & left
+        if self._other is None:
+            return left
+        others = self._other.allowed()
+        left = others & left
+        if self._most > 0:
+            left[:, EOS] |= others[:, EOS] & ~left.any(1)  # a tree that is whole
+        return left
 
     def after(self, rows: Int[Tensor, " rows"] | None, pieces: Int[Tensor, " rows"]) -> _Rest:
         """Goes on from these rows, each with its piece."""

@@ -42,7 +42,7 @@ class Batch(Generic[State]):
     def start(cls, program: Steps[State], chooser: Chooser, sources: Sequence[Source], device: torch.device) -> Self:
         """With sentences whose prefixes, already read, are of one length.
 
-        Raises ZooError for a prefix that is not allowed, and for a sentence that a constraint leaves nothing.
+        Raises ZooError for a prefix that is not allowed, ValueError for a sentence that a constraint leaves nothing.
         """
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
@@ -126,7 +126,8 @@ class _Step:
         if self.asynchronous:
             taken = tuple(tensor.to("cpu", non_blocking=True) for tensor in taken)
             self._there = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._there.record()
+            # Not on the current device's stream: the program may stand on another, whose copies that does not wait for.
+            self._there.record(torch.cuda.current_stream(chosen.totals.device))
         self._taken = taken
 
     def moved(self, parents: Int[Tensor, "sentences rows"]) -> bool:

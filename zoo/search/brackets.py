@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specs import EOS, PAD, UNK, ZooError
+from specs import EOS, PAD, UNK
 from zoo.search.source import Source
-from zoo.text.sentences import shown
 
 ROOM = 16
 """Brackets by which the stacks grow."""
 _COUNTS = 4
+_OPENS, _WORD, _ENDS, _CLOSES = 1, 2, 4, 8
+"""Kinds of pieces, a bit each: one is allowed where its kind is. Of closing brackets only that of the label on top."""
+
+
+def least(words: int) -> int:
+    """Pieces of the shortest tree over so many words."""
+    return words if words == 1 else words + 2
 
 
 class Brackets:
@@ -45,26 +51,16 @@ class Brackets:
         self._on = {torch.device("cpu"): self._made}
 
     def begun(self, sources: Sequence[Source], device: torch.device) -> Stacks:
-        """Before the first piece. Raises ZooError where a tree has more pieces than the limit of its sentence."""
+        """Before the first piece. Raises ValueError where each tree has more pieces than the limit of its sentence."""
         for source in sources:
-            _check(source)
+            if source.words < 1 or source.limit < least(source.words):
+                what = f"the {source.words} words of sentence {source.index}"
+                raise ValueError(f"no tree over {what} has {source.limit} pieces at most")
         if device not in self._on:
             self._on[device] = _Tables(*(table.to(device) for table in self._made))
         counts = [[0, source.words, (source.limit - source.words) // 2, 0] for source in sources]
         most = max(source.limit for source in sources)
         return Stacks(self._on[device], torch.tensor(counts, device=device), most, _due(sources, device))
-
-
-def _check(source: Source) -> None:
-    if source.words < 1:
-        raise ValueError(f"there is no tree over the {source.words} words of sentence {source.index}")
-    least = source.words if source.words == 1 else source.words + 2
-    if source.limit < least:
-        raise ZooError(
-            f"the tree of sentence {source.line + 1:,}, {shown(source.text)}, has {least:,} pieces at least, and may "
-            f"have {source.limit:,} at most",
-            hint="raise `decoding.extra_length` of the model's spec; learned positions bound it, too",
-        )
 
 
 def _due(sources: Sequence[Source], device: torch.device) -> Int[Tensor, "rows words"] | None:
@@ -77,7 +73,10 @@ def _due(sources: Sequence[Source], device: torch.device) -> Int[Tensor, "rows w
 
 
 class _Tables(NamedTuple):
-    """Cases are numbered by all that the rules ask: the counts, each up to a most, and the label on top."""
+    """Cases are numbered by the counts, each up to the most that the rules ask for.
+
+    None is larger than V, but for a few columns: V is what somebody's spec says.
+    """
 
     effects: Int[Tensor, "V 5"]
     """Of each piece, on the counts, and the label that it goes on with."""
@@ -85,9 +84,12 @@ class _Tables(NamedTuple):
     """Of the counts, in a case."""
     weights: Int[Tensor, " counts"]
     """Of the counts, in the number of a case."""
-    masks: Bool[Tensor, "cases V"]
-    spelling: Bool[Tensor, "V V"]
-    """What may be written where the next word is this piece: no other word. Any, where it is PAD."""
+    masks: UInt8[Tensor, " cases"]
+    """The kinds that are allowed, added up."""
+    kinds: UInt8[Tensor, " V"]
+    """Of each piece; 0 of a closing bracket."""
+    closing: Int[Tensor, " labels+1"]
+    """The bracket of each label; PAD of none."""
 
 
 class Stacks:
@@ -103,17 +105,20 @@ class Stacks:
     ) -> None:
         """Empty stacks; no hypothesis has more than `most` pieces, and the words are those that are `due`."""
         self._tables, self._most, self._read, self._due = tables, most, 0, due
-        self._counts, self._stack = counts, counts.new_full((len(counts), ROOM), int(tables.weights[0]) - 1)
+        self._counts, self._stack = counts, counts.new_full((len(counts), ROOM), len(tables.closing) - 1)
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Which pieces may come next."""
-        label = self._stack.gather(1, self._counts.narrow(1, 0, 1)).squeeze(1)
-        case = (self._counts.minimum(self._tables.most) * self._tables.weights).sum(1) + label
-        masks = self._tables.masks.index_select(0, case)
+        tables, depth, left = self._tables, self._counts.narrow(1, 0, 1), self._counts.narrow(1, 1, 1)
+        case = (self._counts.minimum(tables.most) * tables.weights).sum(1, keepdim=True)
+        may = tables.masks[case]
+        closing, closes = tables.closing[self._stack.gather(1, depth)], (may & _CLOSES).bool()
         if self._due is None:
-            return masks
-        due = self._due.gather(1, self._counts.narrow(1, 1, 1)).squeeze(1)
-        return masks.logical_and_(self._tables.spelling.index_select(0, due))
+            return (may & tables.kinds).bool().scatter_(1, closing, closes)
+        due = self._due.gather(1, left)
+        spelled = (may & _WORD) * (due != PAD)  # and no other word
+        allowed = ((may ^ spelled) & tables.kinds).bool().scatter_(1, closing, closes)
+        return allowed.scatter_(1, due, spelled.bool())
 
     def after(self, rows: Int[Tensor, " rows"] | None, pieces: Int[Tensor, " rows"]) -> Stacks:
         """Goes on from these rows, each with its piece."""
@@ -147,16 +152,14 @@ def _tables(opening: list[int], closing: list[int], words: list[int], size: int,
     labels, most = len(opening), torch.tensor([2, 2, 1, in_a_row or 1])
     values = torch.cartesian_prod(*(torch.arange(int(each) + 1) for each in most.flip(0))).unbind(1)
     last, free, left, depth = values
-    weights = torch.tensor([1, 3, 9, 18]) * (labels + 1)  # a label may be none, which is after all others
 
-    masks = torch.zeros(len(depth), labels + 1, size, dtype=torch.bool)
     opens = (left > 0) & (free > 0) & (in_a_row is None or last < in_a_row)
     word = (left > 0) & ((depth > 0) | (left == 1))
+    ends = (depth == 0) & (left == 0)
     closes = (last == 0) & ((depth > 1) | ((depth == 1) & (left == 0)))
-    masks[:, :, opening] = opens.view(-1, 1, 1)
-    masks[:, :, words] = word.view(-1, 1, 1)
-    masks[:, torch.arange(labels), closing] = closes.unsqueeze(1)
-    masks[:, :, EOS] = ((depth == 0) & (left == 0)).unsqueeze(1)
+    masks = opens.byte() * _OPENS | word.byte() * _WORD | ends.byte() * _ENDS | closes.byte() * _CLOSES
+    kinds = torch.zeros(size, dtype=torch.uint8)
+    kinds[opening], kinds[words], kinds[EOS] = _OPENS, _WORD, _ENDS
 
     no_longer_last = -(2**31)
     effects = torch.tensor([0, 0, 0, no_longer_last, labels]).repeat(size, 1)
@@ -164,7 +167,4 @@ def _tables(opening: list[int], closing: list[int], words: list[int], size: int,
     effects[closing, 0] = -1
     effects[opening] = torch.tensor([1, 0, -1, 1, 0])
     effects[opening, _COUNTS] = torch.arange(labels)
-
-    spelling = torch.ones(size, size, dtype=torch.bool)
-    spelling[torch.tensor(words).unsqueeze(1), words] = torch.eye(len(words), dtype=torch.bool)
-    return _Tables(effects, most, weights, masks.flatten(0, 1), spelling)
+    return _Tables(effects, most, torch.tensor([1, 3, 9, 18]), masks, kinds, torch.tensor([*closing, PAD]))

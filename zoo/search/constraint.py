@@ -38,4 +38,4 @@ class Constraint(Protocol):
     """
 
     def begun(self, sources: Sequence[Source], device: torch.device) -> Bounds:
-        """Before the first piece, be it of a prefix; a row a sentence. Raises ZooError where nothing can be found."""
+        """Before the first piece, be it of a prefix; a row a sentence. Raises ValueError where nothing can be found."""

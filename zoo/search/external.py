@@ -10,7 +10,7 @@ from compiler.program import Searching
 from specs import ZooError
 from zoo.machine.ram import FAILURES, is_short
 from zoo.search.groups import groups, padded
-from zoo.search.hypothesis import Hypothesis, length_penalty
+from zoo.search.hypothesis import Hypothesis, length_penalty, require_usable
 from zoo.search.loop import Found
 from zoo.search.request import Request
 from zoo.search.source import Source, too_long
@@ -21,7 +21,8 @@ def searched_by_program(
 ) -> Iterator[Found]:
     """What `search` would find, as far as their search finds it.
 
-    Raises ZooError for what such a search cannot do, and for a sentence that does not fit the memory alone.
+    Raises ZooError for what such a search cannot do, for a sentence that does not fit the memory alone, and for a
+    program whose probabilities are not usable.
     """
     name = type(program).__name__
     if request.search != "beam":
@@ -62,8 +63,9 @@ def _found(program: Searching, sources: Sequence[Source], request: Request, devi
         yield from _found(program, sources[half:], request, device)
         return
     for source, found in zip(sources, several, strict=True):
-        ranked = sorted((_scored(*each, request) for each in found), key=lambda hypothesis: -hypothesis.score)
-        yield source.index, ranked[: request.n_best]
+        scored = [_scored(*each, request) for each in found]
+        require_usable([each.score for each in scored])
+        yield source.index, sorted(scored, key=lambda hypothesis: -hypothesis.score)[: request.n_best]
 
 
 def _scored(pieces: tuple[int, ...], log_probability: float, request: Request) -> Hypothesis:

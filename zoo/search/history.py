@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from specs import EOS, ZooError
-from zoo.search.hypothesis import Hypothesis
+from specs import EOS
+from zoo.search.hypothesis import Hypothesis, require_usable
 from zoo.search.source import Source
 
 
@@ -84,12 +84,7 @@ class History:
 
     def hypotheses(self) -> list[Hypothesis]:
         """Raises ZooError where the program's probabilities were no numbers."""
-        if not self._ended or any(math.isnan(ended.score) for ended in self._ended):
-            raise ZooError(
-                "the model's log-probabilities are not usable numbers (nan or -inf)",
-                hint="`zoo verify NAME` checks a published model; a training may have diverged",
-                exit_code=1,
-            )
+        require_usable([ended.score for ended in self._ended])
         return [Hypothesis(self._pieces(ended), ended.total, ended.score) for ended in self._ended]
 
     def _end(self, totals: list[float], pieces: list[int], penalty: float, every: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from specs import BOS, EOS, UNK, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.report import Report
 from zoo.search.source import Source
 from zoo.text.sentences import sentences, sentences_of, shown
@@ -135,11 +135,19 @@ class Intake:
             part, length = f"{part} {sentence}" if part else sentence, length + more
         yield part
 
-    def rows(self, texts: Sequence[str], side: Side) -> list[list[int]]:
-        """The pieces of each text and EOS; those of a target after BOS. Raises ZooError where one is too long."""
+    def rows(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
+        """The pieces of each text and EOS; those of a target after BOS. The first is of the pair of that number.
+
+        Raises ZooError where one is too long, and for a source of which nothing is read.
+        """
         rows = self._encoded(texts, side)
-        for row, text in zip(rows, texts, strict=True):
+        for number, (row, text) in enumerate(zip(rows, texts, strict=True), start=first):
             self._require_positions(len(row) - (side == "target"), text, side)  # EOS of a target is not read
+            if row == [PAD]:  # attention over nothing is no number
+                raise ZooError(
+                    f"pair {number:,} has a source without a piece, {shown(text)}, and this model reads no EOS",
+                    hint="leave the pair out: the model says nothing of it",
+                )
         return rows
 
     def spelled(self, text: str) -> list[str]:

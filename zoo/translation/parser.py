@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, overload
 
 from specs import EOS, Parsing, ZooError
-from zoo.search.brackets import Brackets
+from zoo.search.brackets import Brackets, least
 from zoo.search.hypothesis import Hypothesis
 from zoo.search.request import Choice
 from zoo.search.source import Source
@@ -71,7 +71,7 @@ class Parser(Translator):
 
     def intake(self) -> Intake:
         of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
-        return Sentences(self.symbols.written, *of)
+        return Sentences(self.symbols.written, self.constraint is not None, *of)
 
     def given(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
         """Sentences and their bracketed trees, of these what a parser learns of them, as of a treebank's.
@@ -95,10 +95,10 @@ class Sentences(Intake):
 
     unknown = None  # they are in the tree as they were given
 
-    def __init__(self, written: Callable[[Iterable[str]], tuple[int, ...]], *of: Any) -> None:
-        """As an intake; `written` says what words are written as."""
+    def __init__(self, written: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *of: Any) -> None:
+        """As an intake; `written` says what words are written as, and what is `constrained` is nothing but trees."""
         super().__init__(*of)
-        self.written = written
+        self.written, self.constrained = written, constrained
         self.words: dict[int, tuple[str, ...]] = {}
         """Of the sentences that have no tree yet."""
 
@@ -117,12 +117,21 @@ class Sentences(Intake):
                     hint="a sentence a line: break it where its sentences end",
                 )
             words = words_of(text)
-            if row != [EOS]:
-                self.words[index] = words
             limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
+            if row != [EOS]:
+                self._require_room(least(len(words)), limit, text, index)
+                self.words[index] = words
             spelled = self.written(map(escaped, words))
             found.append(Source(index, tuple(row), limit, (), text, len(words), spelled))
         return found
+
+    def _require_room(self, needed: int, limit: int, text: str, index: int) -> None:
+        if self.constrained and limit < needed:
+            raise ZooError(
+                f"the tree of text {index + 1:,} ({shown(text)}) has {needed:,} pieces at least, and may have "
+                f"{limit:,} at most",
+                hint="raise `decoding.extra_length` of the model's spec; learned positions bound it, too",
+            )
 
     def spelled(self, text: str) -> list[str]:
         return super().spelled(_plain(text))

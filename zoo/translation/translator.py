@@ -234,7 +234,8 @@ class Translator:
     ) -> float | list[float]:
         """The natural log-probability of each target as the translation of its source, EOS counted.
 
-        Raises ZooError where there are not as many targets as sources.
+        Raises ZooError where there are not as many targets as sources, and for an empty source where the model reads
+        no EOS.
         """
         if isinstance(sources, str) and isinstance(targets, str):
             return self.forced([sources], [targets], tokens=tokens)[0].log_probability
@@ -254,7 +255,7 @@ class Translator:
         """`score` piece by piece; progress goes to `report`. Errors call the first pair by the number `first`."""
         left, right = self.given(sources, targets, first=first)
         intake = self.intake()
-        source, target = intake.rows(left, "source"), intake.rows(right, "target")
+        source, target = intake.rows(left, "source", first=first), intake.rows(right, "target")
         tokens = self.tokens if tokens is None else budget(tokens)
         with (report or Report()).progress("score", len(left), "sentences") as progress:
             return forced(

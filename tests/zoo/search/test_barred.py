@@ -9,6 +9,7 @@ import torch
 from specs import EOS, UNK, ZooError
 from zoo.search.barred import Barred
 from zoo.search.beam import Beam
+from zoo.search.brackets import Brackets
 from zoo.search.sample import Sample
 from zoo.search.source import Source
 
@@ -72,6 +73,21 @@ def test_before_so_many_pieces_the_end_is_as_if_it_were_impossible(toy, search, 
     free = search(toy(9, 1, levels), sources, limits, CHOOSERS[name](None), **how)
     assert min(len(each.pieces) for several in found for each in several) == 2
     assert found != free
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+def test_what_another_constraint_leaves_nothing_but_the_end_may_end(toy, search, name):
+    """A tree that is whole, of too few pieces; one that can still be longer has to be."""
+    trees = Brackets((4,), (5,), (6,), 9)
+    found = search(toy(9, 1, 50), [(4,)] * 2, [5, 3], CHOOSERS[name](Barred((), 9, trees, least=4)), words=[1, 1])
+    assert all(each.pieces in [(6,), (4, 6, 5), (4, 4, 6, 5, 5)] for several in found for each in several)
+    assert all(found)
+    bounds = Barred((), 9, trees, least=4).begun([Source(0, (4, 3), 5, words=1)], torch.device("cpu"))
+    allowed = []
+    for piece in (4, 6, 5):
+        allowed.append(bounds.allowed().nonzero()[:, 1].tolist())
+        bounds = bounds.after(None, torch.tensor([piece]))
+    assert [*allowed, bounds.allowed().nonzero()[:, 1].tolist()] == [[4, 6], [4, 6], [5], [EOS]]
 
 
 def test_one_mask_is_for_all_rows():

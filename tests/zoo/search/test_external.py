@@ -59,6 +59,19 @@ def test_batches_keep_to_the_budget_and_are_split_where_memory_ends(translator_o
         translator_of(program=Engine(0)).translate("ab")
 
 
+@pytest.mark.parametrize("found", [[], [Found((4,), -1.0), Found((5,), float("nan"))], [Found((4,), float("-inf"))]])
+def test_what_it_finds_has_numbers_or_is_refused(translator_of, found):
+    """As what our own search finds."""
+
+    class Diverged(Engine):
+        def hypotheses(self, source, limits, **how):
+            return [found for _ in limits]
+
+    with pytest.raises(ZooError, match="not usable numbers") as caught:
+        translator_of(program=Diverged()).translate(["ab"])
+    assert caught.value.exit_code == 1
+
+
 def test_what_it_cannot_do_is_refused(translator_of):
     translator = translator_of(program=Engine())
     for choice, named in (

@@ -365,13 +365,16 @@ def test_or_a_power_of_the_length():
 
 
 def test_a_gpu_reports_one_step_late_and_nothing_changes(toy, search, monkeypatch):
-    """Sentences at their limit leave at once all the same: a learned position after the last does not exist."""
+    """Sentences at their limit leave at once all the same: a learned position after the last does not exist.
+
+    It reports on the stream of the program's own device, which need not be the current one.
+    """
 
     class Event:
         waited = 0
 
-        def record(self):
-            pass
+        def record(self, stream):
+            assert stream == "the stream of cpu"
 
         def synchronize(self):
             Event.waited += 1
@@ -392,6 +395,7 @@ def test_a_gpu_reports_one_step_late_and_nothing_changes(toy, search, monkeypatc
             with monkeypatch.context() as patch:
                 patch.setattr("zoo.search.batch._is_asynchronous", lambda tensor: True)
                 patch.setattr("torch.cuda.Event", Event)
+                patch.setattr("torch.cuda.current_stream", "the stream of {}".format)
                 for tokens in (1, 70, 4096):
                     program = Bounded(9, 1, levels)
                     assert search(program, sources, limits, tokens=tokens, **choice) == expected

@@ -17,6 +17,7 @@ from zoo.corpus.parallel import sentence
 from zoo.text.vocabulary import Vocabulary
 from zoo.translation.attending import Attending
 from zoo.translation.parser import Parser
+from zoo.translation.stream import translate_lines
 from zoo.trees.bracketed import plain
 from zoo.trees.symbols import Linearisation
 from zoo.trees.tree import Tree, read
@@ -135,6 +136,14 @@ def test_a_sentence_that_is_too_long_is_refused_by_its_number(parser: Made) -> N
         one.parse(["the dog", "the dog . " * 40])
 
 
-def test_too_little_room_for_a_tree_is_told(parser: Made) -> None:
-    with pytest.raises(ZooError, match="extra_length"):
-        parser(**{"decoding.extra_length": 0}).parse("a a a")
+def test_a_sentence_that_no_tree_fits_is_told_behind_the_lines_before_it(parser: Made) -> None:
+    long, short = "abcdefgh ijklmnop", "a a a"
+    found = translate_lines(parser(**{"decoding.extra_length": 0}), [long, long, short])
+    assert [words(read(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
+    told = r"the tree of text 3 \('a a a'\) has 5 pieces at least, and may have 3 at most"
+    with pytest.raises(ZooError, match=told) as caught:
+        next(found)
+    assert "`decoding.extra_length`" in str(caught.value.hint)
+    one = parser(**{"decoding.extra_length": 0, "task.constrained": False}).parse(short)
+    assert one is not None, "it is mended"
+    assert words(one) == short.split()

@@ -9,7 +9,7 @@ import torch
 
 import specs
 from compiler import build
-from specs import ZooError
+from specs import PAD, ZooError
 from zoo.report import Report
 from zoo.search.brackets import Brackets
 from zoo.search.sample import Sample
@@ -297,6 +297,21 @@ def test_a_translation_is_at_most_so_many_times_as_long_and_some_pieces_more(tra
             assert len(found.text) == (limit + more if longest else 0)
 
 
+@pytest.mark.parametrize("empty", ["", " ", "!"])
+def test_an_empty_source_of_a_model_that_reads_no_eos_is_refused_by_its_number(translator_of, monkeypatch, empty):
+    """There is nothing to attend to. One that reads EOS has that; and what is empty is translated without the model."""
+    translator = translator_of()
+    whole = translator.score(["ab", empty], ["c", "d"])
+    monkeypatch.setattr(type(translator.vocabulary), "source_end", PAD)
+    assert len(whole) == len(translator.score(["ab", "b"], ["c", ""]))
+    with pytest.raises(
+        ZooError, match=r"pair 12 has a source without a piece, .* and this model reads no EOS"
+    ) as caught:
+        translator.forced(["ab", empty], ["c", "d"], first=11)
+    assert caught.value.hint
+    assert translator.translate([empty]) == [""]
+
+
 @pytest.mark.parametrize("choice", [{}, {"beam": 1}, {"search": "sample", "seed": 3}])
 def test_what_the_spec_bars_is_in_no_translation_and_scores_are_as_they_were(translator_of, choice):
     texts = ["ab", "gfe", "h", "dcba"]
@@ -327,6 +342,5 @@ def test_a_constraint_bounds_all_that_is_produced(translator_of, choice):
         translator.translate("h e", prefixes="ab", **choice)
     tight = translator_of(["decoding.extra_length=0"])
     tight.constraint = translator.constraint
-    with pytest.raises(ZooError, match="the tree of sentence 2, 'e d', has 4 pieces at least") as caught:
+    with pytest.raises(ValueError, match="no tree over the 2 words of sentence 1 has 3 pieces at most"):
         tight.translate(["h", "e d"], **choice)
-    assert "`decoding.extra_length`" in caught.value.hint
