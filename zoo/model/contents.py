@@ -8,7 +8,7 @@ from pathlib import Path
 from compiler import Purpose, lower
 from compiler.graph import stored
 from compiler.weights import check
-from specs import Spec, ZooError
+from specs import Parsing, Spec, ZooError
 from zoo.model import weights
 from zoo.model.folder import LONGEST_SPEC, SPEC, ModelFolder
 from zoo.model.weights import Weights
@@ -17,6 +17,7 @@ from zoo.storage.content import content
 from zoo.storage.files import require_utf8
 from zoo.storage.manifest import Manifest
 from zoo.text.vocabulary import Vocabulary
+from zoo.trees.symbols import Symbols
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def read_model(folder: Path) -> Model:
 
 
 _TRIES = 20
+_RESTORE = "restore it from where it came from"
 
 
 def _read(of: ModelFolder, listed: Manifest | None) -> Model:
@@ -61,7 +63,14 @@ def _read(of: ModelFolder, listed: Manifest | None) -> Model:
     wanted = (said.sizes, said.shared, said.separate_models or not said.shared)
     if found != wanted:
         problem = f"the vocabulary in `{of.folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
-        raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
+        raise ZooError(problem, hint=_RESTORE, exit_code=1)
+    trees = isinstance(vocabulary.target, Symbols)
+    if trees != isinstance(spec.task, Parsing):
+        problem = (
+            f"the target pieces in `{of.folder}` are {'brackets of trees' if trees else 'those of text'}, and the task "
+            f"of its spec is `{spec.task.kind}`"
+        )
+        raise ZooError(problem, hint=_RESTORE, exit_code=1)
     of_file = weights.read(of.weights, listed)
     try:
         check(of_file.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)

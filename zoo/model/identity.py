@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def differing(spec: Spec, other: Spec, sections: Iterable[str] = OF_A_MODEL, fre
 
 def _are_two(spec: Spec, other: Spec) -> bool:
     """Whether the folders of two corpora are there and are not one; else the same files may lie elsewhere now."""
-    one, two = (Path(each.corpus.folder).expanduser() for each in (spec, other))
+    one, two = (Path(os.path.expanduser(each.corpus.folder)) for each in (spec, other))
     try:
         return one.is_dir() and two.is_dir() and not one.samefile(two)
     except (OSError, ValueError):

@@ -132,9 +132,14 @@ def _bring(found: Found, place: Path, report: Report) -> None:
         if not _is_here(place, revision, report):
             report.say(f"`{revision.pin}` from `{address}`")
             folder.mkdir(parents=True, exist_ok=True)
-            arrived = sum(each.stat().st_size for each in folder.iterdir())
-            require_space(folder, revision.bytes - arrived, f"`{revision.pin}`")
-            for name, file in revision.files.items():
+            lacking = {
+                name: file
+                for name, file in revision.files.items()
+                if not _taken_over(revision.name, folder / name, file)
+            }
+            arrived = sum(each.stat().st_size for name in lacking if (each := _partial(folder / name)).exists())
+            require_space(folder, sum(file.bytes for file in lacking.values()) - arrived, f"`{revision.pin}`")
+            for name, file in lacking.items():
                 _arrive(found, folder / name, file, report)
             _require_whole(folder, revision)
             with writing_folder(place) as partial:
@@ -161,17 +166,22 @@ def _is_here(place: Path, revision: Revision, report: Report) -> bool:
     return True
 
 
-def _arrive(found: Found, path: Path, file: File, report: Report) -> None:
-    """Brings a file to `path`, where it has the content that it must have."""
+def _taken_over(model: str, path: Path, file: File) -> bool:
+    """Whether a file is at `path` with the content that it must have, be it from another revision on the shelf."""
     if path.exists() and _is(path, file):
-        return
+        return True
     path.unlink(missing_ok=True)
-    for other in _alike(found.revision.name, path.name, file):
+    for other in _alike(model, path.name, file):
         share(other, path)
         if _is(path, file):
-            return
+            return True
         path.unlink()
-    partial = path.with_name(f"{path.name}.partial")
+    return False
+
+
+def _arrive(found: Found, path: Path, file: File, report: Report) -> None:
+    """Fetches a file to `path`, where it has the content that it must have."""
+    partial = _partial(path)
     again = partial.exists()
     found.registry.fetch(file.sha256, partial, file.bytes, report)
     if again and not _is(partial, file):
@@ -185,6 +195,10 @@ def _arrive(found: Found, path: Path, file: File, report: Report) -> None:
         raise ZooError(problem, hint=hint, exit_code=1)
     os.replace(partial, path)
     discard(partial)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f"{path.name}.partial")
 
 
 def _alike(name: str, file_name: str, file: File) -> Iterator[Path]:

@@ -21,7 +21,7 @@ from zoo.storage.content import VOCABULARY_BYTES, content, opened, stands
 from zoo.storage.files import writing
 from zoo.storage.manifest import Manifest
 
-_DIGEST, VOCABULARY = "sha256", "vocabulary"
+_DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _FACTS = "zoo"
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -56,7 +56,8 @@ class Weights:
 
     def write(self, file: Path) -> None:
         """As `zoo.storage.files.writing` does it, for the vocabulary that stands beside `file`, if one does."""
-        facts = {**self.facts, _DIGEST: _digest(self.tensors), VOCABULARY: _vocabulary(file.parent)}
+        known = {fact: value for fact, value in self.facts.items() if fact != _BRACKETS}  # of another folder, maybe
+        facts = {**known, _DIGEST: _digest(self.tensors), **_vocabulary(file.parent)}
         whole = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with writing(file) as partial:
             # One entry: several would be written in another order each time.
@@ -85,10 +86,16 @@ def read(file: Path, listed: Manifest | None = None) -> Weights:
         for name, tensor in tensors.items():
             if tensor.dtype not in _TYPES:
                 raise ZooError(f"`{file}`: `{name}` is of {tensor.dtype}, which weights are not", exit_code=1)
-    if VOCABULARY in facts and facts[VOCABULARY] != _vocabulary(file.parent):
+    if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
     return Weights(tensors, facts)
+
+
+def same_vocabulary(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether the facts of two files are of one vocabulary. Files of before say nothing of a parser's brackets."""
+    brackets = {facts[_BRACKETS] for facts in (one, other) if _BRACKETS in facts}
+    return one.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
 
 
 def known_digest(file: Path) -> str | None:
@@ -143,8 +150,10 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return state.hexdigest()
 
 
-def _vocabulary(folder: Path) -> str:
-    """What tells the vocabulary in a folder from any other; nothing where there is none."""
-    return " ".join(
-        hashlib.sha256(content(file, VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob("vocabulary*.model"))
+def _vocabulary(folder: Path) -> dict[str, str]:
+    """The facts that tell the vocabulary in a folder from any other; of brackets only where there are some."""
+    pieces, brackets = (
+        " ".join(hashlib.sha256(content(file, VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern)))
+        for pattern in ("vocabulary*.model", "vocabulary*.json")
     )
+    return {_VOCABULARY: pieces, **({_BRACKETS: brackets} if brackets else {})}

@@ -47,7 +47,7 @@ def require_precedence(run: Run, read: Weights, bundle: ModelFolder) -> None:
 
 def _later(there: Weights, here: Weights) -> str:
     """Why weights of one recipe are still not those of an earlier state; nothing where they may be."""
-    if there.facts.get(weights.VOCABULARY) != here.facts.get(weights.VOCABULARY):
+    if not weights.same_vocabulary(there.facts, here.facts):
         return "is of another run: it has another vocabulary"
     if there.last_step is None or here.last_step is None:
         return "is of another run, for all that its weights say"

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import specs
 import zoo
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.model import contents, weights
 from zoo.model.contents import read_model
 from zoo.model.weights import Weights
@@ -24,6 +25,7 @@ from zoo.storage.files import writing_folder
 from zoo.storage.manifest import Manifest
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
+from zoo.trees.symbols import Symbols
 
 Trained = Callable[..., Run]
 
@@ -134,6 +136,20 @@ def test_what_is_replaced_again_and_again_is_told(bundle: Path, monkeypatch: pyt
     monkeypatch.setattr(contents, "_read", lambda of, listed: (_ for _ in ()).throw(ZooError("torn")))
     with pytest.raises(ZooError, match="replaced again and again"):
         read_model(bundle)
+
+
+@pytest.mark.parametrize("kind", ["translation", "parsing"])
+def test_a_target_vocabulary_of_another_task_is_refused(
+    pieces: Vocabulary, parsing: Callable[..., Spec], tmp_path: Path, kind: str
+) -> None:
+    """Its numbers of pieces, and so its weights, may be those that are wanted."""
+    fields = {"vocabulary": {"size": 101, "shared": False}, "architecture.tied_embeddings": "target"}
+    spec = parsing(**fields) if kind == "parsing" else specs.load("tiny", fields)
+    brackets = Symbols(["NP"], ["XX"], "vinyals", 101)
+    Vocabulary(pieces.source, pieces.source if kind == "parsing" else brackets).save(tmp_path)
+    (tmp_path / "spec.yaml").write_text(spec.yaml(), encoding="utf-8")
+    with pytest.raises(ZooError, match=rf"are .* and the task of its spec is `{kind}`"):
+        read_model(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["vocabulary.model", "weights.safetensors", "spec.yaml"])

@@ -299,6 +299,23 @@ def test_a_disk_that_is_full_is_told_before_anything_is_fetched(published, monke
         pulled("model")
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_room_is_asked_for_what_has_to_be_fetched(published, monkeypatch, damaged):
+    """A file with the content of one that is here takes none, unless that one is damaged; nor what has arrived."""
+    files = published(1, 2).newest("model").files
+    old = pulled("model@1")
+    if damaged:
+        (old / "vocabulary.model").write_bytes(b"the SAME in all")
+    folder = places.pulls() / f"model@{registry(os.environ['ZOO_REGISTRIES']).newest('model').digest}"
+    folder.mkdir(parents=True)
+    (folder / "weights.safetensors.partial").write_bytes(b"x" * 1000)
+    asked = []
+    monkeypatch.setattr(pull_module, "require_space", lambda folder, needed, what: asked.append(needed))
+    assert seed_of(pulled("model")) == 2
+    here = 0 if damaged else files["vocabulary.model"].bytes
+    assert asked == [sum(file.bytes for file in files.values()) - here - 1000]
+
+
 PULLS = "from zoo.model.find import published; from zoo.report import Plain; print(published('model', Plain()))"
 
 

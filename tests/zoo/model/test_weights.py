@@ -1,5 +1,6 @@
 """Files of weights: the same content is the same bytes."""
 
+import json
 import os
 import resource
 import subprocess
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 
 from specs import ZooError
 from zoo.model.weights import Weights, read
+from zoo.shelf import precedence
 
 
 def test_the_same_weights_are_the_same_file(tmp_path: Path) -> None:
@@ -34,6 +36,48 @@ def test_files_of_before_and_of_another_hand_are_read(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2)}, file, metadata={"sha256": "0" * 64})
     with pytest.raises(ZooError, match="damaged"):
         read(file)
+
+
+@pytest.fixture
+def parsers(tmp_path: Path) -> Path:
+    """Weights of a parser, beside its vocabulary."""
+    (tmp_path / "vocabulary.source.model").write_bytes(b"pieces")
+    (tmp_path / "vocabulary.target.json").write_bytes(b"NP VP")
+    Weights({"a": torch.ones(2)}, {"steps": "3"}).write(tmp_path / "w.safetensors")
+    return tmp_path / "w.safetensors"
+
+
+def test_brackets_that_were_changed_are_not_those_of_the_weights(parsers: Path) -> None:
+    assert read(parsers).last_step == 3
+    (parsers.parent / "vocabulary.target.json").write_bytes(b"VP NP")
+    with pytest.raises(ZooError, match=r"is damaged, or not the one that `w.safetensors` was trained with"):
+        read(parsers)
+
+
+def test_weights_that_say_nothing_of_brackets_are_read_whatever_these_are(parsers: Path) -> None:
+    """Those of before."""
+    facts = {key: value for key, value in read(parsers).facts.items() if key != "brackets"}
+    assert len(facts) == len(read(parsers).facts) - 1
+    save_file({"a": torch.ones(2)}, parsers, metadata={"zoo": json.dumps(facts)})
+    (parsers.parent / "vocabulary.target.json").write_bytes(b"VP NP")
+    assert read(parsers).facts == facts
+
+
+def test_weights_that_are_written_elsewhere_are_of_the_vocabulary_there(parsers: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "w.safetensors"
+    other.parent.mkdir()
+    read(parsers).write(other)
+    assert read(other).facts.keys() == read(parsers).facts.keys() - {"brackets"}
+
+
+def test_a_run_with_other_brackets_is_another_run(parsers: Path) -> None:
+    earlier = read(parsers)
+    before = Weights({}, {key: value for key, value in earlier.facts.items() if key != "brackets"})
+    (parsers.parent / "vocabulary.target.json").write_bytes(b"VP NP")
+    earlier.write(parsers)
+    assert precedence._later(earlier, read(parsers)) == "is of another run: it has another vocabulary"
+    assert not precedence._later(earlier, earlier)
+    assert not precedence._later(before, read(parsers)), "of before it was written down"
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
