@@ -1,4 +1,4 @@
-"""Switches of the whole process that speed depends on: set while something of ours runs, and then put back.
+"""Switches of the whole process, most for speed: set while something of ours runs, and then put back.
 
 Whoever loads a model into a program of his own finds his torch as it was.
 """
@@ -6,24 +6,28 @@ Whoever loads a model into a program of his own finds his torch as it was.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
+from typing import Generic, TypeVar
 
 import torch
 
+_Value = TypeVar("_Value")
 
-class _Switch:
+
+class _Switch(Generic[_Value]):
     """Set by the first who comes in, put back by the last who goes out: several threads may be inside."""
 
-    def __init__(self, set_: Callable[[str], Callable[[], object]]) -> None:
+    def __init__(self, set_: Callable[[_Value], Callable[[], object]]) -> None:
         """`set_` sets it to a value and gives what puts it back."""
         self._set, self._lock, self._inside = set_, Lock(), 0
 
     @contextmanager
-    def on(self, value: str) -> Iterator[None]:
+    def on(self, value: _Value) -> Iterator[None]:
         with self._lock:
             if not self._inside:
                 self._back = self._set(value)
@@ -80,6 +84,20 @@ def fast_float32(library: str | None = None) -> AbstractContextManager[None]:
     if library not in (None, *matrix_libraries()):
         raise ValueError(f"float32 products cannot be computed by {library} here")
     return _FAST_FLOAT32.on(library or matrix_library())
+
+
+def _to_level(level: int) -> Callable[[], object]:
+    before = logging.root.manager.disable
+    logging.disable(max(level, before))
+    return lambda: logging.disable(before)
+
+
+_LOGS = _Switch(_to_level)
+
+
+def quiet() -> AbstractContextManager[None]:
+    """While it lasts, nobody's logs tell of less than an error."""
+    return _LOGS.on(logging.WARNING)
 
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt

@@ -47,6 +47,7 @@ def _in_python(order: Order) -> set[str]:
 
 def _with_variants(function: Function) -> Function:
     def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        # No switch of the process: in torch 2.13 each thread has a limit of its own.
         config, before = torch._dynamo.config, torch._dynamo.config.recompile_limit
         config.recompile_limit = max(VARIANTS, before)  # `config.patch` keeps something of each call for good
         try:

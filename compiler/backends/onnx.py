@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from compiler.backends.export import TRANSLATING, assembled, exports, written_by
 from compiler.backends.export import refuses as none_does
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram
+from compiler.switches import quiet
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
@@ -74,12 +74,8 @@ def opened(order: Order, folder: Path) -> EmittedProgram:
 
 def write_quietly(order: Order, folder: Path) -> None:
     """As `write`, without what torch says on the way."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
+    with quiet():
         write(order, folder)
-    finally:
-        logging.disable(before)
 
 
 def _absent() -> str | None:

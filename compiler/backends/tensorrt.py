@@ -38,7 +38,7 @@ def sizes(spec: Spec) -> dict[str, Profile]:
     """Of each symbolic size, as shapes of one dimension: from a sentence alone to a large batch of the longest."""
     longest = spec.corpus.max_length + 1
     written = int(longest * spec.decoding.length_factor) + spec.decoding.extra_length
-    rooms = -(-written // ROOMS) * ROOMS
+    rooms = -(-(written + 1) // ROOMS) * ROOMS  # BOS is read, too
     every = {
         "batch": (1, 32, 256),
         "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),
@@ -146,7 +146,7 @@ def check(wanted: Mapping[str, Profile], inputs: Sequence[Tensor]) -> None:
         if any(size > most for size, most in zip(given.shape, profile.most, strict=True)):
             raise ZooError(
                 f"`{name}` is {list(given.shape)}, and the TensorRT engine was built for at most {list(profile.most)}",
-                hint="raise `corpus.max_length`, lower `--tokens`, or take another backend",
+                hint="raise `corpus.max_length` or `decoding.beam`, lower `--tokens`, or take another backend",
             )
 
 

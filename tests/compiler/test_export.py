@@ -18,7 +18,8 @@ from compiler.assemble import find_device
 from compiler.backends import BACKENDS, Order, choose
 from compiler.backends.export import TRANSLATING, exports
 from compiler.backends.inductor import _with_variants
-from compiler.backends.tensorrt import check, fingerprint, profiles, settings
+from compiler.backends.tensorrt import check, fingerprint, profiles, settings, sizes
+from compiler.decoder import ROOMS
 from compiler.initial import initial_weights
 from specs import Spec, ZooError
 
@@ -167,6 +168,24 @@ class TestTensorRt:
         assert found["decoder.0.keys"].most[2] >= 3 * longest + spec.decoding.extra_length
         rows, (batch, beams) = found["decoder.0.keys"].usual[0], found["token"].usual
         assert rows == batch * beams
+
+    @pytest.mark.parametrize("factor", [0.5, 0.97, 1.0, 3.0])
+    @pytest.mark.parametrize("extra", range(0, ROOMS, 3))
+    def test_profiles_hold_the_longest_translation(self, small: Callable[..., Spec], factor: float, extra: int) -> None:
+        """BOS and all of its pieces are read, the last of them to find that it ends."""
+        spec = small()
+        how = {"length_factor": factor, "extra_length": extra}
+        spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update=how)})
+        limit = int(spec.corpus.max_length * factor) + extra
+        assert sizes(spec)["room"].most[0] >= limit + 1
+
+    def test_a_beam_that_is_too_wide_is_told_how_it_may_be_wider(self, small: Callable[..., Spec]) -> None:
+        spec = small()
+        wanted = {"token": profiles(graphs(spec)[Purpose.DECODE_STEP], spec)["token"]}
+        batch, beams = wanted["token"].most
+        with pytest.raises(ZooError, match="was built for at most") as caught:
+            check(wanted, [torch.zeros(batch, beams + 1)])
+        assert "`decoding.beam`" in str(caught.value.hint)
 
     def test_a_shape_beyond_its_profile_is_an_error(self, small: Callable[..., Spec]) -> None:
         spec = small()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import Barrier, Thread
 
 import pytest
 import torch
 
 from compiler import Purpose, build, trainable
-from compiler.switches import ONEDNN, fast_float32, matrix_libraries, matrix_library
+from compiler.switches import ONEDNN, fast_float32, matrix_libraries, matrix_library, quiet
 from specs import Spec
 
 OWNED = """
@@ -80,23 +82,46 @@ def test_products_of_ever_new_shapes_take_no_more_and_more_memory() -> None:
     assert abs(int(done.stdout)) < 1_000_000
 
 
-def test_a_route_is_put_back_by_the_last_thread_that_needs_it() -> None:
-    before, seen, barrier = _route(), [], Barrier(2)
+def _first_in_first_out(switch: Callable[[], AbstractContextManager[None]], look: Callable[[], object]) -> object:
+    """What is seen by the thread that came in last, when the one that came in first is out."""
+    seen, barrier = [], Barrier(2)
 
-    def first() -> None:
-        with fast_float32():
-            barrier.wait()  # both are inside
-            barrier.wait()  # the other one is out
-            seen.append(_route())
+    def second() -> None:
+        barrier.wait()  # the first is inside
+        with switch():
+            barrier.wait()  # both are
+            barrier.wait()  # the first is out
+            seen.append(look())
 
-    thread = Thread(target=first)
+    thread = Thread(target=second)
     thread.start()
-    with fast_float32():
+    with switch():
+        barrier.wait()
         barrier.wait()
     barrier.wait()
     thread.join()
-    assert seen == ["bf16" if matrix_library() == "oneDNN" else before]
+    return seen[0]
+
+
+def test_a_route_is_put_back_by_the_last_thread_that_needs_it() -> None:
+    before = _route()
+    assert _first_in_first_out(fast_float32, _route) == ("bf16" if matrix_library() == "oneDNN" else before)
     assert _route() == before
+
+
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.CRITICAL])
+def test_logs_are_heard_again_after_the_last_thread_that_is_quiet(level: int) -> None:
+    """And what somebody has silenced altogether stays so."""
+
+    def disabled() -> int:
+        return logging.root.manager.disable
+
+    logging.disable(level)
+    try:
+        assert _first_in_first_out(quiet, disabled) == max(level, logging.WARNING)
+        assert disabled() == level
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def test_programs_leave_torch_as_it_was(small: Callable[..., Spec]) -> None:
