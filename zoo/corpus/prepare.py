@@ -20,10 +20,10 @@ from zoo.corpus.store import Store, StoreWriter
 from zoo.report import Report, size
 from zoo.storage import digests, manifest, places
 from zoo.storage.content import Unreadable
-from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.storage.files import Taken, read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.storage.use import use
 from zoo.text.lines import clean, read_lines
-from zoo.text.vocabulary import Vocabulary, learned_from
+from zoo.text.vocabulary import Vocabulary, learned_from, require_to_learn
 
 _FORMAT = 2  # what is prepared from the same corpus changes with it
 _CHUNK = 8192
@@ -100,6 +100,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         )
     if spec.training.start_from is None:
         vocabulary = None
+    if vocabulary is None:
+        require_to_learn(spec.vocabulary, spec.task)
     with closing(ParallelText(spec, report, places.prepared())) as text:
         folder = places.prepared() / fingerprint(spec, text, vocabulary)
         if found := _found(folder, report):
@@ -107,7 +109,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         # Pieces take two bytes each, most words one piece; a line takes 16 bytes of offsets. The sentences of the
         # grammar are written down there, too, for as long as it lasts.
         require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
-        with writing_folder(folder, replace=False) as partial:
+        with suppress(Taken), writing_folder(folder, replace=False) as partial:  # another process may have been faster
             _Preparation(spec, text, vocabulary, partial, report).write()
             if fingerprint(spec, text, vocabulary) != folder.name:
                 problem = "the files of the corpus have changed while they were read"

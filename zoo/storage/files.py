@@ -25,6 +25,10 @@ _MOST_JSON = 20_000_000
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
+class Taken(ZooError):
+    """A folder that must not be replaced has content by now; it stays as it is."""
+
+
 @contextmanager
 def writing(path: Path, mode: int | None = None) -> Iterator[Path]:
     """A path beside `path` to write to; what was written takes `path`'s place at the end, or nothing does.
@@ -72,8 +76,8 @@ def create(path: Path, content: bytes) -> bool:
 def writing_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """The same for a folder, which is given empty.
 
-    Where there is a folder at `path` by the end it gives way; with `replace=False` it stays, and what was written
-    is thrown away.
+    Where there is a folder at `path` by the end it gives way; with `replace=False` an empty one alone does: any other
+    stays, what was written is thrown away, and Taken is raised.
     """
     partial = beside(path)
     with explained(path, partial):
@@ -207,7 +211,8 @@ def _settle(partial: Path, path: Path, replace: bool) -> None:
             return
         except OSError as error:
             if not replace and error.errno in _TAKEN:
-                return
+                hint = "what is there was left as it is: name a new folder"
+                raise Taken(f"`{path}` is there already", hint=hint) from None
             # Another process put something there, or took it away.
             if error.errno not in {*_TAKEN, errno.ENOENT} or attempt == _TRIES - 1 or not partial.exists():
                 raise

@@ -16,7 +16,7 @@ def home() -> Path:
     Raises ZooError where its path is not UTF-8.
     """
     chosen = os.environ.get("ZOO_HOME")
-    folder = Path(chosen).expanduser().absolute() if chosen else Path(user_data_dir("zoo", appauthor=False))
+    folder = Path(os.path.expanduser(chosen)).absolute() if chosen else Path(user_data_dir("zoo", appauthor=False))
     require_utf8(folder)
     return folder
 

@@ -9,6 +9,7 @@ import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from email.message import Message
 from http import HTTPStatus
@@ -24,7 +25,6 @@ _TRIES = 5  # without a byte more than ever before
 _TIMEOUT = 30.0  # seconds in which not a byte arrives
 _LONGEST_WAIT = 60.0
 _CHUNK = 1 << 18
-_NOT_THERE = {404, 410}
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _NUMBER = "[0-9]{1,18}"  # no file has more bytes
 _SHOWN = 200  # characters of what others wrote
@@ -58,6 +58,13 @@ class NotThere(ZooError):
     """The server says that nothing lies at the address."""
 
 
+class Forbidden(ZooError):
+    """The server says that what lies at the address may not be read; or, of a bucket, whether anything does."""
+
+
+_KINDS: Mapping[int, type[ZooError]] = {403: Forbidden, 404: NotThere, 410: NotThere}
+
+
 def offline() -> bool:
     """Whether ZOO_OFFLINE says that the network is left alone."""
     return os.environ.get("ZOO_OFFLINE", "0") not in ("", "0")
@@ -69,7 +76,7 @@ def transfer(url: str, partial: Path, report: Report, most: int | None = None, t
     Tries again, waiting longer and longer, while the server is busy or the connection breaks (`tries` times); as long
     as more arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses,
     where more than `most` bytes come or the disk is full; what has arrived stays then. Raises NotThere where nothing
-    is.
+    is, and Forbidden where it may not be read.
     """
     longest, failures, tries = _size(partial), 0, tries or _TRIES
     while True:
@@ -193,8 +200,7 @@ def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int,
         wait = None if asked is None else min(float(asked), _LONGEST_WAIT)
         raise _Again(f"the server answers {error.code} {str(error.reason)[:_SHOWN]}", wait)
     hint = "look at the address; ZOO_MIRROR names a folder or an address that has copies"
-    kind = NotThere if error.code in _NOT_THERE else ZooError
-    raise kind(
+    raise _KINDS.get(error.code, ZooError)(
         f"`{url}` cannot be fetched: the server answers {error.code} {str(error.reason)[:_SHOWN]}",
         hint=hint,
         exit_code=1,

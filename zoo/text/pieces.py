@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Self
@@ -20,7 +21,11 @@ SPACE = "▁"
 _QUIET = 2
 _SPECIAL = (PAD, UNK, BOS, EOS)
 _ENDLESS = (PAD, UNK, BOS, -1)  # EOS is there, but unused
-_BYTES = 256
+BYTES = 256
+_LINE = 4192
+"""Bytes of the longest line that SentencePiece learns from: it leaves longer ones out unsaid. Were it told to take
+them, it would abort the process over a word of more than 65,535 characters."""
+_UTF8 = 4  # bytes that a character takes at most
 _COVERAGE = 0.9999
 """Of a text's letters and signs have pieces of their own where there are bytes: rarer ones teach a model its bytes."""
 
@@ -126,7 +131,7 @@ def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int, field: 
     failures: list[BaseException] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_watched(lines, failures),
+            sentence_iterator=_watched(_broken(lines), failures),
             model_writer=model,
             model_type=section.kind,
             vocab_size=size,
@@ -144,6 +149,15 @@ def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int, field: 
     if failures:
         raise failures[0]
     return model.getvalue()
+
+
+def _broken(lines: Iterable[str]) -> Iterator[str]:
+    """The same text in lines that are learned from: longer ones broken at spaces, and in words that are longer."""
+    for line in lines:
+        if len(line) <= _LINE // _UTF8 or len(line.encode()) <= _LINE:
+            yield line
+        else:
+            yield from textwrap.wrap(line, _LINE // _UTF8, break_on_hyphens=False)
 
 
 def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
@@ -167,8 +181,8 @@ def _refused(told: str, section: specs.Vocabulary, size: int, field: str) -> Zoo
         )
     if found := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", told):
         least = int(found[2])
-        given = len(_SPECIAL) + (_BYTES if section.byte_fallback else 0)
-        bytes = f", and the bytes {_BYTES}" if section.byte_fallback else ""
+        given = len(_SPECIAL) + (BYTES if section.byte_fallback else 0)
+        bytes = f", and the bytes {BYTES}" if section.byte_fallback else ""
         return ZooError(
             f"`{field}` is {size:,}, and this text has {least - given:,} "
             f"different letters and signs, which need a piece each{bytes}",

@@ -13,7 +13,7 @@ from specs import EOS, PAD, UNK, Parsing, Task, ZooError
 from zoo.storage.content import MOST, VOCABULARY_BYTES, content, stands
 from zoo.storage.files import writing
 from zoo.text.lines import clean
-from zoo.text.pieces import Pieces, damaged
+from zoo.text.pieces import BYTES, Pieces, damaged
 from zoo.trees.symbols import Symbols
 
 Side = Literal["source", "target"]
@@ -36,6 +36,23 @@ class _OneSide(Protocol):
     def decode(self, ids: Iterable[int]) -> str: ...
     def named(self, ids: Iterable[int]) -> list[str]: ...
     def sample(self, ids: list[int], alpha: float) -> list[int]: ...
+
+
+def require_to_learn(section: specs.Vocabulary, task: Task | None = None) -> None:
+    """Raises ZooError where no text could give such a vocabulary."""
+    if section.separate_models:
+        raise ZooError(
+            "a vocabulary of separate models is imported, and never learned (`vocabulary.separate_models`)",
+            hint="write `separate_models: false`, or `training.start_from` with the model that has it",
+        )
+    learned = section.sizes[:1] if isinstance(task, Parsing) else section.sizes
+    taken = BYTES + EOS + 1
+    if section.byte_fallback and min(learned) <= taken:
+        field = "size" if learned[0] <= taken else "target_size"
+        raise ZooError(
+            f"`vocabulary.{field}` is {min(learned):,}, and bytes and the special pieces alone take {taken}",
+            hint=f"write a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
+        )
 
 
 class Vocabulary:
@@ -147,11 +164,7 @@ class Vocabulary:
         ZooError where the text has too little variety for `vocabulary.size` pieces, or too many letters, and where
         the pieces are such as are imported alone.
         """
-        if section.separate_models:
-            raise ZooError(
-                "a vocabulary of separate models is imported, and never learned (`vocabulary.separate_models`)",
-                hint="write `separate_models: false`, or `training.start_from` with the model that has it",
-            )
+        require_to_learn(section, task)
         step = _step(count)
         if section.shared:
             lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)

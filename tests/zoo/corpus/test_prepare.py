@@ -198,6 +198,13 @@ def test_what_is_wrong_with_dev_is_told_before_the_long_work(folder, monkeypatch
         prepared_of(folder)
 
 
+@pytest.mark.parametrize("field", ["size=260", "separate_models=true"])
+def test_a_vocabulary_that_no_text_gives_is_told_before_any_is_read(monkeypatch, field):
+    monkeypatch.setattr(prepare_module, "ParallelText", lambda *_: pytest.fail("it looked for text"))
+    with pytest.raises(ZooError, match=rf"`vocabulary\.{field.partition('=')[0]}`"):
+        prepare(specs.load("base", [f"vocabulary.{field}"]), Report())
+
+
 def test_a_size_that_is_too_large_is_told(folder):
     with pytest.raises(ZooError, match=r"`vocabulary\.size` is 30,000"):
         prepared_of(folder, vocabulary__size=30_000)

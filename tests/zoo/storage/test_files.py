@@ -13,6 +13,7 @@ import pytest
 
 from specs import ZooError
 from zoo.storage.files import (
+    Taken,
     create,
     read_json,
     remove_folder,
@@ -81,10 +82,15 @@ def test_a_folder_appears_whole_and_replaces_an_older_one(place):
 
 def test_of_two_folders_the_first_stays_where_the_second_must_not_replace_it(place):
     path = place / "folder"
-    with writing_folder(path, replace=False) as late:
-        (late / "late").touch()
-        path.mkdir()
-        (path / "early").touch()
+
+    def overtaken():
+        with writing_folder(path, replace=False) as late:
+            (late / "late").touch()
+            path.mkdir()
+            (path / "early").touch()
+
+    with pytest.raises(Taken, match=r"folder` is there already"):
+        overtaken()
     assert names(path) == ["early"]
     assert names(place) == ["folder"]
 

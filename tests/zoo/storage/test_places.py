@@ -20,6 +20,8 @@ def test_home_is_absolute_and_knows_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ZOO_HOME", "~/zoo")
     assert places.home() == tmp_path / "zoo"
+    monkeypatch.setenv("ZOO_HOME", "~nobody-here/zoo")
+    assert places.home() == Path.cwd() / "~nobody-here/zoo"
 
 
 def test_without_a_word_it_is_the_users_data_folder(monkeypatch, tmp_path):

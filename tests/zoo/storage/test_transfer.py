@@ -9,7 +9,7 @@ import pytest
 
 from specs import ZooError
 from zoo.report import Report
-from zoo.storage.transfer import NotThere, discard, transfer
+from zoo.storage.transfer import Forbidden, NotThere, discard, transfer
 
 CONTENT = random.Random(1).randbytes(20_000)
 OTHER = random.Random(2).randbytes(20_000)
@@ -217,7 +217,7 @@ def test_a_body_without_end_is_not_read_to_its_end(site, partial):
         transfer(f"{site.address}/file", partial, Report(), 1000)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(404, NotThere), (410, NotThere), (403, ZooError)])
+@pytest.mark.parametrize(("status", "kind"), [(404, NotThere), (410, NotThere), (403, Forbidden), (401, ZooError)])
 def test_what_is_not_there_is_told_from_what_is_refused(site, partial, status, kind):
     site.statuses = [status]
     with pytest.raises(ZooError) as told:

@@ -174,6 +174,23 @@ def test_a_targets_own_size_is_called_so():
         assert told.value.hint.startswith("write `vocabulary.target_size=")
 
 
+LONG = {"of words": "Żółw " * 2_000, "without a space": "猫" * 90_000}
+
+
+@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
+def test_letters_of_long_lines_have_pieces(long):
+    for kind in ("bpe", "unigram"):
+        assert UNK not in learn(52, [*PAIRS, (long, long)], kind=kind).encode(long[:5])
+    assert UNK not in learn(10, [(long, long)]).encode(long[:5]), "nor is it no text"
+
+
+def test_words_of_a_long_line_count_as_those_of_short_ones():
+    apart = lines("source")
+    together = " ".join(apart)
+    found, expected = (learn(40, each) for each in ([(together, together)], [(line, line) for line in apart]))
+    assert found.named(range(40)) == expected.named(range(40))
+
+
 def test_no_text_to_learn_from_is_told():
     with pytest.raises(ZooError, match="no text to learn a vocabulary from"):
         learn(pairs=[])
@@ -286,7 +303,7 @@ def test_any_bytes_are_a_line_of_text(spelling, values):
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_with_bytes_too_small_a_size_is_told_too(kind):
     with pytest.raises(ZooError, match=r"has 2\d different letters and signs, .* and the bytes 256") as told:
-        learn(100, kind=kind, byte_fallback=True)
+        learn(261, kind=kind, byte_fallback=True)
     least = int(told.value.hint.split("=")[1].split("`")[0])
     assert learn(least, kind=kind, byte_fallback=True).sizes == (least, least)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +35,9 @@ class Done:
 def export(name: str, to: str, folder: Path, report: Report) -> Done:
     """Writes the published model of this name, or of this folder, into a new folder, and checks what it wrote.
 
-    Raises ZooError where there is no such model or format, where the folder is there already, where the format cannot
-    say what the model is, by name, and where what was written computes something else: then there is no folder.
+    Raises ZooError where there is no such model or format, where the folder has content, be it only by the end (which
+    stays), where the format cannot say what the model is, by name, and where what was written computes something else:
+    then nothing is written.
     """
     target = _called(to)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -45,7 +47,8 @@ def export(name: str, to: str, folder: Path, report: Report) -> Done:
     manifest.read(place).hold(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(place / proof.NAME, model.spec))
     require_space(folder, 2 * sum(each.nbytes for each in bundle.tensors.values()), "the export")
-    with writing_folder(folder) as partial:
+    straight = Path(os.path.realpath(folder))  # a link to an empty folder stays one
+    with writing_folder(straight, replace=False) as partial:
         notes = target.write(bundle, partial)
         checked = target.check(bundle, partial)
         if checked is not None and not checked.difference <= _TOLERANCE:

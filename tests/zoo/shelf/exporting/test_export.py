@@ -17,6 +17,7 @@ from specs import BOS, UNK, ZooError
 from zoo.report import Report
 from zoo.shelf import publish
 from zoo.shelf.exporting.export import export
+from zoo.shelf.exporting.exported import Bundle
 from zoo.shelf.importing.importer import Choice, import_model
 from zoo.storage import manifest
 from zoo.training.run import Run
@@ -219,6 +220,50 @@ def test_a_name_is_looked_for_with_the_report_of_the_export(
     monkeypatch.setattr("zoo.shelf.exporting.export.find.published", found)
     export("exported", "hf-marian", tmp_path / "written", report)
     assert asked == [report]
+
+
+class Slow:
+    """A format that takes long enough for somebody else to write to the same place."""
+
+    name, description = "slow", "nothing"
+
+    def __init__(self, meanwhile: Callable[[], Any]) -> None:
+        self.meanwhile = meanwhile
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        (folder / "model").write_text("written")
+        self.meanwhile()
+        return []
+
+    def check(self, bundle: Bundle, folder: Path) -> None:
+        return None
+
+
+def test_what_is_put_there_meanwhile_stays(
+    published: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published()
+    folder = tmp_path / "written"
+    folder.mkdir()
+    monkeypatch.setattr("zoo.shelf.exporting.export.TARGETS", [Slow(lambda: (folder / "mine").write_text("kept"))])
+    with pytest.raises(ZooError, match="is there already") as told:
+        export("exported", "slow", folder, Report())
+    assert "left as it is" in str(told.value.hint)
+    assert [file.name for file in folder.iterdir()] == ["mine"]
+    assert (folder / "mine").read_text() == "kept"
+
+
+def test_a_link_to_an_empty_folder_stays_one(
+    published: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published()
+    link, folder = tmp_path / "link", tmp_path / "elsewhere" / "empty"
+    folder.mkdir(parents=True)
+    link.symlink_to(folder)
+    monkeypatch.setattr("zoo.shelf.exporting.export.TARGETS", [Slow(lambda: None)])
+    assert export("exported", "slow", link, Report()).folder == link
+    assert link.is_symlink()
+    assert (folder / "model").read_text() == "written"
 
 
 def test_a_folder_that_is_there_and_a_format_that_is_not(published: Callable[..., Path], tmp_path: Path) -> None:
