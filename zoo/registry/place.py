@@ -8,6 +8,9 @@ from typing import Protocol, runtime_checkable
 from specs import ZooError
 from zoo.report import Progress, Report
 
+MARK = "registry.json"
+"""The file that says of a place that it is a registry."""
+
 
 class Place(Protocol):
     """Where files can be read. All of it raises ZooError where the place cannot be reached."""

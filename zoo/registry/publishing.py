@@ -8,8 +8,8 @@ from pathlib import Path
 from specs import ZooError
 from specs.spec import Name
 from zoo.registry.folder import Folder
-from zoo.registry.place import Writable
-from zoo.registry.registry import INDEX, MARK, PAGE, Index, Registry, blob_path, forward_path, revision_path
+from zoo.registry.place import MARK, Writable
+from zoo.registry.registry import INDEX, PAGE, Index, Registry, blob_path, forward_path, revision_path
 from zoo.registry.revision import Entry, File, Forward, Revision, Summary
 from zoo.report import Report
 from zoo.storage import manifest
@@ -48,16 +48,22 @@ def forward(registry: Registry, old: Name, new: Name) -> None:
     writable(registry).replace(forward_path(old), _written(Forward(to=new)))
 
 
-def write_index(registry: Registry, page: Page) -> None:
-    """Makes `index.json` and `index.html` again, and once more where somebody published meanwhile."""
+def write_index(registry: Registry, page: Page, report: Report | None = None) -> None:
+    """Makes `index.json` and `index.html` again, and once more where somebody published meanwhile.
+
+    A revision that is damaged is warned of, and its model stays in the index as it was.
+    """
     place, before = writable(registry), None
+    report, unread = report or Report(), set[str]()
     for _ in range(_ROUNDS):
-        entries = registry.entries()
+        entries = registry.entries(lambda error: unread.add(error.summary))
         if entries == before:
-            return
+            break
         before = entries
         place.replace(INDEX, _written(Index(models=entries)))
         place.replace(PAGE, page(entries).encode())
+    for each in sorted(unread):
+        report.warn(each)
 
 
 _ROUNDS = 5

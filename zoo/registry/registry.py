@@ -11,6 +11,7 @@ What nobody can list (a web server) is found all the same: by asking for one num
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,14 +24,14 @@ from specs import ZooError
 from zoo.registry import revision as revisions
 from zoo.registry.folder import Folder
 from zoo.registry.hub import Hub
-from zoo.registry.place import Place
+from zoo.registry.place import MARK, Place
 from zoo.registry.reference import Reference
 from zoo.registry.remote import Bucket, Remote
 from zoo.registry.revision import Entry, Forward, Revision, Written, parsed
 from zoo.registry.web import Web
 from zoo.report import Report
 
-MARK, INDEX, PAGE = "registry.json", "index.json", "index.html"
+INDEX, PAGE = "index.json", "index.html"
 _MOST_BEFORE = 10_000
 """Revisions before the newest among which a digest is looked for: a server may have any number that is asked for."""
 _LARGEST_INDEX = 100_000_000  # bytes
@@ -114,7 +115,8 @@ class Registry:
     def entries(self, unread: Callable[[ZooError], None] | None = None) -> tuple[Entry, ...]:
         """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it.
 
-        What is damaged or cannot be reached is told to `unread` and left out, or raised as ZooError where that is None.
+        What is damaged or cannot be reached is told to `unread`, and is then as the index has it, if at all; where
+        `unread` is None it is raised as ZooError.
         """
         listed = self.place.revisions()
         try:
@@ -145,6 +147,8 @@ class Registry:
                 if unread is None:
                     raise
                 unread(error)
+                if name in known:
+                    yield known[name]
                 continue
             if found is not None:
                 yield found.entry
@@ -173,15 +177,18 @@ def registry(address: str) -> Registry:
         host = ""
     local = not remote or scheme == "file"
     if local and not host and not _HALF.match(address):
-        folder = Path(url2pathname(urlsplit(address).path)) if remote else Path(address)
-        return Registry(Folder(folder.expanduser().absolute()))
+        folder = url2pathname(urlsplit(address).path) if remote else address
+        return Registry(Folder(Path(os.path.expanduser(folder)).absolute()))
     if local or not host:
         raise ZooError(f"`{address}` is no address of a registry", hint=_ADDRESS)
     return Registry(_KINDS.get(scheme, Remote)(address.rstrip("/")))
 
 
-_ADDRESS = "a registry is a folder, or a whole address such as https://models.org/zoo or s3://bucket/zoo"
-_HALF = re.compile(r"(?!file:)[a-z][a-z0-9]+:/(?!/)")  # an address with a slash too few
+_ADDRESS = (
+    "a registry is a folder (`./NAME` where the name has a colon), or a whole address such as https://models.org/zoo "
+    "or s3://bucket/zoo"
+)
+_HALF = re.compile(r"[a-z][a-z0-9]+:(?!//)")  # a scheme, and a slash or two too few
 
 
 def blob_path(sha256: str) -> str:

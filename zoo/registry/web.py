@@ -12,9 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from specs import ZooError
-from zoo.registry.place import missing
+from zoo.registry.place import MARK, missing
+from zoo.registry.revision import MOST
 from zoo.report import Report
-from zoo.storage.transfer import NotThere, transfer
+from zoo.storage.transfer import Forbidden, NotThere, transfer
 
 _TRIES = 2  # for a small file: there may be another registry
 
@@ -33,7 +34,19 @@ class Web:
                 transfer(f"{self.address}/{path}", partial, Report(), most, _TRIES)
             except NotThere:
                 return None
+            except Forbidden:
+                # So a bucket answers that strangers may read and not list: of what is not there, too.
+                if path == MARK or not self._is_registry():
+                    raise
+                return None
             return partial.read_bytes() if partial.exists() else b""
+
+    def _is_registry(self) -> bool:
+        """Whether it may be read that it is one."""
+        try:
+            return self.read(MARK, MOST) is not None
+        except ZooError:
+            return False
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         try:

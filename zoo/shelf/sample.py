@@ -23,7 +23,8 @@ TOLERANCE = 1.0
 """Points that the score may be off: a tie in a beam search may fall otherwise on another machine."""
 SENTENCES, _LONGEST = 32, 100
 """In a sample, and pieces of one."""
-_Lines = Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(min_length=1, max_length=200)]
+_LINE = 10_000  # characters of one
+_Lines = Annotated[tuple[Annotated[str, Field(max_length=_LINE)], ...], Field(min_length=1, max_length=200)]
 _Word = Annotated[str, Field(max_length=1_000)]
 
 
@@ -96,6 +97,8 @@ def sampled(translator: Translator, report: Report) -> Sample | None:
 
 
 def _is_short(pair: tuple[str, str], translator: Translator) -> bool:
+    if max(map(len, pair)) > _LINE:
+        return False
     most = min(_LONGEST, translator.spec.corpus.max_length, translator.spec.decoding.max_source_length)
     return 0 < len(translator.vocabulary.encode(pair[0], "source")) <= most
 

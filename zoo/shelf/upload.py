@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -64,16 +64,22 @@ def upload(
     known = origin(folder)
     ours = digest(folder) == found.digest and folder.parent == places.shelf()
     if ours and (known is None or known.registry == place.address):  # what came from elsewhere keeps its number
-        of(found, place.address).write(folder)
+        try:
+            of(found, place.address).write(folder)
+        except ZooError as error:  # it is published, and the rest has to follow
+            report.warn(f"{error.summary}; this shelf does not say that it is `{found.pin}`")
     if formerly is not None:
         publishing.forward(place, formerly, name)
-        report.say(f"`{formerly}`{_pinned(place.newest(formerly))} leads to `{name}` now")
-    publishing.write_index(place, _page)
+        report.say(f"`{formerly}`{_pinned(place, formerly)} leads to `{name}` now")
+    publishing.write_index(place, _page, report)
     return found
 
 
-def _pinned(newest: Revision | None) -> str:
-    """What becomes of the revisions of a name that leads to another."""
+def _pinned(place: Registry, name: str) -> str:
+    """What becomes of the revisions of a name that leads to another; nothing is said where they cannot be read."""
+    newest = None
+    with suppress(ZooError):
+        newest = place.newest(name)
     if newest is None:
         return ""
     several = f"{newest.revision} revisions" if newest.revision > 1 else "1 revision"

@@ -164,6 +164,22 @@ def test_the_index_is_made_again_from_what_is_there_though_it_be_damaged(filled)
         assert entry.revision == 2
 
 
+def test_a_damaged_revision_stays_in_the_index_as_it_was(filled, bundle, summary):
+    class Warned(Report):
+        def warn(self, text):
+            told.append(text)
+
+    told, place = [], filled(2)
+    (place.place.folder / "models" / "model" / "3.json").write_text("{")
+    publishing.publish(place, "another", bundle(7), summary, Report())
+    publishing.write_index(
+        place, lambda entries: " ".join(f"{each.name}@{each.revision}" for each in entries), Warned()
+    )
+    assert place.place.read(PAGE, 100) == b"another@1 model@2"
+    assert len(told) == 1
+    assert "3.json` is damaged" in told[0]
+
+
 def test_nothing_goes_to_the_network_where_that_is_left_alone(monkeypatch):
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     with pytest.raises(ZooError, match="ZOO_OFFLINE leaves the network alone"):

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -80,6 +81,29 @@ def test_a_web_server_has_the_same(filled, web):
         publishing.forward(served, "old", "model")
 
 
+@pytest.fixture
+def bucket_of_strangers(web, monkeypatch):
+    """A server that says of what is not there, as a bucket does that strangers may not list, that it is forbidden."""
+    told = BaseHTTPRequestHandler.send_error
+    monkeypatch.setattr(BaseHTTPRequestHandler, "send_error", lambda self, code, *_: told(self, 403))
+    return web.address
+
+
+def test_a_bucket_that_is_not_listed_has_the_same(filled, bucket_of_strangers):
+    folder, served = filled(3), registry(bucket_of_strangers)
+    assert served.newest("model") == folder.newest("model")
+    assert served.newest("another") is None
+    assert served.forward("model") is None
+    assert served.absent() is None
+
+
+def test_a_registry_that_nobody_may_read_is_told(filled, bucket_of_strangers):
+    (filled(1).place.folder / "registry.json").unlink()
+    for ask in (lambda of: of.newest("another"), lambda of: of.absent()):
+        with pytest.raises(ZooError, match="the server answers 403"):
+            ask(registry(bucket_of_strangers))
+
+
 def test_what_lies_under_another_name_or_number_is_refused(filled):
     found = filled(2)
     models = found.place.folder / "models"
@@ -108,7 +132,8 @@ def test_a_damaged_one_does_not_hide_the_others(filled):
         found.entries()
     assert str(damaged.value.hint).startswith("`model@2` is an earlier one; whoever keeps the registry restores")
     told = []
-    assert [each.name for each in found.entries(told.append)] == ["another"]
+    entries = [(each.name, each.revision) for each in found.entries(told.append)]
+    assert entries == [("another", 1), ("model", 2)], "as the index had it"
     assert ["3.json" in error.summary for error in told] == [True]
 
 
@@ -181,10 +206,25 @@ def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch
         assert hint in str(told.value.hint)
 
 
-@pytest.mark.parametrize("address", ["s3:/bucket/x", "https:/models.org", "file://models/zoo", "s3://", "hf:/org/name"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("s3:/bucket/x", "https:/models.org", "file://models/zoo", "s3://", "hf:/org/name"),
+        *("hf:org/name", "s3:bucket", "https:models.org", "file:/srv/models"),
+    ],
+)
 def test_what_is_half_an_address_is_no_folder(address):
     with pytest.raises(ZooError, match="is no address of a registry"):
         registry(address)
+
+
+@pytest.mark.parametrize("address", ["./hf:org/name", "/srv/models:2", "C:models"])
+def test_a_folder_may_have_a_colon(address):
+    assert registry(address).address == str(Path(address).absolute())
+
+
+def test_a_user_that_is_not_known_is_a_folder():
+    assert registry("~nobody-here/zoo").address == str(Path.cwd() / "~nobody-here/zoo")
 
 
 @pytest.mark.parametrize("address", ["", " "])

@@ -53,6 +53,17 @@ def test_other_text_goes_along_by_word_alone(trained: Callable[..., Run]) -> Non
     assert found.set == "test"
 
 
+def test_a_pair_with_a_line_that_no_sample_holds_is_left_out(
+    trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained()
+    sources, references = ["the old dog", "two books"], ["x" * 10_001, "zwei Bücher"]
+    monkeypatch.setattr(sample, "texts", lambda *_: (sources, references))
+    folder = publish.publish(run.folder, with_text=True)
+    told = json.loads((folder / sample.NAME).read_text())
+    assert (told["sentences"], told["references"]) == (2, references[1:])
+
+
 def test_whose_text_is_whose() -> None:
     def free(**corpus: object) -> bool:
         return is_free(specs.load("tiny", {f"corpus.{key}": value for key, value in corpus.items()}))

@@ -256,6 +256,21 @@ def test_what_becomes_of_an_old_name_is_told(
         removal([NAME])
 
 
+def test_a_shelf_that_takes_no_note_is_warned_of(trained: Callable[..., Run], place: str) -> None:
+    class Warned(Report):
+        def warn(self, text: str) -> None:
+            told.append(text)
+
+    told: list[str] = []
+    folder = publish(trained().folder)
+    (folder / "revision.json").mkdir()
+    assert upload.upload(folder, place, formerly="old", report=Warned()).pin == f"{NAME}@1"
+    assert len(told) == 1
+    assert f"this shelf does not say that it is `{NAME}@1`" in told[0]
+    assert registry(place).forward("old") == NAME
+    assert NAME in (Path(place) / "index.html").read_text(encoding="utf-8")
+
+
 def test_a_file_that_no_registry_can_hold_is_told_before_anything_is_sent(published: Path, place: str) -> None:
     (published / "LICENSE").write_text("free")
     manifest.write(published)
