@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -29,6 +31,7 @@ TOLERANCE = 1e-3
 """Largest difference of a translation's log-probability, over all its pieces, between two engines in float32."""
 Found = TypeVar("Found")
 _SENTENCES = 1_000
+_SHOWN = 500  # characters of what an engine may say
 _WARM = 4
 
 
@@ -68,20 +71,23 @@ def require_engine(of: Format) -> None:
 
 
 def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], report: Report) -> Comparison:
-    """Of up to 1,000 texts, where there is the engine. Raises ZooError where they are not of one model."""
-    texts = texts[:_SENTENCES]
-    engine = of.open(place, imported)
+    """Of up to 1,000 texts, where there is the engine; what is too long for the model is left out, with a warning.
+
+    Raises ZooError where they are not of one model, where the engine fails, and where nothing is left to compare.
+    """
+    with _its_own(of):
+        engine = of.open(place, imported)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         translator, backend = _opened(imported, report)
-        with report.progress(f"check, by {engine.version}", len(texts), "sentences") as progress:
+        texts = _taken(texts[:_SENTENCES], translator, report)
+        with report.progress(f"check, by {engine.version}", len(texts), "sentences") as progress, _its_own(of):
             answers, theirs = _timed(engine.translate, texts, progress)
         with report.progress("check, by zoo", len(texts), "sentences") as progress:
             found, ours = _timed(partial(_best, translator), texts, progress)
         rows = _rows(answers, imported.vocabulary)
-        with report.progress("check, log-probabilities", len(texts), "sentences") as progress:
-            difference = _difference(translator, texts, answers, rows, progress)
+        difference = _difference(translator, texts, answers, rows, report)
     finally:
         torch.set_num_threads(threads)
     identical = sum(
@@ -97,6 +103,34 @@ def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], 
             exit_code=1,
         )
     return done
+
+
+@contextmanager
+def _its_own(of: Format) -> Iterator[None]:
+    """What goes wrong in a foreign engine is no fault of zoo."""
+    try:
+        yield
+    except ZooError:
+        raise
+    except Exception as error:
+        told = next(iter(str(error).splitlines()), "")
+        problem = f"`{of.engine}` fails: {type(error).__name__}: {told}"[:_SHOWN]
+        hint = "check with other sentences, or leave `--check` out"
+        raise ZooError(problem, hint=hint, exit_code=1) from error
+
+
+def _taken(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
+    """Those that the model takes as they are: a longer one it refuses, or translates in parts."""
+    most = translator.intake().most
+    taken = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= most]
+    if not taken:
+        problem = f"there is no sentence to check with: the model takes 1 to {most:,} pieces"
+        raise ZooError(problem, hint="check with shorter sentences")
+    if left_out := len(texts) - len(taken):
+        are = "is" if left_out == 1 else "are"
+        told = f"{left_out:,} of {len(texts):,} sentences {are} left out of the check"
+        report.warn(f"{told}: the model takes 1 to {most:,} pieces")
+    return taken
 
 
 def _opened(imported: Imported, report: Report) -> tuple[Translator, str]:
@@ -137,7 +171,7 @@ def _difference(
     texts: Sequence[str],
     answers: Sequence[Answer],
     rows: Sequence[list[int] | None],
-    progress: Progress,
+    report: Report,
 ) -> float:
     """Of the log-probabilities that both give to the engine's translations, to each as a whole.
 
@@ -146,22 +180,25 @@ def _difference(
     encode = translator.vocabulary.encode
     targets = [encode(answer.text, "target") if row is None else row for answer, row in zip(answers, rows, strict=True)]
     sources = [encode(text) for text in texts]
-    decoding = translator.spec.decoding
-    scores = forced(
-        translator.program,
-        [[*row, translator.vocabulary.source_end] for row in sources],
-        [[BOS, *row, EOS] for row in targets],
-        tokens=translator.tokens,
-        device=translator.device,
-        progress=progress,
-    )
-    longest = [decoding.length_factor * len(source) + decoding.extra_length for source in sources]
-    differences = [
-        abs(score.log_probability - answer.log_probability)
-        for score, answer, target, most in zip(scores, answers, targets, longest, strict=True)
-        if len(target) < most
+    decoding, positions = translator.spec.decoding, translator.positions or math.inf
+    longest = [
+        min(decoding.length_factor * len(source) + decoding.extra_length, positions - 1)  # BOS takes one
+        for source in sources
     ]
-    if not differences:
+    ended = [index for index, target in enumerate(targets) if len(target) < longest[index]]
+    if not ended:
         hint = "check with other sentences"
         raise ZooError("no translation of these sentences came to an end: there is nothing to compare", hint=hint)
+    with report.progress("check, log-probabilities", len(ended), "sentences") as progress:
+        scores = forced(
+            translator.program,
+            [[*sources[index], translator.vocabulary.source_end] for index in ended],
+            [[BOS, *targets[index], EOS] for index in ended],
+            tokens=translator.tokens,
+            device=translator.device,
+            progress=progress,
+        )
+    differences = [
+        abs(score.log_probability - answers[index].log_probability) for score, index in zip(scores, ended, strict=True)
+    ]
     return float(torch.tensor(differences).max())  # one that is no number stays, which `max` passes over

@@ -22,13 +22,18 @@ def is_on_hub(source: str) -> bool:
     return source.startswith(PREFIX)
 
 
+def model_of(source: str) -> str:
+    """ORG/NAME of a source on the Hub."""
+    return source.removeprefix(PREFIX).partition("@")[0]
+
+
 def fetched(source: str, report: Report) -> Path:
     """The folder of the model, in the cache of `huggingface_hub`, with the files that an import reads.
 
     Raises ZooError for a name that is none, where the package is not installed, and where the Hub does not have the
     model or cannot be reached.
     """
-    name, _, revision = source.removeprefix(PREFIX).partition("@")
+    name, revision = model_of(source), source.partition("@")[2]
     if not _NAME.fullmatch(source.removeprefix(PREFIX)):
         raise ZooError(f"`{source}` is no model of the Hub", hint="write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`")
     if offline():

@@ -26,6 +26,8 @@ class Wanted:
     """Source and target; None: as the files say, and where they do not, `LANGUAGES`."""
     positions: Positions | None = None
     """Whose sinusoids the model was trained with, where a format has to be told."""
+    called: str | None = None
+    """What the model is called where it comes from; None: as its file or folder."""
 
 
 LANGUAGES = ("und", "und")

@@ -67,7 +67,8 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
     if choice.languages and not are_codes(choice.languages):
         problem = f"`--languages {' '.join(choice.languages)}` are not two codes of languages"
         raise ZooError(problem, hint="write codes such as `en de`")
-    place, name = _place(source, report), choice.name or _name(source)
+    place, called = _place(source, report), _called(source)
+    name = choice.name or _name(called)
     if not is_name(name):
         hint = "`--name NAME`: letters, digits and - _ . , only, a letter or digit first"
         raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
@@ -77,14 +78,13 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
         raise ZooError(problem, hint="leave `--positions` out")
     if texts:
         require_engine(of)
-    called = source if hub.is_on_hub(source) else place.name
     found: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Facts:
-        imported = _read(of, place, Wanted(name, choice.languages, choice.positions))
+        imported = _read(of, place, Wanted(name, choice.languages, choice.positions, called))
         for note in (*imported.notes, *_of_the_import(imported)):
             report.say(f"note: {note}")
-        origin = {**imported.origin, "source": called}
+        origin = {**imported.origin, "source": source if hub.is_on_hub(source) else called}
         if texts:
             found.append(compared(of, place, imported, texts, report))
             origin["check"] = found[0].summary
@@ -142,8 +142,12 @@ def _texts(file: Path | None) -> list[str]:
     return texts
 
 
-def _name(source: str) -> str:
-    """That of its file or folder, without what no name has."""
-    last = Path(source.removeprefix(hub.PREFIX).partition("@")[0]).absolute().name
-    stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", last)
+def _called(source: str) -> str:
+    """ORG/NAME of a model of the Hub, else the name of its file or folder."""
+    return hub.model_of(source) if hub.is_on_hub(source) else Path(source).absolute().name
+
+
+def _name(called: str) -> str:
+    """The last part of that, without what no name has."""
+    stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", called.rpartition("/")[2])
     return re.sub(r"[^-_,.A-Za-z0-9]+", "-", stem).strip("-.")

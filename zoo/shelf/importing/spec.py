@@ -34,5 +34,5 @@ def imported_spec(wanted: Wanted, description: str, **sections: Mapping[str, Any
 
 def _plain(words: str) -> str:
     """Letters, digits and what stands between words and in names of files: nothing that a page would act upon."""
-    kept = "".join(sign if sign.isalnum() or sign in "_-.,()'" else " " for sign in words)
+    kept = "".join(sign if sign.isalnum() or sign in "_-.,()'/" else " " for sign in words)
     return " ".join(kept.split())[:_MOST]

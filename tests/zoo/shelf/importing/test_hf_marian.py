@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import zoo
 from compiler import Purpose, interpret, lower
 from specs import BOS, EOS, ZooError
 from zoo.model import names
@@ -99,6 +100,26 @@ def test_its_search_and_languages_come_along(written: Written) -> None:
     assert (spec.corpus.source, spec.corpus.target) == ("eng", "deu")
     assert (spec.vocabulary.shared, spec.vocabulary.separate_models) == (True, True)
     assert any(">>deu<<" in note for note in imported.notes)
+
+
+def test_a_model_of_the_hub_is_called_as_there(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not by the commit that the folder of its files is called by."""
+    monkeypatch.setattr("zoo.shelf.importing.importer.hub.fetched", lambda source, report: written.place)
+    folder = import_model("hf:Org/opus-mt.en-de@main", Choice(), Report()).folder
+    assert folder.name == "opus-mt.en-de"
+    assert (
+        zoo.spec(folder / "spec.yaml").description == "Imported from the Hugging Face Marian model Org/opus-mt.en-de."
+    )
+    assert json.loads((folder / "facts.json").read_text())["imported"]["source"] == "hf:Org/opus-mt.en-de@main"
+
+
+@pytest.mark.parametrize("source", [".", "../me@work"])
+def test_a_folder_is_called_by_its_whole_name(written: Written, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    place = written.place.rename(written.place.with_name("me@work"))
+    monkeypatch.chdir(place)
+    folder = import_model(source, Choice(), Report()).folder
+    assert folder.name == "me-work"
+    assert json.loads((folder / "facts.json").read_text())["imported"]["source"] == "me@work"
 
 
 def test_only_a_config_forces_an_end_unsaid(written: Written) -> None:

@@ -83,6 +83,14 @@ def test_its_search_comes_along(tiny: SimpleNamespace, tmp_path: Path) -> None:
     assert (spec.corpus.source, spec.corpus.target, spec.corpus.train) == ("en", "de", ())
 
 
+@pytest.mark.parametrize(("factor", "extra"), [(3, 2), (1, 0), (0.5, 0), (1.5, 1), (4.0, 3)])
+def test_the_longest_translation_is_marians(tiny: SimpleNamespace, tmp_path: Path, factor: float, extra: int) -> None:
+    """Of S + 1 pieces, EOS counted, it makes up to F (S + 1), EOS counted."""
+    place, _, _ = written(tiny, tmp_path, {}, **{"max-length-factor": factor})
+    found = read(place).spec.decoding
+    assert (found.length_factor, found.extra_length) == (factor, extra)
+
+
 def test_the_same_pieces_have_other_numbers(tiny: SimpleNamespace, tmp_path: Path) -> None:
     place, pieces, _ = written(tiny, tmp_path, {})
     vocabulary = read(place).vocabulary
@@ -161,6 +169,7 @@ def test_what_a_spec_cannot_say_is_refused_by_name(
         ({"models": ["a.npz", "b.npz"]}, "an ensemble"),
         ({"vocabs": ["v.spm"]}, "one for the source and one for the target"),
         ({"force-decode": True}, "force-decode: true"),
+        ({"max-length-factor": float("inf")}, "max-length-factor: .inf"),
         ({"some-new-key": 1}, "some-new-key: 1"),
     ],
 )
@@ -216,6 +225,15 @@ def test_a_list_without_its_models_says_what_is_missing(tiny: SimpleNamespace, t
     place, _, _ = written(tiny, tmp_path, {}, vocabs=["v.yml", "v.yml"])
     (tmp_path / "v.yml").write_text("</s>: 0\n<unk>: 1\n")
     with pytest.raises(ZooError, match=r"source\.spm"):
+        read(place)
+
+
+def test_a_list_that_is_not_utf_8_is_damaged(tiny: SimpleNamespace, tmp_path: Path) -> None:
+    place, _, _ = written(tiny, tmp_path, {}, vocabs=["v.yml", "v.yml"])
+    (tmp_path / "v.yml").write_bytes(b"</s>: 0\n<unk>: 1\n\xe4: 2\n")
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.spm").write_bytes((tmp_path / "v.spm").read_bytes())
+    with pytest.raises(ZooError, match=r"v\.yml` is damaged: byte 18 is not UTF-8"):
         read(place)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class HuggingFaceMarian:
             each.finish()
         spec = imported_spec(
             _with_languages(wanted, place),
-            f"Imported from the Hugging Face Marian model {place.absolute().name}.",
+            f"Imported from the Hugging Face Marian model {wanted.called or place.absolute().name}.",
             architecture=section,
             vocabulary=pieces.section,
             decoding=decoding,
@@ -103,7 +104,7 @@ def _with_languages(wanted: Wanted, place: Path) -> Wanted:
     pair = [str(said.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target")]
     if not are_codes(pair):
         return wanted
-    return Wanted(wanted.name, (pair[0], pair[1]), wanted.positions)
+    return replace(wanted, languages=(pair[0], pair[1]))
 
 
 def _told(positions: Positions) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil, isfinite
 from os.path import normpath
 from pathlib import Path
 from typing import Any
@@ -137,10 +138,15 @@ def _decoding(options: Settings) -> dict[str, Any]:
             f"changes what is best with `normalize: {alpha:g}`, and a spec has no such penalty",
             "write `word-penalty: 0`, with which this model gives other translations, or `normalize: 1`",
         )
+    factor = options.number("max-length-factor", _FACTOR)
+    if not isfinite(factor):
+        raise options.refused("max-length-factor", "is no length")
     return {
         "beam": options.whole("beam-size", _BEAM, least=1),
         "alpha": alpha,
         "length_penalty": "power",
         "ending": "shrinking",
-        "length_factor": options.number("max-length-factor", _FACTOR),
+        "length_factor": factor,
+        # Marian counts EOS of source and target: at most F (S + 1) of them are F S + F - 1 pieces and EOS.
+        "extra_length": max(0, ceil(factor) - 1),
     }

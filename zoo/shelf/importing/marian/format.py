@@ -53,13 +53,9 @@ class Marian:
 
     def _spec(self, around: Decoder, section: dict[str, object], pieces: Joined, wanted: Wanted) -> Spec:
         barred = [*([UNK] if around.bars_unknown else []), *pieces.control]
-        decoding = {**around.decoding, "extra_length": _EXTRA, "barred": barred}
+        decoding = {**around.decoding, "barred": barred}
         said = f"Imported from Marian's {around.model.name}."
         return imported_spec(wanted, said, architecture=section, vocabulary=pieces.section, decoding=decoding)
-
-
-_EXTRA = 2
-"""Marian counts EOS of source and target: at most 3 (S + 1) of them are 3 S + 2 pieces and EOS."""
 
 
 def _beside(model: Path) -> list[str]:

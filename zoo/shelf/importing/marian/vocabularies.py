@@ -80,7 +80,10 @@ def _listed(file: Path, rows: int, *models: SentenceModel) -> Numbering:
 
 def _list(file: Path) -> dict[str, int]:
     """Pieces and their numbers, read event by event: a list is nothing but text and numbers."""
-    text = content(file).decode("utf-8", "replace")
+    try:
+        text = content(file).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise damaged(str(file), f"byte {error.start + 1} is not UTF-8") from None
     scalars: list[str] = []
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
