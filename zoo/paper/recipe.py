@@ -27,6 +27,9 @@ def claims() -> Iterator[Claim]:
     for key, section, says, printed, unit, derive in _TIMES:
         yield Claim(f"recipe.{key}", section, says, equals(derive), (Printed(printed),), unit)
     yield Claim("recipe.devices", "5.2", "trained on P100 GPUs", hardware("P100"), (Printed(str(GPUS)),), "GPUs")
+    for name, seconds in STEP_SECONDS.items():
+        claimed = (Printed(str(seconds)),)
+        yield Claim(f"recipe.step-{name}", "5.2", "a step of it takes, on these", hardware("P100"), claimed, "s", name)
     for key, says, decide in _SCHEDULE:
         yield Claim(f"recipe.{key}", "5.3", says, holds(decide), spec="base")
 
