@@ -78,8 +78,10 @@ def _show(found: Curve, run: str) -> None:
         steps = f"{each.steps[0]:,} to {each.steps[-1]:,}" if len(each.steps) > 1 else f"{each.steps[0]:,}"
         rows.append((f"{each.last}", f"{each.every}", steps, metric.written(each.score), more))
     show_table(("last>", "of every>", "steps>", f"dev {metric.called}>", "more than the best>"), rows)
-    if more := [f"{count}" for count in COUNTS if count > max(each.last for each in found.means)]:
-        report().say(f"for means of {', '.join(more)} too few are kept: `training.average={more[-1]}`, while it trains")
+    if lacking := [f"{count}" for count in COUNTS if count > max(each.last for each in found.means)]:
+        report().say(
+            f"for means of {', '.join(lacking)} too few are kept: `training.average={lacking[-1]}`, while it trains"
+        )
     if best.half is None:
         return report().say(f"how much of it is chance is not known of {metric.called}")
     alike = [f"{each.last} of every {each.every}" for each in found.means if not each.worse and each is not best]
