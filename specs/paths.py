@@ -17,9 +17,9 @@ def from_their_files(written: Written, own: Sequence[Source], overrides: Collect
     """The values with `corpus.folder` as it is seen from the current folder.
 
     One of the files `own`, which are a person's and extend others, means it from its own folder on. Where none of them
-    writes it, and a shipped spec says `.`, it is the folder of the one that lists the files of the corpus; where
-    several list some, in several folders, each part's paths start at its own. What a shipped spec, a whole one (such as
-    a run's own) or one of the `overrides` writes is meant from the current folder on.
+    writes it, and a shipped spec says `.`, it is the folder of the one that lists the first files of the corpus, and
+    paths that another one lists, in another folder, are told from there. What a shipped spec, a whole one (such as a
+    run's own) or one of the `overrides` writes is meant from the current folder on.
     """
     corpus = written.at(["corpus"]).value
     folder = corpus.get("folder") if isinstance(corpus, dict) else None
@@ -28,10 +28,9 @@ def from_their_files(written: Written, own: Sequence[Source], overrides: Collect
     files = {source.file for source in own}
     place = folder.file
     if place not in files and folder.value == _HERE and place not in overrides:
-        places = dict.fromkeys(part.file for split in _SPLITS for part in _of_files(corpus.get(split)))
-        if len({_start(each, files) for each in places}) > 1:
-            return written.overlaid(_each_from_its_own(corpus, files, written.file))
-        place = next(iter(places), place)
+        parts = [part for split in _SPLITS for part in _of_files(corpus.get(split))]
+        place = parts[0].file if parts else place
+        written = written.overlaid(_from_there(_start(place, files), corpus, files, written.file))
     if place not in files:
         return written
     value = _moved(folder.value, _start(place, files))
@@ -39,22 +38,26 @@ def from_their_files(written: Written, own: Sequence[Source], overrides: Collect
     return written.overlaid(moved)
 
 
-def _each_from_its_own(corpus: Mapping[str, Written], files: Collection[str], file: str) -> Written:
-    def moved(part: Written) -> Written:
+def _from_there(there: str, corpus: Mapping[str, Written], files: Collection[str], file: str) -> Written:
+    """The parts with their paths as they are seen from the folder `there`; each is written as from its own."""
+
+    def seen(part: Written) -> Written:
         start = _start(part.file, files)
+        if start == there:
+            return part
         paths = {key: part.value[key] for key in _PATHS if key in part.value}
-        texts = {key: path for key, path in paths.items() if isinstance(path.value, str)}
-        return replace(part, value=part.value | {k: replace(t, value=_moved(t.value, start)) for k, t in texts.items()})
+        told = {key: path for key, path in paths.items() if isinstance(path.value, str) and _is_relative(path.value)}
+        texts = {key: os.path.relpath(os.path.join(start, path.value), there or _HERE) for key, path in told.items()}
+        return replace(part, value=part.value | {key: replace(told[key], value=text) for key, text in texts.items()})
 
-    splits = {split: corpus[split] for split in _SPLITS if split in corpus}
-    lists = {split: _with_files(parts, moved) for split, parts in splits.items()}
-    return Written({"corpus": Written(lists, file)}, file)
+    splits = {split: _with_files(corpus[split], seen) for split in _SPLITS if split in corpus}
+    return Written({"corpus": Written(splits, file)}, file)
 
 
-def _with_files(parts: Written, moved: Callable[[Written], Written]) -> Written:
+def _with_files(parts: Written, seen: Callable[[Written], Written]) -> Written:
     if not isinstance(parts.value, list):
         return parts
-    return replace(parts, value=[moved(part) if _is_of_files(part.value) else part for part in parts.value])
+    return replace(parts, value=[seen(part) if _is_of_files(part.value) else part for part in parts.value])
 
 
 def _start(place: str, files: Collection[str]) -> str:
@@ -62,9 +65,13 @@ def _start(place: str, files: Collection[str]) -> str:
     return os.path.dirname(place) if place in files else ""
 
 
-def _moved(path: str, start: str) -> str:
-    whole = path if path.startswith("~") else os.path.join(start, path)
-    return path if whole == path else os.path.normpath(whole)
+def _moved(folder: str, start: str) -> str:
+    whole = os.path.join(start, folder) if _is_relative(folder) else folder
+    return folder if whole == folder else os.path.normpath(whole)
+
+
+def _is_relative(path: str) -> bool:
+    return bool(path) and not path.startswith("~") and not os.path.isabs(path)
 
 
 def _of_files(parts: Written | None) -> Iterator[Written]:

@@ -42,7 +42,8 @@ def test_the_curve_is_told_and_what_is_beyond_noise(zoo: Zoo, found: Callable[..
         ["5", "1", "0", "to", "400", "22.00", "the", "best"],
     ]
     assert done.err == (
-        "for means of 10, 20 too few are kept: `training.average=20`, while it trains\n"
+        "for means of 10, 20 there are too few checkpoints; `training.average=20` and a smaller "
+        "`training.checkpoint_steps` keep more, while it trains\n"
         "within noise of the best: 2 of every 1; `zoo average tiny --last 5` writes it\n"
     )
     told = json.loads(zoo("average", "tiny", "--search", "--json").out)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from specs import ZooError
 from specs.loader import load, parent, parse
 
 PARTS = "train: [{source: my.en, target: my.de}]"
@@ -71,18 +72,39 @@ def test_every_file_of_a_chain_means_its_own_folder() -> None:
     assert folder(write("one/deep/other.yaml", "extends: ../mine.yaml\ncorpus: {folder: data}\n")) == "one/deep/data"
 
 
-def test_parts_that_several_files_list_start_each_at_its_own() -> None:
+def parts(file: str, overrides: Sequence[str] = ()) -> tuple[str, str, str]:
+    """The folder, and the sources of train and dev."""
+    corpus = load(file, overrides).corpus
+    return corpus.folder, corpus.train[0].source, corpus.dev[0].source  # type: ignore[union-attr]
+
+
+def test_parts_that_several_files_list_start_each_at_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")
-    file = write("own.yaml", f"extends: data/sets.yaml\ncorpus: {{{PARTS}}}\n")
-    corpus = load(file).corpus
-    assert (corpus.folder, corpus.train[0].source, corpus.dev[0].target) == (".", "my.en", "data/d.de")  # type: ignore[union-attr]
-    given = load(write("odd/odd.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n"), [f"corpus={{{PARTS}}}"])
-    assert (given.corpus.train[0].source, given.corpus.dev[0].source) == ("my.en", "data/d.en")  # type: ignore[union-attr]
+    above = write("own.yaml", f"extends: data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    beside = write("odd/own.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    assert parts(above) == (".", "my.en", "data/d.en")
+    assert parts(beside) == ("odd", "my.en", "../data/d.en")
+    assert parts(beside, [f"corpus={{{PARTS}}}"]) == (".", "my.en", "data/d.en")
+    assert parts(beside, ["corpus.dev=[{source: x.en, target: x.de}]"]) == ("odd", "my.en", "../x.en")
+    assert parts(beside, ["corpus.dev=[{source: /x.en, target: ~/x.de}]"]) == ("odd", "my.en", "/x.en")
+    assert parts(beside, ["corpus.folder=x"]) == ("x", "my.en", "d.en")
+    Path("sub").mkdir()
+    monkeypatch.chdir("sub")
+    assert parts("../own.yaml") == ("..", "my.en", "data/d.en"), "a run that goes on from here has the same parts"
+
+
+def test_those_of_several_treebanks_do_too() -> None:
     write("bank/sets.yaml", "extends: parsing/tiny\ncorpus: {dev: [{trees: d.trees}]}\n")
-    trees = load(write("own.yaml", "extends: bank/sets.yaml\ncorpus: {train: [{trees: my.trees}]}\n")).corpus
-    assert (trees.train[0].trees, trees.dev[0].trees) == ("my.trees", "bank/d.trees")  # type: ignore[union-attr]
-    whole = load(write("data/more.yaml", "extends: sets.yaml\ncorpus: {train: [{source: /a.en, target: ~/a.de}]}\n"))
-    assert (whole.corpus.folder, whole.corpus.train[0].source) == ("data", "/a.en")  # type: ignore[union-attr]
+    corpus = load(write("own.yaml", "extends: bank/sets.yaml\ncorpus: {train: [{trees: my.trees}]}\n")).corpus
+    assert (corpus.train[0].trees, corpus.dev[0].trees) == ("my.trees", "bank/d.trees")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("where", ["data", "odd"])
+def test_an_empty_path_stays_one_wherever_it_is_written(where: str) -> None:
+    write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: '', target: d.de}]}\n")
+    file = write(f"{where}/own.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    with pytest.raises(ZooError, match=r"corpus\.dev"):
+        load(file)
 
 
 def test_a_file_called_as_overrides_are_is_a_file() -> None:

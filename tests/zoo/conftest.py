@@ -333,6 +333,8 @@ class Served:
     """Paths, and the ranges that were wanted of them."""
     breaks: list[int] = field(default_factory=list)
     """Bytes of a blob after which the connection ends, one for each of the next answers."""
+    forbidden: set[str] = field(default_factory=set)
+    """Paths of what nobody may read."""
 
 
 class FileHandler(http.server.SimpleHTTPRequestHandler):
@@ -351,8 +353,8 @@ class FileHandler(http.server.SimpleHTTPRequestHandler):
         wanted = self.headers["Range"]
         self.served.asked.append((self.path, wanted))
         file = Path(self.translate_path(self.path))
-        if not file.is_file():
-            self.send_error(404)
+        if not file.is_file() or self.path in self.served.forbidden:
+            self.send_error(403 if self.path in self.served.forbidden else 404)
             return
         content = file.read_bytes()
         start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted else 0

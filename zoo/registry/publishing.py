@@ -51,18 +51,19 @@ def forward(registry: Registry, old: Name, new: Name) -> None:
 def write_index(registry: Registry, page: Page, report: Report | None = None) -> None:
     """Makes `index.json` and `index.html` again, and once more where somebody published meanwhile.
 
-    A revision that is damaged is warned of, and its model stays in the index as it was.
+    A revision that cannot be read is warned of, and its model stays in the index as that had it, if at all.
     """
     place, before = writable(registry), None
-    report, unread = report or Report(), set[str]()
+    report, unread = report or Report(), dict[str, None]()
     for _ in range(_ROUNDS):
-        entries = registry.entries(lambda error: unread.add(error.summary))
+        unread.clear()
+        entries = registry.entries(lambda error: unread.update({error.summary: None}))
         if entries == before:
             break
         before = entries
         place.replace(INDEX, _written(Index(models=entries)))
         place.replace(PAGE, page(entries).encode())
-    for each in sorted(unread):
+    for each in unread:
         report.warn(each)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +18,8 @@ from zoo.registry.revision import MOST
 from zoo.report import Report
 from zoo.storage.transfer import Forbidden, NotThere, transfer
 
+_NEVER = "models/-/0.json"
+"""A path that no registry has: no model is called so."""
 _TRIES = 2  # for a small file: there may be another registry
 
 
@@ -35,18 +38,23 @@ class Web:
             except NotThere:
                 return None
             except Forbidden:
-                # So a bucket answers that strangers may read and not list: of what is not there, too.
-                if path == MARK or not self._is_registry():
+                if not self._is_unlisted:
                     raise
                 return None
             return partial.read_bytes() if partial.exists() else b""
 
-    def _is_registry(self) -> bool:
-        """Whether it may be read that it is one."""
-        try:
-            return self.read(MARK, MOST) is not None
-        except ZooError:
-            return False
+    @cached_property
+    def _is_unlisted(self) -> bool:
+        """Whether it forbids what is not there, too, as a bucket does that strangers may read and not list."""
+        return self._refusal(MARK) is None and self._refusal(_NEVER) is Forbidden
+
+    def _refusal(self, path: str) -> type[ZooError] | None:
+        with TemporaryDirectory(prefix="zoo-") as folder:
+            try:
+                transfer(f"{self.address}/{path}", Path(folder) / "asked.partial", Report(), MOST, _TRIES)
+            except ZooError as error:
+                return type(error)
+        return None
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
         try:

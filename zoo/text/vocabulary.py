@@ -45,14 +45,15 @@ def require_to_learn(section: specs.Vocabulary, task: Task | None = None) -> Non
             "a vocabulary of separate models is imported, and never learned (`vocabulary.separate_models`)",
             hint="write `separate_models: false`, or `training.start_from` with the model that has it",
         )
-    learned = section.sizes[:1] if isinstance(task, Parsing) else section.sizes
-    taken = BYTES + EOS + 1
-    if section.byte_fallback and min(learned) <= taken:
-        field = "size" if learned[0] <= taken else "target_size"
-        raise ZooError(
-            f"`vocabulary.{field}` is {min(learned):,}, and bytes and the special pieces alone take {taken}",
-            hint=f"write a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
-        )
+    taken, sides = BYTES + EOS + 1, dict(zip(("size", "target_size"), section.sizes, strict=True))
+    if isinstance(task, Parsing):
+        del sides["target_size"]  # brackets
+    for field, size in sides.items():
+        if section.byte_fallback and size <= taken:
+            raise ZooError(
+                f"`vocabulary.{field}` is {size:,}, and bytes and the special pieces alone take {taken}",
+                hint=f"write a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
+            )
 
 
 class Vocabulary:

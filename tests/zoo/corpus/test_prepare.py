@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -198,11 +199,21 @@ def test_what_is_wrong_with_dev_is_told_before_the_long_work(folder, monkeypatch
         prepared_of(folder)
 
 
-@pytest.mark.parametrize("field", ["size=260", "separate_models=true"])
-def test_a_vocabulary_that_no_text_gives_is_told_before_any_is_read(monkeypatch, field):
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (["vocabulary.size=260"], "`vocabulary.size` is 260"),
+        (
+            ["vocabulary={shared: false, target_size: 100}", "architecture.tied_embeddings=target"],
+            "`vocabulary.target_size` is 100",
+        ),
+        (["vocabulary.separate_models=true"], "`vocabulary.separate_models`"),
+    ],
+)
+def test_a_vocabulary_that_no_text_gives_is_told_before_any_is_read(monkeypatch, fields, told):
     monkeypatch.setattr(prepare_module, "ParallelText", lambda *_: pytest.fail("it looked for text"))
-    with pytest.raises(ZooError, match=rf"`vocabulary\.{field.partition('=')[0]}`"):
-        prepare(specs.load("base", [f"vocabulary.{field}"]), Report())
+    with pytest.raises(ZooError, match=re.escape(told)):
+        prepare(specs.load("base", fields), Report())
 
 
 def test_a_size_that_is_too_large_is_told(folder):

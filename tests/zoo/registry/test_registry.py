@@ -104,6 +104,14 @@ def test_a_registry_that_nobody_may_read_is_told(filled, bucket_of_strangers):
             ask(registry(bucket_of_strangers))
 
 
+def test_what_is_there_and_forbidden_is_not_passed_over(filled, web):
+    """By a server that says of what is not there that it is not there."""
+    filled(3)
+    web.forbidden.add("/models/model/3.json")
+    with pytest.raises(ZooError, match="the server answers 403"):
+        registry(web.address).newest("model")
+
+
 def test_what_lies_under_another_name_or_number_is_refused(filled):
     found = filled(2)
     models = found.place.folder / "models"
