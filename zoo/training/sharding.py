@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeGuard
 
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 
 from compiler import EmittedProgram
 from specs import Spec
@@ -35,9 +37,7 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
     the backward pass. Gradients come out as the means over the processes, which all have to compute as many passes.
     """
     # Loaded where it is needed: it takes half as long as all that a training loads besides.
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
+    fully_shard = import_module("torch.distributed.fsdp").fully_shard
     mesh = init_device_mesh(processes.device.type, (processes.count,))
     for layer in program.layers:
         fully_shard(layer, mesh=mesh)
@@ -59,9 +59,9 @@ def like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
     tensor = tensor.to(parameter.device)
     if not _is_spread(parameter):
         return tensor
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    tensors = import_module("torch.distributed.tensor")
+    found: Tensor = tensors.distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    return found
 
 
 def _is_spread(tensor: Tensor) -> TypeGuard[DTensor]:
