@@ -147,7 +147,7 @@ def _decoding(options: Settings) -> dict[str, Any]:
         "length_penalty": "power",
         "ending": "shrinking",
         "length_factor": factor,
-        # Marian counts EOS of source and target: at most F (S + 1) of them are F S + F - 1 pieces and EOS, or where F is
-        # no whole number, about that.
+        # Marian counts EOS of source and target: at most F (S + 1) of them are F S + F - 1 pieces and EOS, or where F
+        # is no whole number, about that.
         "extra_length": max(0, ceil(factor) - 1),
     }
