@@ -81,9 +81,9 @@ def _warn_of_memory(plan: Plan) -> None:
     from zoo.report import size
 
     there = memory()
-    for what, needed in (("the weights", plan.weight_bytes), ("a training", plan.state_bytes)):
+    for what, needed in (("the weights of this spec need", plan.weight_bytes), ("to train it takes", plan.state_bytes)):
         if needed > there:
-            report().warn(f"{what} of this spec needs {size(needed)} of memory, and this machine has {size(there)}")
+            report().warn(f"{what} {size(needed)} of memory, and this machine has {size(there)}")
 
 
 def _require_one(**wanted: bool) -> None:

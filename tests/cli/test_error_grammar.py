@@ -261,7 +261,8 @@ def test_all_errors_of_a_spec_are_told(zoo: Callable[..., object]) -> None:
 def test_a_plan_says_what_fits_no_memory(zoo: Callable[..., object]) -> None:
     done = zoo("plan", "tiny", "architecture={N: 8, d_model: 65536, d_ff: 262144}")
     assert done.status == 0  # type: ignore[attr-defined]
-    assert "warning: a training of this spec needs" in done.err  # type: ignore[attr-defined]
+    assert "warning: the weights of this spec need" in done.err  # type: ignore[attr-defined]
+    assert "warning: to train it takes" in done.err  # type: ignore[attr-defined]
     assert "of memory, and this machine has" in done.err  # type: ignore[attr-defined]
     assert zoo("plan", "tiny").err == ""  # type: ignore[attr-defined]
 
