@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from zoo.search.request import Choice
-    from zoo.translation.opening import How
-    from zoo.translation.translation import Translation
-    from zoo.translation.translator import Translator
+    from zoo.generation.opening import How
+    from zoo.generation.request import Choice
+    from zoo.generation.translation import Translation
+    from zoo.generation.translator import Translator
 
 Lines = Callable[[int, str, list["Translation"]], Iterable[str]]
 """What is written for a line, from its number, itself and what was found for it."""
@@ -35,7 +35,7 @@ def opened(folders: list[Path], kind: str, how: How, input: Path | None) -> Tran
     """The model in a folder, or the ensemble of several, of this kind of task; who types is told when it is there."""
     from cli.console import report
     from cli.lines import typed
-    from zoo.translation.opening import open_model
+    from zoo.generation.opening import open_model
 
     for folder in folders:
         _require_task(folder, kind)
@@ -49,7 +49,7 @@ def opened(folders: list[Path], kind: str, how: How, input: Path | None) -> Tran
 def _require_task(folder: Path, kind: str) -> None:
     from specs import ZooError
     from specs.task import COMMANDS
-    from zoo.model.folder import ModelFolder
+    from zoo.models.folder import ModelFolder
 
     own = ModelFolder(folder).spec.task.kind
     if own != kind:
@@ -61,8 +61,8 @@ def answer(translator: Translator, files: Files, choice: Choice, n_best: int | N
     """Answers each line, as soon as it and all before it are done."""
     from cli.console import report
     from cli.lines import reading, typed, writing
+    from zoo.generation.stream import translate_lines
     from zoo.report import Report
-    from zoo.translation.stream import translate_lines
 
     shown = report() if files.output or not (typed(files.input) or sys.stdout.isatty()) else Report()
     read = [files.input, *([files.prefix] if files.prefix else [])]

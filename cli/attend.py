@@ -11,9 +11,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.translation.attention import Attention
-    from zoo.translation.opening import How
-    from zoo.viewing.view import View
+    from zoo.generation.attention import Attention
+    from zoo.generation.opening import How
+    from zoo.visualization.view import View
 
 EXAMPLES = (
     'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
@@ -112,11 +112,11 @@ def command(
     from contextlib import ExitStack
 
     from cli.console import report
-    from zoo.model.find import chosen
-    from zoo.storage.output import output as into
-    from zoo.translation.opening import open_model
-    from zoo.viewing.attention import attention_page
-    from zoo.viewing.columns import columns
+    from zoo.files.output import output as into
+    from zoo.generation.opening import open_model
+    from zoo.models.find import chosen
+    from zoo.visualization.attention import attention_page
+    from zoo.visualization.columns import columns
 
     text = _sentence(sentence, figure)
     _check(output, svg)
@@ -137,7 +137,7 @@ def command(
 
 def _sentence(sentence: str | None, figure: int | None) -> str:
     from specs import ZooError
-    from zoo.viewing.figures import FIGURES
+    from zoo.visualization.figures import FIGURES
 
     if (sentence is None) == (figure is None):
         given = "is given, and so is a figure's" if figure else "is missing"
@@ -147,7 +147,7 @@ def _sentence(sentence: str | None, figure: int | None) -> str:
 
 def _check(output: Path | None, svg: Path | None) -> None:
     from specs import ZooError
-    from zoo.storage.output import require_svg
+    from zoo.files.output import require_svg
 
     if svg is not None:
         require_svg(svg)
@@ -159,8 +159,8 @@ def _check(output: Path | None, svg: Path | None) -> None:
 
 def _view(found: Attention, figure: int | None, asked: _Asked) -> tuple[View, str]:
     """What is chosen first: what the figure shows, but where something else is asked for."""
-    from zoo.viewing.figures import FIGURES, SHOWN, first, told
-    from zoo.viewing.view import View
+    from zoo.visualization.figures import FIGURES, SHOWN, first, told
+    from zoo.visualization.view import View
 
     attention, layer, heads, word = asked
     if figure is None:

@@ -42,7 +42,7 @@ def command(
     """
     from cli.console import report, show_json
     from specs import ZooError
-    from zoo.model import find
+    from zoo.models import find
     from zoo.training.average import average
     from zoo.training.run import Run
 

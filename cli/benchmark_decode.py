@@ -9,7 +9,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.benchmarks.decode import Speed
+    from zoo.training.benchmarks.decode import Speed
 
 EXAMPLES = (
     "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
@@ -34,15 +34,15 @@ def command(
 ) -> None:
     """How fast a spec translates on this machine.
 
-    Random weights, made-up sentences of 23 to 27 pieces, translations of 27 tokens; beam, penalty and ending of the
+    Random weights, made-up sentences of 23 to 27 tokens, translations of 27 tokens; beam, penalty and ending of the
     spec. Figures are medians, with the least and the greatest of all rounds. End all other work first: a busy machine
     makes them worthless.
     """
     import specs
     from cli.console import report, show_json
     from cli.spreads import plain
-    from zoo.benchmarks.decode import Work, measure
-    from zoo.storage import places
+    from zoo.files import places
+    from zoo.training.benchmarks.decode import Work, measure
 
     speed = measure(
         specs.load(spec, overrides or ()),

@@ -9,7 +9,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.benchmarks.train import Speed
+    from zoo.training.benchmarks.train import Speed
 
 EXAMPLES = (
     "zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500"
@@ -31,15 +31,15 @@ def command(
 ) -> None:
     """How fast a spec trains on this machine. Nothing is kept.
 
-    Whole updates of weights from before training, on made-up pairs of 4 to 80 pieces in batches of the spec's budget
+    Whole updates of weights from before training, on made-up pairs of 4 to 80 tokens in batches of the spec's budget
     (the paper's 25,000 tokens a side take a CPU most of a minute: set less). One round goes ahead, in which whatever
     is compiled is compiled. End all other work first: a busy machine makes the figures worthless.
     """
     import specs
     from cli.console import report, show_json
     from cli.spreads import plain
-    from zoo.benchmarks.train import measure
-    from zoo.machine.ram import keep_freed
+    from zoo.system.ram import keep_freed
+    from zoo.training.benchmarks.train import measure
 
     keep_freed()  # this process is ours
     chosen = specs.load(spec, overrides or ())

@@ -28,6 +28,6 @@ def command(
     is being fetched, taken out of an archive or pulled, and what a link leads to.
     """
     from cli.removing import remove
-    from zoo.shelf.clearance import clearance
+    from zoo.publishing.clearance import clearance
 
     remove(clearance(what or ()), yes=yes)

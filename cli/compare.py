@@ -43,8 +43,8 @@ def command(
     """
     from cli.console import report, show_json
     from zoo.evaluation.compare import compare_files, compare_models
-    from zoo.model.find import model
-    from zoo.translation.opening import How
+    from zoo.generation.opening import How
+    from zoo.models.find import model
 
     words = report()
     if references is not None:

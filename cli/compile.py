@@ -10,7 +10,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.translation.compiled import Compiled
+    from zoo.generation.compiled import Compiled
 
 EXAMPLES = (
     "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot --device cuda"
@@ -39,8 +39,8 @@ def command(
 
     _check(spec, model)
 
-    from zoo.translation.compiled import compile_model, compile_spec
-    from zoo.translation.opening import How
+    from zoo.generation.compiled import compile_model, compile_spec
+    from zoo.generation.opening import How
 
     how: How = {"device": device, "precision": precision, "backend": backend}
     if model is not None:

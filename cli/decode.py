@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from specs.decoding import MOST_N_BEST, MOST_SEED, MOST_TOP_K
+from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOP_K
 
 if TYPE_CHECKING:
-    from zoo.search.request import Choice
-    from zoo.translation.opening import How
-    from zoo.translation.translation import Translation
+    from zoo.generation.opening import How
+    from zoo.generation.request import Choice
+    from zoo.generation.translation import Translation
 
 EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
@@ -44,9 +44,9 @@ _NBest = Annotated[
         "--n-best",
         metavar="N",
         min=1,
-        max=MOST_N_BEST,
+        max=MAX_N_BEST,
         help="The N best of each line, best first, as line number, score and text with tabs between them. They differ "
-        "in their word pieces: two may be the same text. Samples come as they were drawn.",
+        "in their word tokens: two may be the same text. Samples come as they were drawn.",
     ),
 ]
 _Temperature = Annotated[
@@ -60,10 +60,10 @@ _TopK = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        max=MOST_TOP_K,
+        max=MAX_TOP_K,
         show_default=options.OF_SPEC,
         rich_help_panel=_SAMPLES,
-        help="Only the N likeliest pieces; 0: any.",
+        help="Only the N top_k tokens; 0: any.",
     ),
 ]
 _TopP = Annotated[
@@ -72,7 +72,7 @@ _TopP = Annotated[
         metavar="X",
         show_default=options.OF_SPEC,
         rich_help_panel=_SAMPLES,
-        help="Only the fewest likeliest pieces that together reach this probability; 1.0: any.",
+        help="Only the fewest top_k tokens that together reach this probability; 1.0: any.",
     ),
 ]
 _Seed = Annotated[
@@ -80,7 +80,7 @@ _Seed = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        max=MOST_SEED,
+        max=MAX_SEED,
         show_default="its training.seed",
         rich_help_panel=_SAMPLES,
         help="Another seed draws others. What is drawn for a line does not depend on the other lines.",
@@ -118,7 +118,7 @@ def command(
     """
     from cli.answering import Files, answer, opened
     from cli.console import report
-    from zoo.model.find import all_chosen
+    from zoo.models.find import all_chosen
 
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.machine.calibration import Calibration
-    from zoo.machine.doctor import Diagnosis
+    from zoo.system.calibration import Calibration
+    from zoo.system.doctor import Diagnosis
 
 EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
 
@@ -21,7 +21,7 @@ def command(json: options.Json = False) -> None:
     where things are kept.
     """
     from cli.console import show_json
-    from zoo.machine.doctor import diagnosis
+    from zoo.system.doctor import diagnosis
 
     found = diagnosis()
     return show_json(asdict(found)) if json else _show(found)

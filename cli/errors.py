@@ -61,7 +61,7 @@ def explained(error: Exception, command: str = "zoo") -> ZooError:
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, MemoryError) or _is_out_of_memory(error):
-        hint = "a smaller `--tokens` takes less when translating; fewer tokens a step, or more `training.accumulation`"
+        hint = "a smaller `--tokens` takes less when translating; fewer tokens a step, or more `training.accumulation_steps`"
         return ZooError("the memory does not suffice", hint=f"{hint}, when training", exit_code=1)
     where = "set ZOO_TRACEBACK=1 to see where" if not _traced() else "the lines below say where"
     problem = f"this is a fault of zoo: {type(error).__name__}: {error}"

@@ -73,7 +73,7 @@ def command(
     """BLEU and perplexity on dev or test, or scores of two files.
 
     BLEU is in points, by sacreBLEU, with its signature; the paper's BLEU is of Moses's tokens, with German compounds
-    split; chrF and TER stand beside them. Perplexity is per word piece. A parser has F1 of its brackets in their place.
+    split; chrF and TER stand beside them. Perplexity is per word token. A parser has F1 of its brackets in their place.
     Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
     The float32 scores of a run are kept in its scores.json, and published with it; those of an ensemble beside its
     first run, for `zoo paper table2`. With --hypotheses and --references
@@ -85,8 +85,8 @@ def command(
     from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
     from zoo.evaluation.files import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
-    from zoo.model.find import all_chosen
-    from zoo.translation.opening import How
+    from zoo.generation.opening import How
+    from zoo.models.find import all_chosen
 
     words = report()
     found: Scores | BracketScores

@@ -35,11 +35,11 @@ def command(
     """Write a published model for another engine.
 
     What was written is read back and compared tensor by tensor, and the engine, where it is installed, has to give the
-    sentences of the model's proof the same log-probabilities (ONNX models: random pieces those of the compiler's
+    sentences of the model's proof the same log-probabilities (ONNX models: random tokens those of the compiler's
     interpreter): else nothing is written. What a format cannot say is refused by name.
     """
     from cli.console import report
-    from zoo.shelf.exporting.export import export
+    from zoo.interop.export import export
 
     words = report()
     done = export(name, to, output, words)

@@ -10,7 +10,7 @@ import typer
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.shelf.importing.imported import Positions
+    from zoo.interop.imported import Positions
 
 EXAMPLES = (
     "zoo import model.npz --name my-model\n\nzoo import ./opus-mt-en-de --check sentences.en"
@@ -78,7 +78,7 @@ def command(
     log-probabilities differ, and how fast both are.
     """
     from cli.console import report
-    from zoo.shelf.importing.importer import Choice, import_model
+    from zoo.interop.importer import Choice, import_model
 
     words = report()
     choice = Choice(name, format, languages, _known(positions), check, replace)

@@ -41,11 +41,11 @@ def reading(path: Path | None) -> Iterator[Arriving]:
 def writing(
     path: Path | None, read: Iterable[Path | None] = (), *, at_once: bool = False
 ) -> Iterator[Callable[[str], None]]:
-    """What writes a line to a file, as `zoo.storage.output` does it, or to stdout; `at_once` holds no line back.
+    """What writes a line to a file, as `zoo.files.output` does it, or to stdout; `at_once` holds no line back.
 
     Raises ZooError where it is one of the files that are read (None: stdin).
     """
-    from zoo.storage.output import check_apart, output
+    from zoo.files.output import check_apart, output
 
     written = _number(sys.stdout) if path is None else path
     known = [_number(sys.stdin) if each is None else each for each in read]

@@ -11,7 +11,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.shelf.inventory import FoundRun, PublishedModel
+    from zoo.publishing.inventory import FoundRun, PublishedModel
 
 EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
 
@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Shipped specs, runs and published models, with their scores."""
     from cli.console import report, show_json, show_table
-    from zoo.shelf.inventory import inventory
+    from zoo.publishing.inventory import inventory
 
     if published:
         return _show_published(pattern, json)
@@ -80,7 +80,7 @@ def command(
 
 def _show_published(pattern: str | None, json: bool) -> None:
     from cli.console import report, show_json, show_table
-    from zoo.shelf.inventory import published
+    from zoo.publishing.inventory import published
 
     found = published(pattern, report())
     if json:

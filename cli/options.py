@@ -11,7 +11,7 @@ import typer
 import specs
 import zoo
 from specs import ZooError
-from specs.decoding import MOST_ALPHA, MOST_BEAM, MOST_TOKENS
+from specs.decoding import MAX_ALPHA, MAX_BEAM, MAX_TOKENS
 
 OF_SPEC = "the spec's"
 _HOW = "How it runs"
@@ -80,12 +80,12 @@ Input = Annotated[
 Beam = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, max=MOST_BEAM, show_default=OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."
+        metavar="N", min=1, max=MAX_BEAM, show_default=OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."
     ),
 ]
 Alpha = Annotated[
     float | None,
-    typer.Option(metavar="X", min=0.0, max=MOST_ALPHA, show_default=OF_SPEC, help="Exponent of the length penalty."),
+    typer.Option(metavar="X", min=0.0, max=MAX_ALPHA, show_default=OF_SPEC, help="Exponent of the length penalty."),
 ]
 Device = Annotated[
     str,
@@ -126,7 +126,7 @@ Tokens = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        max=MOST_TOKENS,
+        max=MAX_TOKENS,
         show_default="4096",
         rich_help_panel=_HOW,
         help="Source tokens of one batch, padding counted; less takes less memory.",

@@ -51,11 +51,11 @@ def command(
 
     from cli.console import report, show_json
     from specs import ZooError, nearest
+    from zoo.files.output import output, require_html
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
     from zoo.paper.page import paper_page
     from zoo.paper.tables import TABLES, of_table, summed, tables
-    from zoo.storage.output import output, require_html
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
@@ -87,9 +87,9 @@ def command(
 
 def _timed() -> Iterator[Timing]:
     from cli.console import report
-    from zoo.machine.ram import keep_freed
     from zoo.paper.table1 import ALL
     from zoo.paper.timings import timings
+    from zoo.system.ram import keep_freed
 
     keep_freed()
     with report().progress("timing", len(ALL), "layers") as progress:

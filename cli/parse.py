@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from specs.decoding import MOST_N_BEST
+from specs.decoding import MAX_N_BEST
 
 if TYPE_CHECKING:
-    from zoo.search.request import Choice
-    from zoo.translation.opening import How
-    from zoo.translation.translation import Translation
+    from zoo.generation.opening import How
+    from zoo.generation.request import Choice
+    from zoo.generation.translation import Translation
 
 EXAMPLES = (
     'echo "The old dog sees a house , and it can not sleep ." | zoo parse --spec parsing/tiny --pretty'
@@ -38,7 +38,7 @@ _NBest = Annotated[
         "--n-best",
         metavar="N",
         min=1,
-        max=MOST_N_BEST,
+        max=MAX_N_BEST,
         help="The N best of each line, best first, as line number, score and tree with tabs between them.",
     ),
 ]
@@ -77,8 +77,8 @@ def command(
     """
     from cli.answering import Files, answer, opened
     from cli.console import report
-    from zoo.model.find import all_chosen
-    from zoo.translation.parser import Parser
+    from zoo.generation.parser import Parser
+    from zoo.models.find import all_chosen
 
     _require_one(pretty, json, n_best)
     folders = all_chosen(spec, model, report())
@@ -112,9 +112,9 @@ def _drawn(svg: Path | None, input: Path | None, output: Path | None) -> Iterato
     """What takes the bracketed trees that are drawn at the end, if they are to be."""
     from cli.lines import writing
     from specs import ZooError
-    from zoo.storage.output import require_svg
-    from zoo.trees.drawing import drawing
-    from zoo.trees.tree import read
+    from zoo.files.output import require_svg
+    from zoo.text.trees.drawing import drawing
+    from zoo.text.trees.tree import read
 
     if svg is None:
         yield lambda tree: None
@@ -129,8 +129,8 @@ def _drawn(svg: Path | None, input: Path | None, output: Path | None) -> Iterato
 
 
 def _laid_out(number: int, tree: str) -> str:
-    from zoo.trees.pretty import pretty
-    from zoo.trees.tree import read
+    from zoo.text.trees.pretty import pretty
+    from zoo.text.trees.tree import read
 
     return ("\n" if number > 1 else "") + (pretty(read(tree)) if tree else "")
 

@@ -77,8 +77,8 @@ def command(
 
 def _warn_of_memory(plan: Plan) -> None:
     from cli.console import report
-    from zoo.machine.installed import memory
     from zoo.report import size
+    from zoo.system.installed import memory
 
     there = memory()
     for what, needed in (("the weights of this spec need", plan.weight_bytes), ("to train it takes", plan.state_bytes)):
@@ -105,8 +105,8 @@ def _outlook(spec: Spec, length: int, device: str) -> Outlook:
 
 def _show_outlook(outlook: Outlook) -> None:
     from cli.console import show_table
-    from zoo.machine.calibration import emulated
     from zoo.report import duration, size
+    from zoo.system.calibration import emulated
 
     rows = [
         ("backend", outlook.backend, f"in {outlook.precision}"),

@@ -1,4 +1,4 @@
-"""`zoo prepare`: from a corpus to pieces on disk."""
+"""`zoo prepare`: from a corpus to tokens on disk."""
 
 from __future__ import annotations
 

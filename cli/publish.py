@@ -69,10 +69,10 @@ def command(
     from cli.console import report
     from specs import ZooError
     from specs.task import COMMANDS
-    from zoo.model.find import published
-    from zoo.model.folder import ModelFolder
-    from zoo.shelf.publish import publish
-    from zoo.shelf.upload import destination, is_bundle, upload
+    from zoo.models.find import published
+    from zoo.models.folder import ModelFolder
+    from zoo.publishing.publish import publish
+    from zoo.publishing.upload import destination, is_bundle, upload
 
     words = report()
     if formerly is not None and to is None:

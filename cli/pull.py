@@ -31,7 +31,7 @@ def command(
     themselves, unless ZOO_OFFLINE=1; what is here stays as it is until it is pulled.
     """
     from cli.console import report
-    from zoo.model.find import pulled
+    from zoo.models.find import pulled
 
     words = report()
     for name in names:

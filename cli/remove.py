@@ -28,6 +28,6 @@ def command(
     What registries have stays there, and `zoo pull` brings it back.
     """
     from cli.removing import remove
-    from zoo.shelf.removal import removal
+    from zoo.publishing.removal import removal
 
     remove(removal(names), yes=yes)

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zoo.shelf.clearance import Clearance
+    from zoo.publishing.clearance import Clearance
 
 
 def remove(found: Clearance, *, yes: bool) -> None:

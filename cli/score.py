@@ -14,9 +14,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
+    from zoo.generation.translation import ForcedScore
+    from zoo.generation.translator import Translator
     from zoo.report import Report
-    from zoo.translation.translation import ForcedScore
-    from zoo.translation.translator import Translator
 
 EXAMPLES = (
     "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
@@ -45,15 +45,15 @@ def command(
     """Log-probability of given translations, or of given trees.
 
     One natural logarithm a line. Pairs come from stdin, source and target with a tab between them, or from --source and
-    --target. With --json each line becomes an object with `log_probability`, `tokens` (word pieces and the end of the
+    --target. With --json each line becomes an object with `log_probability`, `tokens` (word tokens and the end of the
     sentence) and `token_log_probabilities`.
     """
     from cli.console import report
     from cli.lines import typed, writing
-    from zoo.model.find import chosen
+    from zoo.generation.opening import How, open_model
+    from zoo.models.find import chosen
     from zoo.report import Report
     from zoo.text.arriving import windows
-    from zoo.translation.opening import How, open_model
 
     _check(source, target)
     words, person = report(), source is None and typed(None)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zoo.machine.clock import Spread
+    from zoo.system.clock import Spread
 
 
 def plain(measured: Any) -> dict[str, object]:

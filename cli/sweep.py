@@ -11,7 +11,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.paper.sweep.table import Table
+    from zoo.training.sweeps.table import Table
 
 EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
@@ -56,11 +56,11 @@ def command(
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED
     from specs import ZooError
-    from zoo.paper.sweep.rows import require_words, rows_of
-    from zoo.paper.sweep.table import table as table_of
-    from zoo.paper.sweep.trial import default_folder, trials_of
-    from zoo.paper.sweep.words import as_json
-    from zoo.paper.sweep.work import train_all
+    from zoo.training.sweeps.rows import require_words, rows_of
+    from zoo.training.sweeps.table import table as table_of
+    from zoo.training.sweeps.trial import default_folder, trials_of
+    from zoo.training.sweeps.words import as_json
+    from zoo.training.sweeps.work import train_all
 
     if list and (table or json):
         raise ZooError("`--list` prints command lines alone", hint="leave `--table` and `--json` out")
@@ -84,7 +84,7 @@ def command(
 
 def _show(found: Table) -> None:
     from cli.console import report, show_table
-    from zoo.paper.sweep.words import notes, pair_lines, standing_lines
+    from zoo.training.sweeps.words import notes, pair_lines, standing_lines
 
     show_table(*standing_lines(found))
     if found.pairs:

@@ -47,9 +47,9 @@ def command(
     from cli.console import report
     from cli.errors import INTERRUPTED
     from specs.task import COMMANDS
-    from zoo.machine.ram import keep_freed
-    from zoo.model.find import own_run
-    from zoo.model.identity import differing
+    from zoo.models.find import own_run
+    from zoo.models.identity import differing
+    from zoo.system.ram import keep_freed
     from zoo.training.train import trained
 
     keep_freed()  # this process is ours

@@ -34,7 +34,7 @@ def command(
     of its test set the score it had, to a point. A model whose test set has an owner has no sample, but by --text.
     """
     from cli.console import report
-    from zoo.shelf.verify import verify
+    from zoo.publishing.verify import verify
 
     found = verify(name, backend=backend, report=report())
     print(f"{name}: {found.files} files are as published")

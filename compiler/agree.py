@@ -21,7 +21,7 @@ ROWS, SOURCE, TARGET = 4, 9, 7
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """For each purpose, the largest difference from the graph before any pass, relative to the largest value.
 
-    Runs on random pieces of uneven lengths; a decoder's step is run until the longest target ends. `weights` are the
+    Runs on random tokens of uneven lengths; a decoder's step is run until the longest target ends. `weights` are the
     tensors of the file, where the program cannot give them back because it has rounded them.
     """
     source, target = _batch(program.spec, seed)

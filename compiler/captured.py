@@ -24,8 +24,8 @@ from compiler.size import Size
 
 Results = dict[str, Tensor]
 Step = Callable[[Mapping[str, Tensor], int | None], Results]
-"""A step from its inputs: what it carries on, and of each row in turn so many of the likeliest pieces (the fields of
-`Likeliest`), or, without a number, all `log_probabilities`. There may be fewer inputs than its graph has."""
+"""A step from its inputs: what it carries on, and of each row in turn so many of the top_k tokens (the fields of
+`TopK`), or, without a number, all `log_probabilities`. There may be fewer inputs than its graph has."""
 Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]]]
 """Runs a function and records it: what it gave, and what writes that anew from what then lies where its inputs did."""
 

@@ -24,15 +24,15 @@ class State:
     memory: Mapping[str, Tensor]
     """What the encoder made of the sources, a row a sentence."""
     carried: Mapping[str, Tensor]
-    """What each step hands to the next, such as keys and values of the pieces read so far, a row a hypothesis."""
+    """What each step hands to the next, such as keys and values of the tokens read so far, a row a hypothesis."""
     position: Int[Tensor, "sentences beams"]
-    """Pieces that each hypothesis has read."""
+    """Tokens that each hypothesis has read."""
     read: tuple[int, ...]
     """The same for each sentence, known without asking the device."""
 
 
 ALLOWED = "allowed"
-"""Beside the inputs of a step's graph: which pieces may be chosen."""
+"""Beside the inputs of a step's graph: which tokens may be chosen."""
 ROOMS = 16
 """Positions by which a planned cache grows."""
 
@@ -60,7 +60,7 @@ class Decoder:
         return State(source, memory, carried, position, (0,) * sentences)
 
     def inputs(self, state: State, token: Int[Tensor, " rows"], allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Of a step that reads `token`; with ALLOWED beside them where only some pieces may be chosen."""
+        """Of a step that reads `token`; with ALLOWED beside them where only some tokens may be chosen."""
         position, memory = state.position, {"source": state.source, **state.memory}
         carried = {name: self._with_room(name, value, max(state.read)) for name, value in state.carried.items()}
         if not self._by_sentence and position.shape[1] > 1:

@@ -14,8 +14,8 @@ from compiler.captured import Captured, Recorder, Results
 from compiler.decoder import ALLOWED, Decoder, State
 from compiler.forking import survive
 from compiler.graph import Graphs, Purpose, stored
-from compiler.likeliest import Likeliest, likeliest
 from compiler.switches import fast_float32
+from compiler.top_k import TopK, top_k
 from compiler.weights import Origin, check
 from specs import PAD, Spec
 
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
     smoothed: Float[Tensor, ""]
     """What training lowers."""
     plain: Float[Tensor, ""]
-    """Cross entropy without smoothing, in nats: exp(plain / tokens) is the perplexity per piece."""
+    """Cross entropy without smoothing, in nats: exp(plain / tokens) is the perplexity per token."""
     tokens: Int[Tensor, ""]
 
 
@@ -112,19 +112,19 @@ class EmittedProgram(nn.Module):
         return self._decoder.begin(source, self.run(Purpose.ENCODE, source=source))
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
-        """Log-probabilities of the next piece after `token` (BOS at first), in float32, and the state after it.
+        """Log-probabilities of the next token after `token` (BOS at first), in float32, and the state after it.
 
         The state that goes in is used up: its caches may be written in place.
         """
         results, state = self._after(state, token)
         return results["log_probabilities"], state
 
-    def likeliest(
+    def top_k(
         self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
-    ) -> tuple[Likeliest, State]:
-        """As `decode_step`, but of each row only the `count` likeliest pieces; where `allowed` says so, of those."""
+    ) -> tuple[TopK, State]:
+        """As `decode_step`, but of each row only the `count` top_k tokens; where `allowed` says so, of those."""
         results, state = self._after(state, token, count, allowed)
-        return Likeliest(*(results[name] for name in Likeliest._fields)), state
+        return TopK(*(results[name] for name in TopK._fields)), state
 
     def capture(self, record: Recorder) -> None:
         """Has steps recorded and replayed from now on (`compiler/captured.py`), unless caches grow in each of them."""
@@ -148,7 +148,7 @@ class EmittedProgram(nn.Module):
             return {**results, "log_probabilities": log_probabilities}
         del results["log_probabilities"]
         allowed = None if allowed is None else allowed.flatten(0, 1)
-        return {**results, **likeliest(log_probabilities, count, allowed)._asdict()}
+        return {**results, **top_k(log_probabilities, count, allowed)._asdict()}
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""

@@ -44,14 +44,14 @@ class Status(IntEnum):
     DONE = 0
     NO_MEMORY = 1
     IMPOSSIBLE = 2
-    """A piece, a position or a row that there is none of."""
+    """A token, a position or a row that there is none of."""
     TOO_WIDE = 3
     """A matrix of more rows than sums of its products in 32 bits can hold, or of absurd sizes."""
     UNKNOWN = 4
     """An instruction that the kernels do not have."""
 
 
-MOST_INT8_ROWS = 1 << 16
+MAX_INT8_ROWS = 1 << 16
 """Of a matrix in int8: sums of more products would not stay within 32 bits."""
 
 

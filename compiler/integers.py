@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MOST_PRODUCTS = (2**31 - 1) // 127**2
+MAX_PRODUCTS = (2**31 - 1) // 127**2
 """Of 8-bit integers, whose sum stays within 32 bits whatever they are."""
 
 
@@ -29,10 +29,10 @@ def quantised_linear(
 
 def _exact_products(rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]) -> Int[Tensor, "rows outer"]:
     """In 32 bits, or in 64 where they might not hold the sums."""
-    if rows.shape[1] <= MOST_PRODUCTS:
+    if rows.shape[1] <= MAX_PRODUCTS:
         return torch._int_mm(rows, matrix)
     sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
-    for start in range(0, rows.shape[1], MOST_PRODUCTS):
-        part = slice(start, start + MOST_PRODUCTS)
+    for start in range(0, rows.shape[1], MAX_PRODUCTS):
+        part = slice(start, start + MAX_PRODUCTS)
         sums += torch._int_mm(rows[:, part].contiguous(), matrix[part])
     return sums

@@ -99,7 +99,7 @@ class Lister:
 
     def same(self, node: Node) -> None:
         """The result lies where the first input does."""
-        if node.type.kind is Kind.FLOAT:  # pieces and positions lie in no buffer
+        if node.type.kind is Kind.FLOAT:  # tokens and positions lie in no buffer
             self.places[node.name] = self.place(node.inputs[0])
 
     def place(self, value: str) -> Place:

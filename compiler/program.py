@@ -14,29 +14,29 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from compiler.graph import Graphs
-from compiler.likeliest import Likeliest
+from compiler.top_k import TopK
 from specs import Spec
 
 State = TypeVar("State")
 
 
 class Steps(Protocol[State]):
-    """A program, seen by a search: it starts, goes one piece on, and rearranges its rows. Nothing else.
+    """A program, seen by a search: it starts, goes one token on, and rearranges its rows. Nothing else.
 
     A row is a hypothesis; those of a sentence stand together, and all sentences of a state have equally many. A state
     that was handed to any of these is used up.
     """
 
     def encode(self, source: Int[Tensor, "sentences source"], /) -> State:
-        """A state before the first piece, a row a sentence. Sources end with EOS and are filled up with PAD."""
+        """A state before the first token, a row a sentence. Sources end with EOS and are filled up with PAD."""
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"], /) -> tuple[Float32[Tensor, "rows V"], State]:
-        """Log-probabilities of the piece after `token` (BOS at first), and the state that has read it."""
+        """Log-probabilities of the token after `token` (BOS at first), and the state that has read it."""
 
-    def likeliest(
+    def top_k(
         self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None, /
-    ) -> tuple[Likeliest, State]:
-        """As `decode_step`, but of each row only the `count` likeliest pieces; where `allowed` says so, of those."""
+    ) -> tuple[TopK, State]:
+        """As `decode_step`, but of each row only the `count` top_k tokens; where `allowed` says so, of those."""
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
         """These sentences, in ascending order, each with rows that go on from the `parents` within it.
@@ -70,7 +70,7 @@ class Stepping(Steps[Any], Scoring, Protocol):
 class Found(NamedTuple):
     """A translation without BOS and EOS, and its log-probability with EOS."""
 
-    pieces: tuple[int, ...]
+    tokens: tuple[int, ...]
     log_probability: float
 
 
@@ -86,12 +86,12 @@ class Searching(Scoring, Protocol):
         *,
         beam: int,
         alpha: float,
-        barred: Sequence[int],
+        suppressed_tokens: Sequence[int],
         least: int,
     ) -> Sequence[Sequence[Found]]:
-        """What a beam finds of each source, in no order, without a piece that is barred.
+        """What a beam finds of each source, in no order, without a token that is suppressed.
 
-        A translation has at most so many pieces and at least `least`, where it may, EOS not counted; `alpha` is that of
+        A translation has at most so many tokens and at least `least`, where it may, EOS not counted; `alpha` is that of
         the length penalty.
         """
 

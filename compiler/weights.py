@@ -72,8 +72,8 @@ class Concatenated:
         return whole
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        for part, piece in zip(self.parts, _split(parameter, [p.shape[-1] for p in self.parts]), strict=True):
-            yield from part.undo(piece.contiguous())
+        for part, token in zip(self.parts, _split(parameter, [p.shape[-1] for p in self.parts]), strict=True):
+            yield from part.undo(token.contiguous())
 
 
 @dataclass(frozen=True)

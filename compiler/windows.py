@@ -46,8 +46,8 @@ def restricted_attention(
     away = torch.arange(window, device=query.device) - before - torch.arange(block, device=query.device)[:, None]
     unreal = query.new_zeros(1, length, dtype=torch.bool) if hidden is None else hidden[:, 0, 0]
     unreal = functional.pad(unreal, (before, more + after), value=True).unfold(1, window, block)[:, None, :, None]
-    barred = (away < -before) | (away > after) | (unreal & (away != 0))
-    weights = dropout(weights.masked_fill(barred, -math.inf).softmax(-1), dropped, training=True)
+    hidden = (away < -before) | (away > after) | (unreal & (away != 0))
+    weights = dropout(weights.masked_fill(hidden, -math.inf).softmax(-1), dropped, training=True)
     return (weights @ values.mT).flatten(2, 3)[:, :, :length]
 
 

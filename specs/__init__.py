@@ -14,11 +14,11 @@ from specs.schema import schema
 from specs.spec import ENTITLING, Spec
 from specs.sublayers import (
     Convolution,
+    CrossAttention,
     DecoderSubLayer,
     EncoderSubLayer,
     FeedForward,
     Lstm,
-    MemoryAttention,
     RestrictedAttention,
     SelfAttention,
     SeparableConvolution,
@@ -39,6 +39,7 @@ __all__ = [
     "Compilation",
     "Convolution",
     "Corpus",
+    "CrossAttention",
     "DecoderSubLayer",
     "Decoding",
     "Depths",
@@ -48,7 +49,6 @@ __all__ = [
     "Grammar",
     "HeldOut",
     "Lstm",
-    "MemoryAttention",
     "Overrides",
     "Parsing",
     "Part",

@@ -83,7 +83,7 @@ class Architecture(Section):
         "from 2); a position. Learned tables begin at their first row.",
     )
     max_positions: Size = Field(
-        le=1_048_576, description="Rows of the table of learned positions (3.5); pieces. Sinusoids know no bound."
+        le=1_048_576, description="Rows of the table of learned positions (3.5); tokens. Sinusoids know no bound."
     )
     norm: Literal["post", "pre"] = Field(
         description="LayerNorm (3.1) after the residual sum, as in the paper, or before the sub-layer; a choice."
@@ -99,7 +99,7 @@ class Architecture(Section):
         description="Biases on W_Q, W_K, W_V and W_O (3.2.2: the paper has none); true or false."
     )
     output_bias: bool = Field(
-        description="A bias on the logits, one number a piece (3.4: the paper has none); true or false."
+        description="A bias on the logits, one number a token (3.4: the paper has none); true or false."
     )
     initial_weights: Literal["glorot_uniform", "glorot_normal", "glorot_uniform_half_qkv"] = Field(
         description="Distribution of the matrices at step 0 (the paper is silent), the last with half the variance for "
@@ -172,11 +172,11 @@ class Architecture(Section):
 
     @model_validator(mode="after")
     def _decoder_reads_the_source(self) -> Self:
-        if all(each.kind != "memory_attention" for each in self.decoder):
+        if all(each.kind != "cross_attention" for each in self.decoder):
             broken_rule(
                 "decoder",
-                problem="`architecture.decoder` has no `memory_attention`: it would never read the source",
-                hint="add `{kind: memory_attention}`",
+                problem="`architecture.decoder` has no `cross_attention`: it would never read the source",
+                hint="add `{kind: cross_attention}`",
             )
         return self
 

@@ -25,5 +25,5 @@ class Compilation(Section):
         description="Passes switched off, by name, as `zoo plan SPEC --passes` lists them; a list of names.",
     )
     vocabulary_multiple: Size = Field(
-        le=4_096, description="The pre-softmax projection is padded to a multiple of this (no letter); pieces."
+        le=4_096, description="The pre-softmax projection is padded to a multiple of this (no letter); tokens."
     )

@@ -138,10 +138,10 @@ class Corpus(Section):
     max_length: Size = Field(
         le=1_048_576,
         description="Longest side of a training pair (the paper is silent; the authors' code has 256), EOS "
-        "not counted; pieces. Longer pairs are dropped.",
+        "not counted; tokens. Longer pairs are dropped.",
     )
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None = Field(
-        description="Longer side over shorter side of a training pair, in pieces; a ratio. Pairs beyond it "
+        description="Longer side over shorter side of a training pair, in tokens; a ratio. Pairs beyond it "
         "are dropped; null: none is (the paper is silent)."
     )
     deduplicate: bool = Field(

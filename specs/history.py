@@ -77,7 +77,7 @@ def _sub_layers_are_written(written: Written) -> Written:
         {
             "architecture": {
                 "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
-                "decoder": [{"kind": "self_attention"}, {"kind": "memory_attention"}, {"kind": "feed_forward"}],
+                "decoder": [{"kind": "self_attention"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
             },
             "training": {
                 "max_tokens": None,
@@ -85,7 +85,7 @@ def _sub_layers_are_written(written: Written) -> Written:
                 "dev_score": "perplexity",
                 "patience": None,
                 "clip_norm": None,
-                "subword_sampling": None,
+                "subword_regularization": None,
                 "start_from": None,
             },
             "decoding": {
@@ -109,12 +109,12 @@ def _sub_layers_are_written(written: Written) -> Written:
 
 
 def _unknown_and_long_ones_are_said(written: Written) -> Written:
-    """2 -> 3: characters without a piece were unknown, and a source was translated whole, however long."""
+    """2 -> 3: characters without a token were unknown, and a source was translated whole, however long."""
     return _with(written, {"vocabulary": {"byte_fallback": False}, "decoding": {"max_source_length": 1024}})
 
 
 def _tasks_are_written(written: Written) -> Written:
-    """3 -> 4: every model translated, and both sides had as many pieces."""
+    """3 -> 4: every model translated, and both sides had as many tokens."""
     written = _with(written, {"vocabulary": {"target_size": None}})
     if not whole_without_task(written):
         return written
@@ -135,10 +135,10 @@ def _traits_of_other_toolkits_are_chosen(written: Written) -> Written:
             "vocabulary": {"separate_models": False},
             "decoding": {
                 "length_penalty": "gnmt",
-                "ending": "proven",
+                "stopping_rule": "admissible",
                 "length_factor": 1.0,
                 "min_length": 0,
-                "barred": [],
+                "suppressed_tokens": [],
             },
         },
     )

@@ -33,7 +33,7 @@ class Spec(Section):
     )
     task: Task = Field(description="What is learned: to translate (6.1), or to parse (6.3).")
     architecture: Architecture = Field(description="The network (section 3).")
-    vocabulary: Vocabulary = Field(description="Word pieces (section 5.1).")
+    vocabulary: Vocabulary = Field(description="Word tokens (section 5.1).")
     corpus: Corpus = Field(description="Sentence pairs (section 5.1), or trees (6.3).")
     training: Training = Field(
         description="Batches, optimiser, schedule, regularisation, checkpoints (sections 5, 6.1)."
@@ -141,16 +141,18 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _what_is_barred_is_a_piece_and_not_the_end(self) -> Self:
-        size, barred = self.vocabulary.sizes[1], self.decoding.barred
-        if EOS in barred:
+        size, suppressed = self.vocabulary.sizes[1], self.decoding.suppressed_tokens
+        if EOS in suppressed:
             broken_rule(
-                "decoding.barred", problem=f"`decoding.barred` has {EOS}, EOS: nothing would end", hint="leave it out"
+                "decoding.suppressed_tokens",
+                problem=f"`decoding.suppressed_tokens` has {EOS}, EOS: nothing would end",
+                hint="leave it out",
             )
-        if barred and (most := max(barred)) >= size:
+        if suppressed and (most := max(suppressed)) >= size:
             broken_rule(
-                "decoding.barred",
+                "decoding.suppressed_tokens",
                 "vocabulary.size",
-                problem=f"`decoding.barred` has {most:,}, but the target has {size:,} pieces, counted from 0",
+                problem=f"`decoding.suppressed_tokens` has {most:,}, but the target has {size:,} tokens, counted from 0",
                 hint="leave it out",
             )
         return self
@@ -164,7 +166,7 @@ class Spec(Section):
                 "corpus.max_length",
                 "architecture.positional_encoding",
                 problem=f"`architecture.max_positions` ({rows}) has no row for the EOS of a sentence of "
-                f"`corpus.max_length` ({longest}) pieces",
+                f"`corpus.max_length` ({longest}) tokens",
                 hint=f"raise `architecture.max_positions`, or lower `corpus.max_length` below {rows}",
             )
         return self
@@ -178,7 +180,7 @@ class Spec(Section):
                     f"training.{side}",
                     "corpus.max_length",
                     problem=f"`training.{side}` ({budget}) has no room for a sentence of `corpus.max_length` "
-                    f"({self.corpus.max_length}) pieces and its EOS",
+                    f"({self.corpus.max_length}) tokens and its EOS",
                     hint=f"raise `training.{side}`, or lower `corpus.max_length` below {budget}",
                 )
         return self

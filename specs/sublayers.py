@@ -13,10 +13,10 @@ class SelfAttention(Section):
     kind: Literal["self_attention"] = Field(description="Multi-head attention of a side to itself (3.2.3); a kind.")
 
 
-class MemoryAttention(Section):
+class CrossAttention(Section):
     """Every position of the decoder attends to the encoder's output (3.2.3). Its sizes are h, d_k, d_v."""
 
-    kind: Literal["memory_attention"] = Field(
+    kind: Literal["cross_attention"] = Field(
         description="Multi-head attention of the decoder to the encoder's output (3.2.3); a kind."
     )
 
@@ -76,4 +76,4 @@ class SeparableConvolution(Section):
 
 OfEither = SelfAttention | RestrictedAttention | Ssru | Lstm | Convolution | SeparableConvolution | FeedForward
 EncoderSubLayer = Annotated[OfEither, Field(discriminator="kind")]
-DecoderSubLayer = Annotated[OfEither | MemoryAttention, Field(discriminator="kind")]
+DecoderSubLayer = Annotated[OfEither | CrossAttention, Field(discriminator="kind")]

@@ -16,12 +16,12 @@ class Training(Section):
         description="Training steps (5.2; Table 3): 100,000 for base, 300,000 for big; optimiser updates."
     )
     source_tokens: Tokens = Field(
-        description="Source side of one step's batch (5.1: about 25,000), padding counted; pieces."
+        description="Source side of one step's batch (5.1: about 25,000), padding counted; tokens."
     )
     target_tokens: Tokens = Field(
-        description="Target side of one step's batch (5.1: about 25,000), padding counted; pieces. Both budgets hold."
+        description="Target side of one step's batch (5.1: about 25,000), padding counted; tokens. Both budgets hold."
     )
-    accumulation: Size = Field(
+    accumulation_steps: Size = Field(
         le=65_536,
         description="Parts that one step's batch is computed in, one after another, to save memory (no letter); parts.",
     )
@@ -33,10 +33,10 @@ class Training(Section):
     beta2: Probability = Field(description="beta_2 of Adam (5.3): decay of the mean of their squares; no unit.")
     epsilon: Epsilon = Field(description="epsilon of Adam (5.3): added to the root of the squares; no unit.")
     label_smoothing: Probability = Field(
-        description="epsilon_ls (5.4): probability moved from the right piece to others; a probability."
+        description="epsilon_ls (5.4): probability moved from the right token to others; a probability."
     )
     label_smoothing_spread: Literal["wrong_classes", "all_classes"] = Field(
-        description="Which pieces share epsilon_ls (5.4; the paper is silent): the V - 1 wrong ones, as in "
+        description="Which tokens share epsilon_ls (5.4; the paper is silent): the V - 1 wrong ones, as in "
         "the authors' code, or all V; a choice."
     )
     checkpoint_steps: Steps | None = Field(
@@ -49,7 +49,7 @@ class Training(Section):
     )
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
         description="Training ends after so many target tokens, if it has not before (no letter), null: steps alone "
-        "count; pieces."
+        "count; tokens."
     )
     max_minutes: Minutes | None = Field(
         description="Training ends after so many minutes spent in steps (no letter), null: steps alone count; minutes. "
@@ -68,8 +68,8 @@ class Training(Section):
         description="The norm of all gradients together is scaled down to this where it is greater (the paper is "
         "silent); null: never; no unit."
     )
-    subword_sampling: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        description="Pieces of each sentence drawn anew in every epoch (the paper is silent): the probability that a "
+    subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        description="Tokens of each sentence drawn anew in every epoch (the paper is silent): the probability that a "
         "merge is left out (bpe), or the exponent of the probabilities drawn by (unigram); null: the likeliest; a "
         "number."
     )

@@ -1,4 +1,4 @@
-"""The section `vocabulary`: word pieces, and the four that every vocabulary begins with."""
+"""The section `vocabulary`: word tokens, and the four that every vocabulary begins with."""
 
 from typing import Annotated, Literal, Self
 
@@ -7,35 +7,35 @@ from pydantic import Field, model_validator
 from specs.section import Section, broken_rule
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-"""Ids of padding, the unknown piece, the beginning and the end of a sentence."""
+"""Ids of padding, the unknown token, the beginning and the end of a sentence."""
 
 
 class Vocabulary(Section):
-    """Word pieces learned by SentencePiece from the training text (section 5.1)."""
+    """Word tokens learned by SentencePiece from the training text (section 5.1)."""
 
     kind: Literal["bpe", "unigram"] = Field(
-        description="How pieces are learned (5.1: byte pairs for EN-DE): byte-pair merges or a unigram model; a choice."
+        description="How tokens are learned (5.1: byte pairs for EN-DE): byte-pair merges or a unigram model; a choice."
     )
     size: Annotated[int, Field(gt=EOS + 1)] = Field(
         le=1_048_576,
-        description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special pieces included; pieces.",
+        description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special tokens included; tokens.",
     )
     target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None = Field(
         description="V of the target, where it has a vocabulary of its own and of another size (no letter), the four "
-        "special pieces included; null: `size`; pieces. A parser's are the brackets of its trees."
+        "special tokens included; null: `size`; tokens. A parser's are the brackets of its trees."
     )
     byte_fallback: bool = Field(
-        description="Characters without a piece are spelled in bytes (no letter); true or false. The bytes take 256 of "
-        "the pieces, and the rarest 1 in 10,000 characters of the text are spelled so, too, which teaches them. Else "
-        "each character of the text has a piece, and all others are unknown."
+        description="Characters without a token are spelled in bytes (no letter); true or false. The bytes take 256 of "
+        "the tokens, and the rarest 1 in 10,000 characters of the text are spelled so, too, which teaches them. Else "
+        "each character of the text has a token, and all others are unknown."
     )
     shared: bool = Field(
         description="One vocabulary for source and target (5.1: shared), or one for each; true or false."
     )
 
     separate_models: bool = Field(
-        description="Each side is cut into pieces by a SentencePiece model of its own, though both have the same V "
-        "pieces in the same order (no letter; OPUS-MT's); true or false. Such a vocabulary is imported, never learned."
+        description="Each side is cut into tokens by a SentencePiece model of its own, though both have the same V "
+        "tokens in the same order (no letter; OPUS-MT's); true or false. Such a vocabulary is imported, never learned."
     )
 
     @property

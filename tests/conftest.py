@@ -20,12 +20,12 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
-from zoo.model.weights import Weights
+from zoo.files.files import write_json
+from zoo.generation import building
+from zoo.models.weights import Weights
 from zoo.planning import sample
-from zoo.storage.files import write_json
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
-from zoo.translation import building
 
 # How fast an example is made or tried says something of the machine, and nothing of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -59,13 +59,13 @@ PAIRS = (
 
 
 @pytest.fixture(scope="session")
-def pieces() -> Vocabulary:
-    """The 101 pieces of `small`, learned from a few sentences."""
+def tokens() -> Vocabulary:
+    """The 101 tokens of `small`, learned from a few sentences."""
     return Vocabulary.learn(lambda: PAIRS * 3, specs.load("tiny", {"vocabulary": {"size": 101}}).vocabulary)
 
 
 @pytest.fixture
-def trained(small: Callable[..., Spec], pieces: Vocabulary, home: Path) -> Callable[..., Run]:
+def trained(small: Callable[..., Spec], tokens: Vocabulary, home: Path) -> Callable[..., Run]:
     """A run of `small` as after training, but with random weights; its dev and test sets are PAIRS, in files."""
 
     def make(folder: str | Path = "runs/tiny", **fields: object) -> Run:
@@ -77,7 +77,7 @@ def trained(small: Callable[..., Spec], pieces: Vocabulary, home: Path) -> Calla
         run = Run(Path(folder))
         run.folder.mkdir(parents=True)
         run.spec_file.write_text(spec.yaml(), encoding="utf-8")
-        pieces.save(run.folder)
+        tokens.save(run.folder)
         weights = build(spec).weights()
         Weights(weights, {"steps": "3,6,9", "longest_source": "31"}).write(run.weights)
         score = {"bleu": 12.345, "perplexity": 9.87, "sentences": 4, "signature": "nrefs:1|case:mixed"}

@@ -18,9 +18,9 @@ from specs import Spec, ZooError, catalogue, history, loader
 from specs.notation import dump
 from specs.written import Written
 from specs.written import given as given_value
+from zoo.files import places
+from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.shelf.verify import verify
-from zoo.storage import places
 from zoo.training.train import train
 
 FROZEN = sorted(Path(__file__).with_name("frozen").glob("format-*"))
@@ -66,14 +66,19 @@ def test_frozen_specs_are_read(frozen: Path) -> None:
     assert run == bundle
     assert (run.name, run.architecture.depths.decoder, run.decoding.extra_length) == ("frozen", 2, 10)
     # All that a later format added is what it was before it could be said.
-    assert [each.kind for each in run.architecture.decoder] == ["self_attention", "memory_attention", "feed_forward"]
+    assert [each.kind for each in run.architecture.decoder] == ["self_attention", "cross_attention", "feed_forward"]
     assert (run.training.dev_score, run.training.max_tokens, run.decoding.search) == ("perplexity", None, "beam")
     assert (run.vocabulary.byte_fallback, run.decoding.max_source_length) == (False, 1024)
     assert (run.task.kind, run.vocabulary.target_size) == ("translation", None)
     network, search = run.architecture, run.decoding
     assert (network.activation_dropout, network.attention_score) == (0.0, "scaled_dot_product")
     assert (network.activation, network.first_position, network.output_bias) == ("relu", 0, False)
-    assert (search.length_penalty, search.ending, search.length_factor, search.barred) == ("gnmt", "proven", 1.0, ())
+    assert (search.length_penalty, search.stopping_rule, search.length_factor, search.suppressed_tokens) == (
+        "gnmt",
+        "admissible",
+        1.0,
+        (),
+    )
     assert search.min_length == 0
     assert not run.vocabulary.separate_models
     assert run.licence is None
@@ -130,12 +135,20 @@ def written_before(spec: Spec) -> str:
             *("activation", "first_position", "output_bias"),
         ),
         "training": (
-            *("max_tokens", "max_minutes", "dev_score", "patience", "clip_norm", "subword_sampling", "start_from"),
+            *(
+                "max_tokens",
+                "max_minutes",
+                "dev_score",
+                "patience",
+                "clip_norm",
+                "subword_regularization",
+                "start_from",
+            ),
         ),
         "vocabulary": ("target_size", "byte_fallback", "separate_models"),
         "decoding": (
             *("search", "max_source_length", "temperature", "top_k", "top_p", "workers"),
-            *("length_penalty", "ending", "length_factor", "min_length", "barred"),
+            *("length_penalty", "stopping_rule", "length_factor", "min_length", "suppressed_tokens"),
         ),
         "compilation": ("precision",),
     }.items():

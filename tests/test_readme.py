@@ -12,7 +12,7 @@ import yaml
 import specs
 from cli.app import GROUPS, run
 from specs import ZooError
-from zoo.corpus.builtin import sentences
+from zoo.data.builtin import sentences
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 QUICK = ["training.steps=12", "training.checkpoint_steps=4", "training.warmup_steps=5", "training.average=2"]

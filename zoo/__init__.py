@@ -17,27 +17,27 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zoo.model as _room  # noqa: F401  (first: whoever imports it later would put it in the place of the function)
-from zoo.door import require_neighbours
+import zoo.models as _room  # noqa: F401  (first: whoever imports it later would put it in the place of the function)
+from zoo.entry_point import require_neighbours
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
     from specs import Spec, ZooError
-    from zoo.model.names import names
-    from zoo.shelf.describe import Description, describe
+    from zoo.generation.translator import Translator
+    from zoo.models.names import names
+    from zoo.publishing.describe import Description, describe
     from zoo.training.run import Run
-    from zoo.translation.translator import Translator
 
 __all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
 
 _LATER = {
     "Spec": "specs",
     "ZooError": "specs",
-    "names": "zoo.model.names",
-    "Description": "zoo.shelf.describe",
-    "describe": "zoo.shelf.describe",
-    "Translator": "zoo.translation.translator",
+    "names": "zoo.models.names",
+    "Description": "zoo.publishing.describe",
+    "describe": "zoo.publishing.describe",
+    "Translator": "zoo.generation.translator",
 }
 
 
@@ -68,7 +68,7 @@ def load(
     over their file changes the translations of this process, or ends it. Raises ZooError where there is no such model,
     or where a file of it is damaged.
     """
-    bundle, find = _ours("zoo.translation.opening"), _ours("zoo.model.find")
+    bundle, find = _ours("zoo.generation.opening"), _ours("zoo.models.find")
     report = _ours("zoo.report").Shown()
     how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
     if backend is not None:
@@ -98,7 +98,7 @@ def train(
     """
     training, reports = _ours("zoo.training.train"), _ours("zoo.report")
     report = reports.Library() if quiet else reports.Shown()
-    own = _ours("zoo.model.find").own_run(spec) if isinstance(spec, str | PathLike) else None
+    own = _ours("zoo.models.find").own_run(spec) if isinstance(spec, str | PathLike) else None
     done: Run = training.train(
         _spec(spec), run=Path(run) if run is not None else own, fresh=fresh, device=device, report=report
     )

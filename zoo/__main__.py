@@ -1,6 +1,6 @@
 """`python -m zoo` is the command `zoo`."""
 
-from zoo.door import main
+from zoo.entry_point import main
 
 if __name__ == "__main__":
     main()

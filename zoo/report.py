@@ -19,7 +19,7 @@ _EVERY = 10.0  # seconds between two plain lines of progress
 
 
 class Progress:
-    """One piece of work under way: a context manager that is told how far it is. This one is silent."""
+    """One token of work under way: a context manager that is told how far it is. This one is silent."""
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         """`n` more units are done; `figures` are shown beside the progress, by name."""

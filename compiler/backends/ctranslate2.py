@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from compiler.backends.backend import Backend, Order
-from compiler.backends.ctranslate2_format import POSITIONS, beyond, pieces, written
+from compiler.backends.ctranslate2_format import POSITIONS, beyond, tokens, written
 from compiler.graph import Graphs, Purpose
 from compiler.host import cores
 from compiler.program import Found
@@ -50,8 +50,8 @@ class CTranslate2:
         )
         # It sets OpenMP's threads in whoever loads it, and the order of torch's sums depends on them.
         torch.set_num_threads(ours)
-        self.source, self.target = pieces(order.spec, "source"), pieces(order.spec, "target")
-        self.index = {piece: index for index, piece in enumerate(self.target)}
+        self.source, self.target = tokens(order.spec, "source"), tokens(order.spec, "target")
+        self.index = {token: index for index, token in enumerate(self.target)}
         architecture = order.spec.architecture
         self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else POSITIONS
 
@@ -74,14 +74,14 @@ class CTranslate2:
         *,
         beam: int,
         alpha: float,
-        barred: Sequence[int] = (),
+        suppressed_tokens: Sequence[int] = (),
         least: int = 0,
     ) -> list[list[Found]]:
         """What its own beam search finds for each source, in no order; `limits` as in ours.
 
         Its search stops otherwise than ours: with alpha = 0 where the best of a step has ended, else at `beam` ends,
         of which it keeps those that are best by log-probability / length^alpha. And it searches as if PAD, BOS and what
-        is barred had no share of the probabilities. So what it found is scored anew.
+        is suppressed had no share of the probabilities. So what it found is scored anew.
         """
         rows = self._sources(source, max(limits, default=0) + 1)
         under_way: dict[int, Any] = {}
@@ -96,7 +96,7 @@ class CTranslate2:
                 max_input_length=0,
                 min_decoding_length=min(least, limit),
                 max_decoding_length=limit + 1,
-                suppress_sequences=[[self.target[piece]] for piece in sorted({PAD, BOS, *barred})],
+                suppress_sequences=[[self.target[token]] for token in sorted({PAD, BOS, *suppressed_tokens})],
                 return_end_token=True,
                 asynchronous=True,
             )
@@ -111,12 +111,12 @@ class CTranslate2:
         return dict(self.order.weights)
 
     def _rows(self, result: Any, limit: int) -> list[Row]:
-        """The pieces of each of its hypotheses but for EOS; one that was cut off has to end at the limit."""
+        """The tokens of each of its hypotheses but for EOS; one that was cut off has to end at the limit."""
         rows = [tuple(self.index[word] for word in words) for words in result.hypotheses]
         return list(dict.fromkeys(row[:-1] if row[-1:] == (EOS,) else row[:limit] for row in rows))
 
     def _sources(self, source: Tensor, target: int = 0) -> list[list[str]]:
-        """Rows as it takes them. Raises ZooError where they, or `target` pieces, are longer than its positions."""
+        """Rows as it takes them. Raises ZooError where they, or `target` tokens, are longer than its positions."""
         rows = [[self.source[index] for index in _unpadded(row)] for row in source.tolist()]
         if (longest := max(target, *map(len, rows), 0)) > self.positions:
             raise ZooError(

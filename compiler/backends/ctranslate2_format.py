@@ -35,7 +35,7 @@ KNOWN = {
 """What the Transformer that it knows is made of."""
 LAYERS = {
     "encoder": ["self_attention", "feed_forward"],
-    "decoder": ["self_attention", "memory_attention", "feed_forward"],
+    "decoder": ["self_attention", "cross_attention", "feed_forward"],
 }
 """The sub-layers of each of its layers, in order."""
 ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU"}
@@ -86,8 +86,8 @@ def beyond(order: Order) -> str | None:
     return None
 
 
-def pieces(spec: Spec, side: str) -> list[str]:
-    """Made-up names of the pieces of a side: it speaks in words, we in numbers.
+def tokens(spec: Spec, side: str) -> list[str]:
+    """Made-up names of the tokens of a side: it speaks in words, we in numbers.
 
     They differ from side to side, so that a source of nothing but EOS is not taken for an empty one.
     """
@@ -128,8 +128,8 @@ class _Writer:
                 self.norm(side.layer_norm, name)
             for i, layer in enumerate(side.layer):
                 self.layer(layer, f"{name}.{i}")
-        model.register_source_vocabulary(pieces(self.spec, "source"))
-        model.register_target_vocabulary(target := pieces(self.spec, "target"))
+        model.register_source_vocabulary(tokens(self.spec, "source"))
+        model.register_target_vocabulary(target := tokens(self.spec, "target"))
         model.config.unk_token, model.config.bos_token, model.config.eos_token = target[UNK], target[BOS], target[EOS]
         model.config.decoder_start_token = target[BOS]
         model.config.layer_norm_epsilon = a.norm_epsilon
@@ -138,7 +138,7 @@ class _Writer:
     def layer(self, layer: Any, name: str) -> None:
         self.attention(layer.self_attention, f"{name}.self_attention", (("query", "key", "value"),))
         if hasattr(layer, "attention"):
-            self.attention(layer.attention, f"{name}.memory_attention", (("query",), ("key", "value")))
+            self.attention(layer.attention, f"{name}.cross_attention", (("query",), ("key", "value")))
         inner, outer, part = layer.ffn.linear_0, layer.ffn.linear_1, f"{name}.feed_forward"
         inner.weight, inner.bias = self.tensor(f"{part}.w1").T, self.tensor(f"{part}.b1")
         outer.weight, outer.bias = self.tensor(f"{part}.w2").T, self.tensor(f"{part}.b2")

@@ -23,11 +23,11 @@ from compiler.host import cores, cpp_compiler
 from compiler.instruction import Code, Inexpressible, Instruction, Place, Status
 from compiler.kernels.abi import Record
 from compiler.kernels.library import library
-from compiler.likeliest import Likeliest
 from compiler.listing import listing
+from compiler.top_k import TopK
 from specs import PAD
 
-KINDS = {"self_attention", "memory_attention", "feed_forward", "ssru"}
+KINDS = {"self_attention", "cross_attention", "feed_forward", "ssru"}
 """The sub-layers that its instructions can say."""
 
 
@@ -52,7 +52,7 @@ def _check(status: int, what: str = "this batch") -> None:
         case Status.DONE:
             return
         case Status.IMPOSSIBLE:
-            raise IndexError("a piece, a position or a row is none that the model or the state has")
+            raise IndexError("a token, a position or a row is none that the model or the state has")
         case Status.TOO_WIDE:
             raise ValueError(f"{what}: it is wider than the kernels' sums can hold")
         case Status.UNKNOWN:
@@ -107,24 +107,24 @@ class Native:
         return _State(self, made.value, source.shape[0])
 
     def decode_step(self, state: _State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], _State]:
-        """Log-probabilities of the next piece after `token`, and the state after it."""
+        """Log-probabilities of the next token after `token`, and the state after it."""
         every = torch.empty(token.shape[0], self.vocabulary)
         self._step(state, token, 1, every=every)
         return every, state
 
-    def likeliest(
+    def top_k(
         self,
         state: _State,
         token: Int[Tensor, " rows"],
         count: int,
         allowed: Bool[Tensor, "#rows V"] | None = None,
-    ) -> tuple[Likeliest, _State]:
-        """Of each row the `count` likeliest pieces, found while the logits are made, which never exist whole."""
+    ) -> tuple[TopK, _State]:
+        """Of each row the `count` top_k tokens, found while the logits are made, which never exist whole."""
         return self._step(state, token, min(count, self.vocabulary), allowed), state
 
     def _step(
         self, state: _State, token: Tensor, count: int, allowed: Tensor | None = None, every: Tensor | None = None
-    ) -> Likeliest:
+    ) -> TopK:
         rows, token = state.sentences * state.beams, _numbers(token)
         if token.shape[0] != rows:
             raise ValueError(f"{token.shape[0]} tokens for {rows} rows")
@@ -133,12 +133,12 @@ class Native:
             allowed = allowed.to("cpu", torch.bool).expand(rows, self.vocabulary)
             allowed = allowed if allowed.stride(1) == 1 else allowed.contiguous()
             bars = (allowed.data_ptr(), allowed.stride(0))
-        values, pieces = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+        values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends = torch.empty(rows)
-        pointers: list[int | None] = [t.data_ptr() for t in (values, pieces, ends)]
+        pointers: list[int | None] = [t.data_ptr() for t in (values, tokens, ends)]
         pointers.append(None if every is None else every.data_ptr())
         _check(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, *bars))
-        return Likeliest(values, pieces, ends)
+        return TopK(values, tokens, ends)
 
     def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
         """Some of the sentences, and for each row of theirs which row of the sentence it goes on from."""

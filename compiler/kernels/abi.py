@@ -8,7 +8,7 @@ from dataclasses import fields
 from enum import IntEnum
 from typing import Any
 
-from compiler.instruction import MOST_INT8_ROWS, Code, Curve, Instruction, Status
+from compiler.instruction import MAX_INT8_ROWS, Code, Curve, Instruction, Status
 from specs import BOS, EOS, PAD
 
 _C: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
@@ -83,7 +83,7 @@ def header() -> str:
 {_enum("Curve", Curve)}
 {_enum("Status", Status)}
 constexpr int32_t CODES = {len(Code)};
-constexpr int64_t PAD = {PAD}, BOS = {BOS}, EOS = {EOS}, MOST_INT8_ROWS = {MOST_INT8_ROWS};
+constexpr int64_t PAD = {PAD}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
 
 extern "C" {{
 struct Instruction {{

@@ -331,7 +331,7 @@ int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, 
 int zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
                     int64_t out_stride, const float* bias, void** result) {
     return guarded([&] {
-        if (in > MOST_INT8_ROWS) throw std::length_error("matrix");
+        if (in > MAX_INT8_ROWS) throw std::length_error("matrix");
         auto m = shaped(in, out, GROUP, bias);
         const int64_t columns = m->panels * PANEL;
         m->quantised = true;

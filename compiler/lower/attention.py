@@ -12,7 +12,7 @@ from compiler.operations.projection import Linear
 from compiler.operations.views import MergeHeads, SplitHeads
 from compiler.size import READ, Size
 from compiler.weights import Initial
-from specs import Architecture, MemoryAttention, SelfAttention
+from specs import Architecture, CrossAttention, SelfAttention
 
 
 def self_attention(x: Value, of: SelfAttention, around: Surroundings) -> Value:
@@ -28,7 +28,7 @@ def self_attention(x: Value, of: SelfAttention, around: Surroundings) -> Value:
     return heads.joined(query, key, value, hidden)
 
 
-def memory_attention(y: Value, of: MemoryAttention, around: Surroundings) -> Value:
+def cross_attention(y: Value, of: CrossAttention, around: Surroundings) -> Value:
     """Every position of the target looks at the memory, but where that stands for padding."""
     assert around.memory is not None
     assert around.source is not None

@@ -21,7 +21,7 @@ from typing import Any
 
 from compiler.builder import Builder, Value
 from compiler.graph import Graph, Purpose
-from compiler.lower.attention import memory_attention, self_attention
+from compiler.lower.attention import cross_attention, self_attention
 from compiler.lower.convolution import convolution
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
@@ -41,7 +41,7 @@ from specs import DecoderSubLayer, EncoderSubLayer, Spec
 
 SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
     "self_attention": self_attention,
-    "memory_attention": memory_attention,
+    "cross_attention": cross_attention,
     "feed_forward": feed_forward,
     "restricted_attention": restricted_attention,
     "ssru": ssru,
@@ -51,7 +51,7 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
 }
 """How each kind is drawn. To add one: its file, its line here, and what a spec says of it (`specs/sublayers.py`)."""
 PREFIXES = {
-    "memory_attention": "memory_",
+    "cross_attention": "memory_",
     "restricted_attention": "near_",
     "separable_convolution": "separable_",
 }
@@ -166,13 +166,13 @@ class _Transformer:
             "target": "source_embedding" if side == "source" else "target_embedding",
             "none": f"{side}_embedding" if side != "output" else "output_projection",
         }[self.a.tied_embeddings]
-        pieces = self.spec.vocabulary.sizes[side != "source"]
-        return self.b.parameter(name, pieces, self.a.d_model, initial=Initial.EMBEDDING)
+        vocabulary = self.spec.vocabulary.sizes[side != "source"]
+        return self.b.parameter(name, vocabulary, self.a.d_model, initial=Initial.EMBEDDING)
 
     def logits(self, y: Value) -> Value:
-        """Against each piece, and with `output_bias` how likely it is whatever is written."""
-        pieces = self.spec.vocabulary.sizes[1]
-        bias = [self.b.parameter("output_bias", pieces, initial=Initial.ZERO)] if self.a.output_bias else []
+        """Against each token, and with `output_bias` how likely it is whatever is written."""
+        vocabulary = self.spec.vocabulary.sizes[1]
+        bias = [self.b.parameter("output_bias", vocabulary, initial=Initial.ZERO)] if self.a.output_bias else []
         return self.b.node("logits", Logits(), (y,), self.table("output"), *bias)
 
     # The rest of 3.1 and 5.4.

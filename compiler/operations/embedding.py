@@ -1,4 +1,4 @@
-"""Pieces and positions as vectors (3.4, 3.5)."""
+"""Tokens and positions as vectors (3.4, 3.5)."""
 
 from __future__ import annotations
 

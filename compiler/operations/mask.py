@@ -26,7 +26,7 @@ class Mask(Operation):
     alias = True
 
     def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
-        """Next to nothing: it is made once for all layers, of pieces and shapes."""
+        """Next to nothing: it is made once for all layers, of tokens and shapes."""
         return Size()
 
     def native(self, lister: Lister, node: Node) -> None:

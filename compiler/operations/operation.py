@@ -37,7 +37,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Type:
-    """What a value is: its symbolic shape, and whether it holds pieces, numbers, or what may not be looked at."""
+    """What a value is: its symbolic shape, and whether it holds tokens, numbers, or what may not be looked at."""
 
     shape: Shape
     kind: Kind = Kind.FLOAT

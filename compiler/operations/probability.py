@@ -1,4 +1,4 @@
-"""The probabilities of pieces, and what training lowers (5.4)."""
+"""The probabilities of tokens, and what training lowers (5.4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compiler.listing import Lister
 
 CLOSED = -1e8
-"""A piece with a logit of this or less cannot come, and training leaves it so: what an imported model lacks."""
+"""A token with a logit of this or less cannot come, and training leaves it so: what an imported model lacks."""
 
 
 @dataclass(frozen=True)

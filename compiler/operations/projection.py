@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import MOST_INT8_ROWS, Code, Inexpressible, Instruction
+from compiler.instruction import MAX_INT8_ROWS, Code, Inexpressible, Instruction
 from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.operations.residual import Activation
 from compiler.operations.views import Slice
@@ -78,9 +78,9 @@ class Logits(Operation):
 
     def native(self, lister: Lister, node: Node) -> None:
         """What is left of them after padded places were sliced off are the vocabulary's."""
-        pieces = lister.sole_reader(node, Slice) or node
-        width = lister.width(pieces.name)
-        if pieces is not node and pieces.operation != Slice(-1, 0, width):
+        tokens = lister.sole_reader(node, Slice) or node
+        width = lister.width(tokens.name)
+        if tokens is not node and tokens.operation != Slice(-1, 0, width):
             raise Inexpressible("it has no instruction for a part of the logits: take the backend `eager`")
         a = lister.place(node.inputs[0])
         lister.made.append(Instruction(Code.LOGITS, a=a, width=width, matrix=node.parameters))
@@ -133,6 +133,6 @@ def _quantised(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
 
 
 def _check_rows(rows: int) -> None:
-    if rows > MOST_INT8_ROWS:
-        most = f"{MOST_INT8_ROWS:,} numbers a row, not {rows:,}"
+    if rows > MAX_INT8_ROWS:
+        most = f"{MAX_INT8_ROWS:,} numbers a row, not {rows:,}"
         raise Inexpressible(f"its int8 products take at most {most}: take the backend `eager`")

@@ -22,9 +22,9 @@ TWO = Size.of(2)
 
 @dataclass(frozen=True)
 class Recurrence(Operation):
-    """From the first position to the last, or from each row's last piece `backwards` to its first.
+    """From the first position to the last, or from each row's last token `backwards` to its first.
 
-    Backwards it reads the tokens, too, which say where that piece is; padding comes after, and nothing comes of it.
+    Backwards it reads the tokens, too, which say where that token is; padding comes after, and nothing comes of it.
     """
 
     backwards: bool = False

@@ -23,7 +23,7 @@ def beams_as_queries(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
 
 
 def _by_sentence(graph: Graph) -> Graph:
-    """Each hypothesis reads one new piece. Only what is computed with what is carried sees it as a row of its own."""
+    """Each hypothesis reads one new token. Only what is computed with what is carried sees it as a row of its own."""
     types, (apart, rows) = graph.types, _apart(graph)
     like = next((n for n, type_ in graph.inputs.items() if type_ == Type((BATCH, NEW), Kind.INTEGER)), None)
     if like is None:

@@ -45,15 +45,15 @@ def main(reference: str, overrides: list[str]) -> None:
 
 
 class _Step:
-    """One update on random pieces, a full budget of them on each side."""
+    """One update on random tokens, a full budget of them on each side."""
 
     def __init__(self, program: EmittedProgram) -> None:
         self.program, self.training = program, program.spec.training
         self.optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
 
     def __call__(self, length: int) -> float:
-        rows, pieces = self.training.target_tokens // length, self.program.spec.vocabulary.size
-        source, target = torch.randint(4, pieces, (rows, length)), torch.randint(4, pieces, (rows, length + 1))
+        rows, tokens = self.training.target_tokens // length, self.program.spec.vocabulary.size
+        source, target = torch.randint(4, tokens, (rows, length)), torch.randint(4, tokens, (rows, length + 1))
         started = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.training.precision == "bfloat16"):
             loss = self.program(source, target)

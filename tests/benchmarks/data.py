@@ -24,11 +24,11 @@ import numpy as np
 
 import specs
 from specs import Spec
-from zoo.corpus.batches import epoch_batches
-from zoo.corpus.parallel import Pair, ParallelText
-from zoo.corpus.prepare import encoded, prepare
-from zoo.corpus.store import StoreWriter
-from zoo.corpus.training_set import TrainingSet
+from zoo.data.batches import epoch_batches
+from zoo.data.parallel import Pair, ParallelText
+from zoo.data.prepare import encoded, prepare
+from zoo.data.store import StoreWriter
+from zoo.data.training_set import TrainingSet
 from zoo.report import Progress, Report
 from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
@@ -38,7 +38,7 @@ SAMPLE, ROUNDS, CHUNK = 150_000, 5, 8192
 
 
 class Stages(Report):
-    """Keeps how long each piece of work took."""
+    """Keeps how long each token of work took."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

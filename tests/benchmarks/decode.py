@@ -1,9 +1,9 @@
 """Translating beside the peers: `python tests/benchmarks/decode.py [SPEC] [KEY=VALUE ...] [--work b32|b1|latency]`.
 
-Random weights, the same for all; beam and length penalty of the spec (base: 4 and 0.6); sources of 23 to 27 pieces.
+Random weights, the same for all; beam and length penalty of the spec (base: 4 and 0.6); sources of 23 to 27 tokens.
 Every translation has 27 tokens and takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search takes
 them of its own accord; CTranslate2 and Hugging Face are told that 27 is the least and the greatest length; ours has a
-limit of 26 pieces, and there it has to take EOS.
+limit of 26 tokens, and there it has to take EOS.
 
 Every system lives in a process of its own, so that no thread pool, allocator or flag of one touches another, and they
 take turns: in each round every system translates all sentences once, and the next round begins with another system.
@@ -13,7 +13,7 @@ one worker of as many threads); ratios are to the better one of the same precisi
 - b32: 64 sentences, 32 in every worker at a time. b1: one sentence in every worker.
 - latency: one sentence after the other, milliseconds each.
 
-Before that all translate once with 27 pieces before EOS: how many of the tokens and sentences are those of CTranslate2
+Before that all translate once with 27 tokens before EOS: how many of the tokens and sentences are those of CTranslate2
 in float32 stands in the last columns. Stop everything else first: a second busy process makes all figures worthless.
 """
 
@@ -34,8 +34,8 @@ import peers
 from remote import Remote, opened, serve, turns
 
 import specs
-from zoo.benchmarks.decode import LENGTH, made_up
-from zoo.machine.clock import host, spread
+from zoo.system.clock import host, spread
+from zoo.training.benchmarks.decode import LENGTH, made_up
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}
 """Sentences of a batch, and sentences in all."""

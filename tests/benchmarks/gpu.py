@@ -47,9 +47,9 @@ from tests.benchmarks.gpu_parts.packed import packed
 from tests.benchmarks.gpu_parts.real import real
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Part, Setting
 from tests.benchmarks.gpu_parts.training import training
-from zoo.machine.clock import host
-from zoo.machine.peak import matrix_peak, pace
 from zoo.report import figure
+from zoo.system.clock import host
+from zoo.system.peak import matrix_peak, pace
 
 
 class Limited(NamedTuple):

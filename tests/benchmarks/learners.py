@@ -20,9 +20,9 @@ from compiler import trainable
 from compiler.runtime import sinusoids
 from compiler.switches import fast_float32, own_process
 from specs import BOS, EOS, PAD, Spec
-from zoo.corpus.batches import Batch
-from zoo.machine import ram
+from zoo.data.batches import Batch
 from zoo.report import Report
+from zoo.system import ram
 from zoo.training.prediction import Outset
 from zoo.training.processes import Processes
 from zoo.training.step import Update

@@ -1,6 +1,6 @@
 """Memory that a plan predicts beside what a training step takes: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
 
-Measured as the growth of this process's largest resident size over two updates on a full batch of random pieces, in
+Measured as the growth of this process's largest resident size over two updates on a full batch of random tokens, in
 float32 on a CPU, from before the weights were made.
 """
 
@@ -21,9 +21,12 @@ LENGTH = 27
 def main(reference: str, overrides: list[str]) -> None:
     spec = specs.load(reference, overrides)
     predicted = footprint(spec, LENGTH)
-    _step(specs.load("tiny", ["architecture.N=1", "vocabulary.size=64", "training.accumulation=1"]), rows=2)
+    _step(specs.load("tiny", ["architecture.N=1", "vocabulary.size=64", "training.accumulation_steps=1"]), rows=2)
     before = _largest()
-    _step(spec, min(spec.training.source_tokens, spec.training.target_tokens) // LENGTH // spec.training.accumulation)
+    _step(
+        spec,
+        min(spec.training.source_tokens, spec.training.target_tokens) // LENGTH // spec.training.accumulation_steps,
+    )
     taken, wanted = _largest() - before, predicted.state_bytes + predicted.activation_bytes
     print(f"{spec.name}: predicted {wanted / 2**20:,.0f} MiB, measured {taken / 2**20:,.0f} MiB, {wanted / taken:.2f}")
 
@@ -32,8 +35,8 @@ def _step(spec: specs.Spec, rows: int) -> None:
     program = trainable(spec).train()
     optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
     for _ in range(2):
-        pieces = spec.vocabulary.size
-        loss = program(torch.randint(4, pieces, (rows, LENGTH)), torch.randint(4, pieces, (rows, LENGTH + 1)))
+        tokens = spec.vocabulary.size
+        loss = program(torch.randint(4, tokens, (rows, LENGTH)), torch.randint(4, tokens, (rows, LENGTH + 1)))
         (loss.smoothed / loss.tokens).backward()
         optimiser.step()
         optimiser.zero_grad()

@@ -19,10 +19,10 @@ from compiler.backends.ctranslate2 import CTranslate2
 from compiler.backends.ctranslate2_format import written
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, Spec
-from zoo.benchmarks.decode import LENGTH, translations, unending
-from zoo.search.groups import padded
-from zoo.shelf.exporting.hf_marian.network import require_marian, tensors
-from zoo.shelf.exporting.hf_marian.settings import config
+from zoo.generation.groups import padded
+from zoo.interop.huggingface.export_network import require_marian, tensors
+from zoo.interop.huggingface.export_settings import config
+from zoo.training.benchmarks.decode import LENGTH, translations, unending
 
 Rows = list[list[int]]
 CORES = len(os.sched_getaffinity(0))
@@ -35,11 +35,11 @@ class System(Protocol):
         """What is timed: LENGTH steps for each source, by batches of this many sentences."""
 
     def best(self, sources: Rows) -> Rows:
-        """The LENGTH pieces, EOS not among them, that it finds likeliest for each source."""
+        """The LENGTH tokens, EOS not among them, that it finds top_k for each source."""
 
 
 class Zoo:
-    """Ours has to take EOS at the limit: LENGTH - 1 pieces and EOS take LENGTH steps, as LENGTH pieces do elsewhere."""
+    """Ours has to take EOS at the limit: LENGTH - 1 tokens and EOS take LENGTH steps, as LENGTH tokens do elsewhere."""
 
     def __init__(self, spec: Spec, backend: str, precision: str, folder: Path) -> None:
         self.spec = spec
@@ -47,17 +47,17 @@ class Zoo:
 
     def run(self, sources: Rows, batch: int) -> Rows:
         found = translations(self.program, sources, self.spec, batch=batch)
-        return [[*best.pieces, EOS] for best, *_ in found]
+        return [[*best.tokens, EOS] for best, *_ in found]
 
     def best(self, sources: Rows) -> Rows:
         """With a limit of LENGTH. Others know no EOS, so its part of the log-probability is taken off again."""
         n_best = self.spec.decoding.beam
         found = translations(self.program, sources, self.spec, batch=32, n_best=n_best, length=LENGTH + 1)
-        pieces = [[list(each.pieces) for each in every] for every in found]
-        return [self._likeliest(source, each) for source, each in zip(sources, pieces, strict=True)]
+        tokens = [[list(each.tokens) for each in every] for every in found]
+        return [self._likeliest(source, each) for source, each in zip(sources, tokens, strict=True)]
 
     def _likeliest(self, source: list[int], hypotheses: Rows) -> list[int]:
-        target = torch.tensor([[BOS, *pieces, EOS] for pieces in hypotheses])
+        target = torch.tensor([[BOS, *tokens, EOS] for tokens in hypotheses])
         with torch.no_grad():
             scores = self.program.score(torch.tensor([source] * len(hypotheses)), target)
         return hypotheses[int(scores[:, :-1].sum(1).argmax())]

@@ -17,10 +17,10 @@ import torch
 
 from compiler.switches import own_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
-from zoo.benchmarks.sublayers import crossing, exponent, timed
-from zoo.machine.clock import host
-from zoo.machine.ram import most_used
 from zoo.paper.timings import ENOUGH, LENGTHS
+from zoo.system.clock import host
+from zoo.system.ram import most_used
+from zoo.training.benchmarks.sublayers import crossing, exponent, timed
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
 KINDS = {

@@ -27,11 +27,11 @@ import learners
 from remote import opened, serve, turns
 
 import specs
-from zoo.benchmarks.train import made_up
-from zoo.corpus.batches import Pairs, epoch_batches
-from zoo.machine.clock import host, spread, timed
+from zoo.data.batches import Pairs, epoch_batches
 from zoo.planning.sample import sampled
 from zoo.report import Plain
+from zoo.system.clock import host, spread, timed
+from zoo.training.benchmarks.train import made_up
 
 SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]
 STEPS = 3

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.app import run
-from zoo.storage import places
+from zoo.files import places
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]

@@ -28,13 +28,13 @@ def test_paper_prints_table_3(zoo: Zoo) -> None:
     assert done.out.splitlines()[:4] == [
         "Table 3: variations of the base model, newstest2013",
         "   row                                                                 M parameters    ours  as printed with "
-        "pieces  perplexity  ours  BLEU  ours  measured",
+        "tokens  perplexity  ours  BLEU  ours  measured",
         "   base: N=6, d_model=512, d_ff=2048, h=8, d_k=d_v=64                            65   63.05        39,841 to "
         "41,793        4.92     -  25.8     -  -",
         "A  h=1, d_k=d_v=512                                                               -   63.05                "
         "       -        5.29     -  24.9     -  -",
     ]
-    assert "41,004 to 41,208 pieces" in done.err
+    assert "41,004 to 41,208 tokens" in done.err
 
 
 @pytest.mark.parametrize("table", ["table1", "table2", "table4"])

@@ -14,15 +14,15 @@ import specs
 import zoo as library
 from compiler import build
 from specs import Spec
-from zoo.corpus.parallel import own_pairs
-from zoo.model.weights import Weights
+from zoo.data.parallel import own_pairs
+from zoo.generation.parser import Parser
+from zoo.models.weights import Weights
+from zoo.text.trees.bracketed import trees
+from zoo.text.trees.drawing import drawing
+from zoo.text.trees.pretty import pretty
+from zoo.text.trees.tree import read
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
-from zoo.translation.parser import Parser
-from zoo.trees.bracketed import trees
-from zoo.trees.drawing import drawing
-from zoo.trees.pretty import pretty
-from zoo.trees.tree import read
 
 Zoo = Callable[..., Any]
 SENTENCES = ["The old dog sees a house .", "", "a ( b ) , c", "   ", "they wait"]

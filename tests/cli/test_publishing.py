@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zoo.model import find
+from zoo.models import find
 from zoo.training.run import Run
 
 NAME = "transformer-tiny-ende"

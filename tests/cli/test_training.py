@@ -22,7 +22,7 @@ def test_prepare_shows_what_was_left_out_and_where_the_rest_is(zoo: Zoo, trained
     done = zoo("prepare", "tiny", "vocabulary.size=75", OWN)
     assert (done.status, Path(done.out.strip()).is_dir()) == (0, True)
     assert "4 pairs read, 3 kept; left out: 1 held out" in done.err
-    assert "learning 75 pieces" in done.err
+    assert "learning 75 tokens" in done.err
     again = zoo("prepare", "tiny", "vocabulary.size=75", OWN)
     assert again.out == done.out
     assert "learning" not in again.err

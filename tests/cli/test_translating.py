@@ -17,8 +17,8 @@ import pytest
 
 import zoo as library
 from specs import ZooError
+from zoo.generation.translator import Translator
 from zoo.training.run import Run
-from zoo.translation.translator import Translator
 
 Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -138,9 +138,9 @@ def test_long_lines_are_translated_whole_with_a_warning(zoo: Zoo, translator: Tr
     done = zoo("decode", "--model", "tiny", "--beam", "1", stdin="two books " * 12 + "\n")
     assert done.status == 0
     assert done.out.count("\n") == 1
-    assert "warning: longer than any source in training (31 pieces): 1 of 1, " in done.err
+    assert "warning: longer than any source in training (31 tokens): 1 of 1, " in done.err
     done = zoo("decode", "--model", "tiny", "--beam", "1", stdin=("two books\n" * 3 + "two books " * 12 + "\n") * 40)
-    assert "warning: longer than any source in training (31 pieces): 40 of 160" in done.err
+    assert "warning: longer than any source in training (31 tokens): 40 of 160" in done.err
     assert done.err.count("warning") == 1
 
 

@@ -132,12 +132,12 @@ class Machine:
         self, state: int, tokens: Tensor, count: int = 1, all_of_them: bool = True, allowed: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         rows = len(tokens)
-        values, pieces = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+        values, ids = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends, every = torch.empty(rows), torch.empty(rows, self.vocabulary)
-        pointers = [t.data_ptr() for t in (values, pieces, ends)] + [every.data_ptr() if all_of_them else None]
+        pointers = [t.data_ptr() for t in (values, ids, ends)] + [every.data_ptr() if all_of_them else None]
         bars = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
         assert self.library.zoo_step(self.program, state, tokens.data_ptr(), count, *pointers, *bars) == 0
-        return values, pieces, ends, every
+        return values, ids, ends, every
 
     def shown(self, state: int, tokens: Tensor) -> Tensor:
         every = self.next(state, tokens)[3]

@@ -22,9 +22,9 @@ SHAPES: dict[str, dict[str, object]] = {
     "unscaled": {"attention_score": "dot_product", "d_k": 3},
     "restricted": {
         "encoder": [{"kind": "restricted_attention", "radius": 2}, {"kind": "feed_forward"}],
-        "decoder": [{"kind": "restricted_attention", "radius": 1}, {"kind": "memory_attention"}],
+        "decoder": [{"kind": "restricted_attention", "radius": 1}, {"kind": "cross_attention"}],
     },
-    "no self-attention": {"encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "memory_attention"}]},
+    "no self-attention": {"encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]},
 }
 BATCH = {
     "source": torch.tensor([[7, 8, 9, 10, EOS], [11, 12, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]),
@@ -115,7 +115,7 @@ def test_rows_sum_to_one_and_what_is_hidden_is_nothing(spec: Spec, precision: st
         padding = (BATCH["source"] == PAD)[:, None, None, :]
         if name.endswith("restricted_attention"):  # padding looks at itself there, or it would have nothing
             padding = padding & (~torch.eye(padding.shape[3], dtype=torch.bool))
-        if name.startswith("encoder") or name.endswith("memory_attention"):
+        if name.startswith("encoder") or name.endswith("cross_attention"):
             assert not each.masked_select(padding).any()
         else:
             assert not each.triu(1).any()

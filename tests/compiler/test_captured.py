@@ -14,15 +14,15 @@ from torch.utils._pytree import tree_flatten
 
 from compiler import EmittedProgram, build
 from compiler.captured import MOST, Results, bucket
-from compiler.likeliest import likeliest
 from compiler.switches import fast_float32
+from compiler.top_k import top_k
 from specs import BOS, EOS, Spec
-from zoo.search.barred import Barred
-from zoo.search.beam import Beam
-from zoo.search.brackets import Brackets
-from zoo.search.sample import Sample
-from zoo.search.source import Source
-from zoo.search.workers import searched
+from zoo.generation.beam import Beam
+from zoo.generation.brackets import Brackets
+from zoo.generation.sample import Sample
+from zoo.generation.source import Source
+from zoo.generation.suppressed_tokens import SuppressedTokens
+from zoo.generation.workers import searched
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations for whose result a host waits: a GPU would refuse to record them."""
@@ -76,7 +76,7 @@ class Recorder:
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host does not ask whether there are ties."""
-    monkeypatch.setattr("compiler.likeliest._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ TREES = Brackets(range(4, 20), range(20, 36), range(36, 40), 101)
         Beam(1, 0.6),
         Sample(2, 0.6, 1.0, 0, 1.0, 1),
         Beam(4, 0.6, 2, TREES),
-        Beam(4, 0.6, 2, Barred((1, 9), 101), "power", True),
+        Beam(4, 0.6, 2, SuppressedTokens((1, 9), 101), "power", True),
     ],
     ids=["beam", "greedy", "sample", "trees", "marian"],
 )
@@ -131,7 +131,7 @@ def test_translations_are_the_same(two: Callable[..., Any], chooser: Any, shape:
     for tokens in (60, 4096):
         theirs, mine = (found(program, sources, chooser, tokens) for program in (plain, recorded))
         for index, hypotheses in theirs.items():
-            assert [each.pieces for each in mine[index]] == [each.pieces for each in hypotheses]
+            assert [each.tokens for each in mine[index]] == [each.tokens for each in hypotheses]
             for one, other in zip(mine[index], hypotheses, strict=True):
                 assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
     assert recorder.records < recorder.replays / 2
@@ -146,9 +146,9 @@ def _steps(
             result, state = program.decode_step(state, token)
         elif masks:
             allowed = (torch.rand(len(token), 101, generator=draw) < 0.2).to(token.device)
-            result, state = program.likeliest(state, token, count, allowed)
+            result, state = program.top_k(state, token, count, allowed)
         else:
-            result, state = program.likeliest(state, token, count)
+            result, state = program.top_k(state, token, count)
         yield result
 
 
@@ -199,7 +199,7 @@ def test_a_step_that_asks_its_device_cannot_be_recorded(
     two: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stand-in sees what a GPU would refuse: whether there are ties is such a question."""
-    monkeypatch.setattr("compiler.likeliest._is_asynchronous", lambda tensor: False)
+    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: False)
     _, recorded, _ = two()
     with pytest.raises(AssertionError, match="the host waits"):
         list(_steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS])], 5))
@@ -212,8 +212,8 @@ def test_what_may_come_next_is_known_without_asking_the_device() -> None:
     )
     with Tape() as tape:
         for step in range(40):
-            pieces = first.allowed().float().argmax(1)
-            first = first.after(torch.arange(len(pieces)) if step % 2 else None, pieces)
+            tokens = first.allowed().float().argmax(1)
+            first = first.after(torch.arange(len(tokens)) if step % 2 else None, tokens)
             if step == 20:
                 first = first.joined(second)
     assert tape.operations
@@ -243,7 +243,7 @@ def test_who_is_in_inference_mode_gets_the_same(two: Callable[..., Any]) -> None
         list(zip(*(_steps(each, source, tokens, 3) for source in sources), strict=True)) for each in (plain, recorded)
     ]
     for theirs, mine in zip(*both, strict=True):
-        assert [each.pieces.tolist() for each in mine] == [each.pieces.tolist() for each in theirs]
+        assert [each.tokens.tolist() for each in mine] == [each.tokens.tolist() for each in theirs]
     assert 0 < recorder.replays < 2 * len(tokens)
 
 
@@ -285,7 +285,7 @@ def test_a_lack_of_memory_is_told_and_gives_all_of_it_back(two: Callable[..., An
     recorded.capture(short)
     beam = Beam(2, 0.6)
     theirs, mine = (found(program, sources, beam, 4096) for program in (plain, recorded))
-    assert {i: each[0].pieces for i, each in mine.items()} == {i: each[0].pieces for i, each in theirs.items()}
+    assert {i: each[0].tokens for i, each in mine.items()} == {i: each[0].tokens for i, each in theirs.items()}
     assert recorder.records > 2
 
 
@@ -293,16 +293,16 @@ def test_caches_that_grow_in_each_step_are_not_recorded(two: Callable[..., Any])
     plain, recorded, recorder = two(without=("plan_cache",))
     given = torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], 3
     for one, other in zip(_steps(recorded, *given), _steps(plain, *given), strict=True):
-        assert torch.equal(one.pieces, other.pieces)
+        assert torch.equal(one.tokens, other.tokens)
     assert not recorder.records
 
 
 def test_only_so_many_buckets_are_kept(two: Callable[..., Any]) -> None:
-    """The latest ones; each count of pieces is a bucket of its own."""
+    """The latest ones; each count of tokens is a bucket of its own."""
     _, recorded, recorder = two()
 
     def step(count: int) -> int:
-        recorded.likeliest(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([7]), count)
+        recorded.top_k(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([7]), count)
         return recorder.records
 
     assert [step(count) for count in range(MOST + 2, 0, -1)] == list(range(1, MOST + 3))
@@ -323,7 +323,7 @@ def test_ties_are_broken_alike_whether_or_not_the_host_is_asked(levels: int, mon
     rows[1] = torch.nan
     rows[2, 8:] = -torch.inf
     rows[3] = -torch.inf
-    unasked = likeliest(rows, 6)
+    unasked = top_k(rows, 6)
     monkeypatch.undo()
-    for one, other in zip(unasked, likeliest(rows, 6), strict=True):
+    for one, other in zip(unasked, top_k(rows, 6), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

@@ -30,7 +30,7 @@ from compiler.backends import BACKENDS, Order
 from compiler.backends.eager import eager, functions
 from compiler.graph import Carried, Graph, Node, stored
 from compiler.initial import initial_weights
-from compiler.instruction import MOST_INT8_ROWS
+from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
 from compiler.operations.operation import Line, Operation, Type
 from compiler.operations.projection import Logits
@@ -69,13 +69,13 @@ SHAPES: dict[str, dict[str, object]] = {
         "first_position": 1,
         "output_bias": True,
         "N": {"encoder": 2, "decoder": 3},
-        "decoder": [{"kind": "ssru"}, {"kind": "memory_attention"}, {"kind": "feed_forward"}],
+        "decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
     },
     **{
         kind: {
             "N": 2 if kind == "dilated" else 1,  # whose layers differ
             "encoder": [of, {"kind": "feed_forward"}],
-            "decoder": [of, {"kind": "memory_attention"}, {"kind": "feed_forward"}],
+            "decoder": [of, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
         }
         for kind, of in KINDS.items()
     },
@@ -143,7 +143,7 @@ def test_in_int8_it_is_near(
 def test_it_goes_on_as_eager_does(
     small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], case: tuple[str, str]
 ) -> None:
-    """Steps, some with barred pieces, moved beams, sentences that leave or join, past a cache's room at first."""
+    """Steps, some with suppressed tokens, moved beams, sentences that leave or join, past a cache's room at first."""
     name, shape = case
     spec = small(**SHAPES[shape])
     eagers = build(spec, backend="eager", weights=shaken(spec))
@@ -165,14 +165,14 @@ def test_in_int8_it_rounds_as_eager_does(
 
 
 @pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
-@pytest.mark.parametrize("rows", [MOST_INT8_ROWS, MOST_INT8_ROWS + 1])
+@pytest.mark.parametrize("rows", [MAX_INT8_ROWS, MAX_INT8_ROWS + 1])
 def test_rows_too_wide_for_its_int8_are_refused_by_name_and_left_to_eager(
     small: Callable[..., Spec], rows: int
 ) -> None:
     spec = small(N=1, d_ff=rows)
     taken, order = ordered(spec, precision="int8", backend="auto")
     refusal = BACKENDS["native"].refuses(order)
-    if rows == MOST_INT8_ROWS:
+    if rows == MAX_INT8_ROWS:
         assert (taken.name, refusal) == ("native", None)
         return
     assert taken.name == "eager"
@@ -304,7 +304,7 @@ def _interpreted(graph: Graph, weights: Any, program: object, inputs: Any) -> di
 def test_the_order_of_sub_layers_is_that_of_the_spec(
     small: Callable[..., Spec], built: Callable[..., Any], name: str
 ) -> None:
-    kinds = [{"kind": kind} for kind in ("feed_forward", "memory_attention", "self_attention")]
+    kinds = [{"kind": kind} for kind in ("feed_forward", "cross_attention", "self_attention")]
     spec = small(encoder=[kinds[0], kinds[2]], decoder=kinds)
     weights = initial_weights(spec, graphs(spec))
     if name == "ctranslate2":
@@ -325,21 +325,21 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
     def start(*sources: list[int]) -> Any:
         width = max(map(len, sources))
         source = torch.tensor([[*row, *[0] * (width - len(row))] for row in sources])
-        _, state = program.likeliest(program.encode(source), torch.full((len(sources),), 2), 4)
+        _, state = program.top_k(program.encode(source), torch.full((len(sources),), 2), 4)
         return program.select(state, torch.arange(len(sources)), torch.zeros(len(sources), 3, dtype=torch.long))
 
     state, sentences = start([7, 8, 9, 10, 11, 3], [5, 3], [9, 6, 3]), 3
     for step in range(24):
         if step % 5 == 4:
-            found, state = program.likeliest(state, tokens(3 * sentences), 6)
+            found, state = program.top_k(state, tokens(3 * sentences), 6)
             yield found.values
-            yield found.pieces
+            yield found.tokens
             yield found.ends
         elif step % 5 == 3:
             few = torch.rand(3 * sentences, 101, generator=barring) < (0.3 if step % 2 else 0.03)
-            found, state = program.likeliest(state, tokens(3 * sentences), 6, few[:1] if step == 13 else few)
+            found, state = program.top_k(state, tokens(3 * sentences), 6, few[:1] if step == 13 else few)
             yield found.values
-            yield found.pieces.masked_fill(found.values == -torch.inf, 0)
+            yield found.tokens.masked_fill(found.values == -torch.inf, 0)
             yield found.ends
         else:
             every, state = program.decode_step(state, tokens(3 * sentences))

@@ -78,7 +78,7 @@ def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
 def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> None:
     spec = small()
     before, after = lower(spec, Purpose.SCORE), graphs(spec)[Purpose.SCORE]
-    padding = 3 * spec.architecture.d_model  # 101 pieces become 104
+    padding = 3 * spec.architecture.d_model  # 101 tokens become 104
     assert cost(after).parameters - cost(before).parameters == padding
     assert cost(before).parameters == compiler.parameters(spec)
 

@@ -20,11 +20,11 @@ from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.ctranslate2_format import POSITIONS
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.benchmarks.decode import unending
-from zoo.search.dispatch import dispatched
-from zoo.search.hypothesis import Hypothesis
-from zoo.search.request import Choice, Request
-from zoo.search.source import Source
+from zoo.generation.dispatch import dispatched
+from zoo.generation.hypothesis import Hypothesis
+from zoo.generation.request import Choice, Request
+from zoo.generation.source import Source
+from zoo.training.benchmarks.decode import unending
 
 pytest.importorskip("ctranslate2")
 
@@ -89,7 +89,7 @@ def test_its_format_has_a_place_for_every_shipped_spec(name: str) -> None:
     spec = specs.load(name, {"architecture": changed, "vocabulary": {"size": 101}})
     order = _order(spec, _shaken(spec))
     kinds = {each.kind for each in (*spec.architecture.encoder, *spec.architecture.decoder)}
-    if strange := kinds - {"self_attention", "memory_attention", "feed_forward"}:
+    if strange := kinds - {"self_attention", "cross_attention", "feed_forward"}:
         assert f"has layers of {strange.pop()}" in str(ctranslate2.refuses(order))
         return
     assert ctranslate2.refuses(order) is None
@@ -173,7 +173,7 @@ class TestSearch:
             training = spec.training.model_copy(update={"seed": seed})
             seeded = spec.model_copy(update={"training": training, "decoding": decoding})
             for ours, theirs in self.both(seeded, seed, {"beam": 4, "alpha": alpha}):
-                if ours.pieces == theirs.pieces:
+                if ours.tokens == theirs.tokens:
                     same += 1
                     assert ours.log_probability == pytest.approx(theirs.log_probability, abs=2e-5, rel=1e-5)
                     assert ours.score == pytest.approx(theirs.score, abs=2e-5, rel=1e-5)
@@ -188,7 +188,7 @@ class TestSearch:
         program = ctranslate2.build(_order(spec, weights))
         for found, row in zip(program.hypotheses(SOURCE, [0, 3, 7], beam=4, alpha=0.6), SOURCE, strict=True):
             for each in found:
-                target = torch.tensor([[BOS, *each.pieces, EOS]])
+                target = torch.tensor([[BOS, *each.tokens, EOS]])
                 assert float(program.score(row[None], target).sum()) == pytest.approx(each.log_probability, abs=1e-4)
 
     def test_pad_and_bos_have_their_share_of_what_it_says(self, small: Callable[..., Spec]) -> None:
@@ -201,21 +201,21 @@ class TestSearch:
         program = ctranslate2.build(_order(spec, weights))
         ours = build(spec, TRANSLATE, weights=weights, backend="eager")
         for found, row in zip(program.hypotheses(SOURCE, [20] * 3, beam=2, alpha=0.6), SOURCE, strict=True):
-            target = torch.tensor([[BOS, *found[0].pieces, EOS]])
+            target = torch.tensor([[BOS, *found[0].tokens, EOS]])
             assert float(ours.score(row[None], target).sum()) == pytest.approx(found[0].log_probability, abs=1e-4)
 
     def test_limits_are_kept_and_pad_and_bos_never_come(self, small: Callable[..., Spec]) -> None:
-        """Nor what is barred, be it the unknown piece."""
+        """Nor what is suppressed, be it the unknown token."""
         program = ctranslate2.build(_order(small()))
         rows, limits = SOURCE[[0, 1] * 5], list(range(10))
         free = program.hypotheses(rows, limits, beam=3, alpha=0.6)
-        barred = {UNK, *(piece for several in free for each in several for piece in each.pieces[:1])}
-        for bars, never in (((), {PAD, BOS, EOS}), (tuple(barred), {PAD, BOS, EOS, *barred})):
+        suppressed_tokens = {UNK, *(token for several in free for each in several for token in each.tokens[:1])}
+        for bars, never in (((), {PAD, BOS, EOS}), (tuple(suppressed), {PAD, BOS, EOS, *suppressed})):
             for found, limit in zip(
-                program.hypotheses(rows, limits, beam=3, alpha=0.6, barred=bars), limits, strict=True
+                program.hypotheses(rows, limits, beam=3, alpha=0.6, suppressed_tokens=bars), limits, strict=True
             ):
                 assert found
-                assert all(len(each.pieces) <= limit and not never & set(each.pieces) for each in found)
+                assert all(len(each.tokens) <= limit and not never & set(each.tokens) for each in found)
 
 
 def test_a_sentence_longer_than_its_positions_is_refused(small: Callable[..., Spec]) -> None:

@@ -172,7 +172,7 @@ class TestTensorRt:
     @pytest.mark.parametrize("factor", [0.5, 0.97, 1.0, 3.0])
     @pytest.mark.parametrize("extra", range(0, ROOMS, 3))
     def test_profiles_hold_the_longest_translation(self, small: Callable[..., Spec], factor: float, extra: int) -> None:
-        """BOS and all of its pieces are read, the last of them to find that it ends."""
+        """BOS and all of its tokens are read, the last of them to find that it ends."""
         spec = small()
         how = {"length_factor": factor, "extra_length": extra}
         spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update=how)})

@@ -14,9 +14,9 @@ from torch.nn import functional
 from torch.nn.functional import layer_norm
 
 from compiler import integers, runtime
-from compiler.instruction import MOST_INT8_ROWS, Code, Curve, Status
-from compiler.likeliest import likeliest
+from compiler.instruction import MAX_INT8_ROWS, Code, Curve, Status
 from compiler.recurrences import ssru
+from compiler.top_k import top_k
 
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
 """Rows, inputs, outputs."""
@@ -121,24 +121,24 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: fl
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(1, 64, 32), (3, 5, 7), (4, 16, 48)])
 def test_attention_to_the_source_and_to_the_memory(by_hand: Any, heads: int, key_width: int, value_width: int) -> None:
-    """The encoder's attention is read piece by piece: the step looks for its own token, and finds no other."""
-    pieces, k, v = 40, heads * key_width, heads * value_width
-    q_table, k_table, v_table = (torch.randn(pieces, width) for width in (k, k, v))
+    """The encoder's attention is read token by token: the step looks for its own token, and finds no other."""
+    ids, k, v = 40, heads * key_width, heads * value_width
+    q_table, k_table, v_table = (torch.randn(ids, width) for width in (k, k, v))
     size = {"heads": heads, "key_width": key_width, "value_width": value_width, "scale": 0.3}
-    machine = by_hand(memory=[pieces, v, k, v])
+    machine = by_hand(memory=[ids, v, k, v])
     a, b, c = (machine.embed(table, machine.encode) for table in (q_table, k_table, v_table))
-    out, own = machine.buffer(v), machine.embed(torch.eye(pieces), machine.encode)
+    out, own = machine.buffer(v), machine.embed(torch.eye(ids), machine.encode)
     machine.add(Code.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, width=v, **size)
     for slot, (buffer, width, parts, keys) in enumerate(
-        [(own, pieces, 1, 1), (out, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0)]
+        [(own, ids, 1, 1), (out, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0)]
     ):
         machine.add(Code.KEEP, machine.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
     both, query = machine.buffer(2 * v), machine.embed(q_table)
-    sole = {"heads": 1, "key_width": pieces, "value_width": v, "scale": 1.0}
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(pieces) * 1000), b=0, c=1, out=both, width=v, **sole)
+    sole = {"heads": 1, "key_width": ids, "value_width": v, "scale": 1.0}
+    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=both, width=v, **sole)
     machine.add(Code.ATTEND_MEMORY, a=query, b=2, c=3, out=both, out_at=v, width=v, **size)
     machine.show(both, 2 * v)
-    sources = [torch.randperm(pieces)[:length] for length in (1, 16, 17, 33, 40, 2)]
+    sources = [torch.randperm(ids)[:length] for length in (1, 16, 17, 33, 40, 2)]
     state = machine.start(torch.cat(sources), [len(s) for s in sources])
     beams = 5
     machine.select(state, range(len(sources)), torch.zeros(len(sources), beams, dtype=torch.long))
@@ -152,24 +152,24 @@ def test_attention_to_the_source_and_to_the_memory(by_hand: Any, heads: int, key
 
 @pytest.mark.parametrize("width", [16, 37])
 def test_averages_of_a_source_go_either_way(by_hand: Any, width: int) -> None:
-    """Both side by side, read piece by piece: the step looks for its own token."""
-    pieces = 40
-    gates, values = torch.randn(pieces, width), torch.randn(pieces, width)
-    machine = by_hand(memory=[pieces, 2 * width])
-    gate, value, own = (machine.embed(table, machine.encode) for table in (gates, values, torch.eye(pieces)))
+    """Both side by side, read token by token: the step looks for its own token."""
+    ids = 40
+    gates, values = torch.randn(ids, width), torch.randn(ids, width)
+    machine = by_hand(memory=[ids, 2 * width])
+    gate, value, own = (machine.embed(table, machine.encode) for table in (gates, values, torch.eye(ids)))
     both = machine.buffer(2 * width)
     for at, backwards in ((0, False), (width, True)):
         out = machine.buffer(width)
         given = {"a": gate, "b": value, "out": out, "width": width, "backwards": backwards}
         machine.add(Code.AVERAGE_SOURCE, machine.encode, **given)
         machine.add(Code.COPY, machine.encode, a=out, out=both, out_at=at, width=width)
-    machine.add(Code.KEEP, machine.encode, out=0, a=own, width=pieces, heads=1, keys=True)
+    machine.add(Code.KEEP, machine.encode, out=0, a=own, width=ids, heads=1, keys=True)
     machine.add(Code.KEEP, machine.encode, out=1, a=both, width=2 * width, heads=1)
-    sole = {"heads": 1, "key_width": pieces, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
+    sole = {"heads": 1, "key_width": ids, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
     found = machine.buffer(2 * width)
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(pieces) * 1000), b=0, c=1, out=found, **sole)
+    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=found, **sole)
     machine.show(found, 2 * width)
-    sources = [torch.randperm(pieces)[:length] for length in (1, 17, 40)]
+    sources = [torch.randperm(ids)[:length] for length in (1, 17, 40)]
     state = machine.start(torch.cat(sources), [len(source) for source in sources])
     for place in (0, -1):
         shown = machine.shown(state, torch.stack([source[place] for source in sources]))
@@ -183,8 +183,8 @@ def test_averages_of_a_source_go_either_way(by_hand: Any, width: int) -> None:
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(2, 16, 64), (3, 5, 7)])
 def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width: int, value_width: int) -> None:
     """Hypotheses are chosen, sentences dropped and joined at random, beside a copy that keeps every past apart."""
-    pieces, k, v, beams = 30, heads * key_width, heads * value_width, 4
-    q_table, k_table, v_table = (torch.randn(pieces, width) for width in (k, k, v))
+    ids, k, v, beams = 30, heads * key_width, heads * value_width, 4
+    q_table, k_table, v_table = (torch.randn(ids, width) for width in (k, k, v))
     machine = by_hand(cache=[k, k, v])
     query, key, value = (machine.embed(table) for table in (q_table, k_table, v_table))
     machine.add(Code.APPEND, a=key, out=0, width=k)
@@ -197,7 +197,7 @@ def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width
 
     def step(state: int, pasts: list[list[list[int]]]) -> None:
         for past in (past for sentence in pasts for past in sentence):
-            past.append(int(torch.randint(pieces, ())))
+            past.append(int(torch.randint(ids, ())))
         every = [torch.tensor(past) for sentence in pasts for past in sentence]
         shown = machine.shown(state, torch.stack([past[-1] for past in every]))
         for found, past in zip(shown, every, strict=True):
@@ -224,28 +224,28 @@ def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width
 
 
 @pytest.mark.parametrize("quantised", [False, True])
-@pytest.mark.parametrize(("rows", "pieces", "count"), [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)])
+@pytest.mark.parametrize(("rows", "ids", "count"), [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)])
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_likeliest(by_hand: Any, rows: int, pieces: int, count: int, quantised: bool, tied: bool) -> None:
+def test_the_likeliest(by_hand: Any, rows: int, ids: int, count: int, quantised: bool, tied: bool) -> None:
     inner = 20
-    x, w = whole(rows, inner), torch.randint(-9, 10, (pieces + 3, inner), dtype=torch.int8).T
+    x, w = whole(rows, inner), torch.randint(-9, 10, (ids + 3, inner), dtype=torch.int8).T
     x[:, 0] = 127.0
-    w[0] = 0 if tied else torch.randint(-9, 10, (pieces + 3,))  # without it, few numbers are reached by many
+    w[0] = 0 if tied else torch.randint(-9, 10, (ids + 3,))  # without it, few numbers are reached by many
     x = x.round() if tied else x
     machine = by_hand()
-    scales = torch.full((pieces + 3,), 0.125 if tied else 0.01)
+    scales = torch.full((ids + 3,), 0.125 if tied else 0.01)
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
-    machine.logits(machine.embed(x), matrix, pieces)
+    machine.logits(machine.embed(x), matrix, ids)
     machine.open()
     tokens = torch.arange(rows)
     values, chosen, ends, every = machine.next(machine.start(tokens, [1] * rows), tokens, count)
-    logits = (x.round() if quantised else x) @ (w.float() * scales)[:, :pieces]
+    logits = (x.round() if quantised else x) @ (w.float() * scales)[:, :ids]
     close(every, logits.log_softmax(-1))
-    expected = likeliest(every, count)
+    expected = top_k(every, count)
     real = expected.values > -torch.inf
     there = real.shape[1]
     assert torch.equal(values[:, :there], expected.values)
-    assert torch.equal(chosen[:, :there][real], expected.pieces[real])
+    assert torch.equal(chosen[:, :there][real], expected.tokens[real])
     assert torch.equal(ends, expected.ends)
     assert (values[:, there:] == -torch.inf).all()
     assert (chosen[values == -torch.inf] == 0).all()
@@ -255,32 +255,32 @@ def test_the_likeliest(by_hand: Any, rows: int, pieces: int, count: int, quantis
 
 
 @pytest.mark.parametrize("quantised", [False, True])
-@pytest.mark.parametrize(("pieces", "count"), [(6, 8), (37, 3), (1000, 8), (5003, 12)])
+@pytest.mark.parametrize(("ids", "count"), [(6, 8), (37, 3), (1000, 8), (5003, 12)])
 @pytest.mark.parametrize("share", [0.002, 0.3, 1.0])
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_likeliest_of_those_that_are_allowed(
-    by_hand: Any, pieces: int, count: int, quantised: bool, share: float, tied: bool
+    by_hand: Any, ids: int, count: int, quantised: bool, share: float, tied: bool
 ) -> None:
-    """By a mask a row, or one for all; the sum is that of all pieces, barred or not."""
+    """By a mask a row, or one for all; the sum is that of all ids, suppressed or not."""
     inner, rows = 20, 5
-    x, w = whole(rows, inner), torch.randint(-9, 10, (pieces, inner), dtype=torch.int8).T
+    x, w = whole(rows, inner), torch.randint(-9, 10, (ids, inner), dtype=torch.int8).T
     x[:, 0] = 127.0
-    w[0] = 0 if tied else torch.randint(-9, 10, (pieces,))
-    x, scales = x.round() if tied else x, torch.full((pieces,), 0.125 if tied else 0.01)
+    w[0] = 0 if tied else torch.randint(-9, 10, (ids,))
+    x, scales = x.round() if tied else x, torch.full((ids,), 0.125 if tied else 0.01)
     machine = by_hand()
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
-    machine.logits(machine.embed(x), matrix, pieces)
+    machine.logits(machine.embed(x), matrix, ids)
     machine.open()
     tokens = torch.arange(rows)
     every = machine.next(machine.start(tokens, [1] * rows), tokens)[3]
-    mask = torch.rand(rows, pieces) < share
+    mask = torch.rand(rows, ids) < share
     for allowed in (mask, mask[:1].expand(rows, -1)):
         state = machine.start(tokens, [1] * rows)
         values, chosen, ends, _ = machine.next(state, tokens, count, all_of_them=False, allowed=allowed)
-        expected = likeliest(every, count, allowed)
+        expected = top_k(every, count, allowed)
         real, there = expected.values > -torch.inf, expected.values.shape[1]
         assert torch.equal(values[:, :there], expected.values)
-        assert torch.equal(chosen[:, :there][real], expected.pieces[real])
+        assert torch.equal(chosen[:, :there][real], expected.tokens[real])
         assert torch.equal(ends, expected.ends)
         assert (values[:, there:] == -torch.inf).all()
 
@@ -293,30 +293,30 @@ def test_what_is_not_a_number_stays_so_in_its_row(by_hand: Any, quantised: bool)
     scales = torch.full((50,), 0.1)
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
     machine.logits(machine.embed(x), matrix, 50)
-    values, pieces, ends, every = machine.next(machine.start(torch.arange(3), [1] * 3), torch.arange(3), 4)
+    values, ids, ends, every = machine.next(machine.start(torch.arange(3), [1] * 3), torch.arange(3), 4)
     for numbers in (values, ends[:, None], every):
         assert numbers.isnan().all(1).tolist() == [False, True, False]
-    assert ((pieces >= 0) & (pieces < 50)).all()
+    assert ((ids >= 0) & (ids < 50)).all()
 
 
 @pytest.mark.parametrize("spread", [1e-4, 1e-2, 1.0])
 @pytest.mark.parametrize("count", [1, 4, 12])
 def test_what_rounding_makes_equal_is_in_the_order_of_pieces(by_hand: Any, spread: float, count: int) -> None:
-    """However many logits it is: beside one piece that is nearly certain, few numbers are left to the others."""
+    """However many logits it is: beside one token that is nearly certain, few numbers are left to the others."""
     table, rows = torch.rand(3000, 1) * spread, torch.tensor([[1.0], [0.5], [2.0]])
     table[2000] = 10_000.0
     machine = by_hand()
     machine.logits(machine.embed(rows), machine.matrix(table.T), len(table))
     tokens = torch.arange(len(rows))
-    values, pieces, _, every = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count)
-    expected = likeliest(every, count)
+    values, ids, _, every = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count)
+    expected = top_k(every, count)
     assert torch.equal(values, expected.values)
-    assert torch.equal(pieces, expected.pieces)
+    assert torch.equal(ids, expected.tokens)
     odd = (torch.arange(len(table)) % 2 == 1).expand(len(rows), -1)
-    values, pieces, *_ = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count, allowed=odd)
-    expected = likeliest(every, count, odd)
+    values, ids, *_ = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count, allowed=odd)
+    expected = top_k(every, count, odd)
     assert torch.equal(values, expected.values)
-    assert torch.equal(pieces, expected.pieces)
+    assert torch.equal(ids, expected.tokens)
 
 
 def test_threads_share_a_program(by_hand: Any) -> None:
@@ -345,7 +345,7 @@ def test_an_instruction_that_is_none_is_refused(by_hand: Any, code: int) -> None
 
 
 def test_a_matrix_that_is_too_wide_is_said_to_be_that(library: Any) -> None:
-    made, w = ctypes.c_void_p(), torch.zeros(MOST_INT8_ROWS + 1, 1, dtype=torch.int8)
+    made, w = ctypes.c_void_p(), torch.zeros(MAX_INT8_ROWS + 1, 1, dtype=torch.int8)
     shape = (*w.shape, *w.stride(), None)
     of = library.zoo_matrix_int8
     assert of(w.data_ptr(), torch.ones(1).data_ptr(), *shape, ctypes.byref(made)) == Status.TOO_WIDE
@@ -353,12 +353,12 @@ def test_a_matrix_that_is_too_wide_is_said_to_be_that(library: Any) -> None:
     assert made.value is None
 
 
-@pytest.mark.parametrize("piece", [-1, 9, 2**40])
-def test_a_piece_that_is_none_is_refused(by_hand: Any, piece: int) -> None:
+@pytest.mark.parametrize("token", [-1, 9, 2**40])
+def test_a_piece_that_is_none_is_refused(by_hand: Any, token: int) -> None:
     machine = by_hand()
     machine.embed(torch.randn(9, 16), machine.encode)
     machine.show(machine.embed(torch.randn(9, 16)), 16)
-    state, tokens = machine.start(torch.tensor([8]), [1]), torch.tensor([piece])
+    state, tokens = machine.start(torch.tensor([8]), [1]), torch.tensor([token])
     outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
     given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None, None, 0)
     assert machine.library.zoo_step(machine.program, state, *given) == Status.IMPOSSIBLE

@@ -62,13 +62,13 @@ def test_models_of_their_own_for_each_side_leave_the_weights_those_of_one_vocabu
 
 
 def test_a_piece_that_cannot_come_has_no_probability_and_takes_none(small: Callable[..., Spec]) -> None:
-    """A bias of -1e9: all others have what they have in a softmax without that piece."""
+    """A bias of -1e9: all others have what they have in a softmax without that token."""
     spec = small(output_bias=True)
     weights, closed = _random_weights(spec), [0, 2, 50]
     weights["output_bias"][closed] = -1e9
     program = compiler.build(spec, weights=weights, backend="eager")
     found, _ = program.decode_step(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([2]))
-    left = torch.tensor([piece for piece in range(101) if piece not in closed])
+    left = torch.tensor([token for token in range(101) if token not in closed])
     assert (found[:, closed] < -1e8).all()
     torch.testing.assert_close(found[:, left].exp().sum(), torch.tensor(1.0))
 
@@ -135,7 +135,7 @@ def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Modul
 
     for i in range(a.N):
         put(f"encoder.{i}", f"encoder.layers.{i}", {"self_attention": "self_attn", "feed_forward": ""})
-        decoder = {"self_attention": "self_attn", "memory_attention": "multihead_attn", "feed_forward": ""}
+        decoder = {"self_attention": "self_attn", "cross_attention": "multihead_attn", "feed_forward": ""}
         put(f"decoder.{i}", f"decoder.layers.{i}", decoder)
     for stack in ("encoder", "decoder") if a.norm == "pre" else ():
         state[f"{stack}.norm.weight"] = weights[f"{stack}.norm_gain"]

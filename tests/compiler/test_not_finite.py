@@ -17,9 +17,9 @@ from compiler.host import cpp_compiler
 from compiler.initial import initial_weights
 from compiler.instruction import Code, Curve
 from specs import EOS, Spec, ZooError
-from zoo.search.beam import Beam
-from zoo.search.source import Source
-from zoo.search.workers import searched
+from zoo.generation.beam import Beam
+from zoo.generation.source import Source
+from zoo.generation.workers import searched
 
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
 BITS = [each | sign for each in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
@@ -96,7 +96,7 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor
 @pytest.mark.parametrize("where", ["query", "key", "value"])
 @pytest.mark.parametrize("length", [1, 5, 17])
 def test_attention(by_hand: Any, where: str, length: int) -> None:
-    """To a source whose last piece is a planted one, in the encoder and from the step, and to a past that ends so."""
+    """To a source whose last token is a planted one, in the encoder and from the step, and to a past that ends so."""
     heads, width = 2, 2 * 20
     tables = {name: torch.randn(ROWS, width) for name in ("query", "key", "value")}
     tables[where] = planted(tables[where])
@@ -133,25 +133,25 @@ def test_attention(by_hand: Any, where: str, length: int) -> None:
         agree(shown, torch.cat(expected))
 
 
-@pytest.mark.parametrize("pieces", [7, 300, 1000])
+@pytest.mark.parametrize("ids", [7, 300, 1000])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_the_likeliest(by_hand: Any, pieces: int, quantised: bool) -> None:
+def test_the_likeliest(by_hand: Any, ids: int, quantised: bool) -> None:
     x = planted(torch.randn(ROWS, WIDTH))
-    w, scales = torch.randint(-127, 128, (WIDTH, pieces), dtype=torch.int8), torch.rand(pieces) / 127
+    w, scales = torch.randint(-127, 128, (WIDTH, ids), dtype=torch.int8), torch.rand(ids) / 127
     machine = by_hand()
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
-    machine.logits(machine.embed(x), matrix, pieces)
+    machine.logits(machine.embed(x), matrix, ids)
     tokens = torch.arange(ROWS)
     values, chosen, ends, every = machine.next(machine.start(tokens, [1] * ROWS), tokens, count=4)
     logits = integers.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
     for numbers in (values, ends[:, None], every):
         assert numbers.isnan().all(1).tolist() == logits.log_softmax(-1).isnan().any(1).tolist()
         assert not numbers[len(BITS) :].isnan().any()
-    assert ((chosen >= 0) & (chosen < pieces)).all()
+    assert ((chosen >= 0) & (chosen < ids)).all()
 
 
 def test_the_likeliest_where_one_logit_is_not_finite(by_hand: Any) -> None:
-    """The others are numbers, and have no log-probability either: but for one piece that is impossible."""
+    """The others are numbers, and have no log-probability either: but for one token that is impossible."""
     x, clean = torch.rand(3, WIDTH), torch.randn(300, WIDTH)
     for number, bits in enumerate(BITS):
         table = clean.clone()
@@ -169,18 +169,18 @@ def test_the_likeliest_where_one_logit_is_not_finite(by_hand: Any) -> None:
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_logits_that_are_minus_infinity_are_pieces_that_cannot_be(by_hand: Any, wide: bool) -> None:
-    """Be they the first block of them, the last or all; a table of one number a piece makes them."""
+    """Be they the first block of them, the last or all; a table of one number a token makes them."""
     table = torch.randn(1000 if wide else 30, 1)
     row, half = torch.tensor([[1.0], [-1.0], [1.0]]), len(table) // 2
     table[:half] = -torch.inf
     machine = by_hand()
     machine.logits(machine.embed(row), machine.matrix(table.T), len(table))
     tokens = torch.arange(3)
-    values, pieces, _, every = machine.next(machine.start(tokens, [1] * 3), tokens, count=3)
+    values, ids, _, every = machine.next(machine.start(tokens, [1] * 3), tokens, count=3)
     expected = (row @ table.T).log_softmax(-1)
     torch.testing.assert_close(every, expected, equal_nan=True)
     torch.testing.assert_close(values[0], expected[0].topk(3).values)
-    assert (pieces[0] >= half).all()
+    assert (ids[0] >= half).all()
     assert values[1].isnan().all()
 
 
@@ -193,7 +193,7 @@ def test_a_model_with_such_a_number_translates_nothing(small: Callable[..., Spec
     clean, source = initial_weights(spec, lowered), Source(0, (7, 8, 9, 3), 6)
     for number, (name, tensor) in enumerate(list(clean.items())[::3]):
         broken, bits = tensor.clone(), BITS[number % len(BITS)]
-        # A piece that the source does not have, and that has a logit.
+        # A token that the source does not have, and that has a logit.
         place = 50 * spec.architecture.d_model if name == "embedding" else 0
         broken.view(-1).view(torch.int32)[place] = bits - (bits >> 31 << 32)
         order = Order(spec, lowered, {**clean, name: broken}, precision=precision)

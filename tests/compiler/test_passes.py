@@ -45,7 +45,7 @@ architectures = st.fixed_dictionaries(
     {
         "N": st.integers(1, 3),
         "encoder": sublayers(),
-        "decoder": sublayers({"kind": "memory_attention"}),
+        "decoder": sublayers({"kind": "cross_attention"}),
         "d_model": st.sampled_from([8, 12]),
         "d_ff": st.sampled_from([8, 20]),
         "h": st.sampled_from([1, 3]),
@@ -193,8 +193,8 @@ def test_a_layer_projects_each_value_once(small: Callable[..., Spec]) -> None:
     assert [name.removeprefix("decoder.0.") for name in names] == [
         "self_attention.query_key_value",
         "self_attention.output",
-        "memory_attention.query",
-        "memory_attention.output",
+        "cross_attention.query",
+        "cross_attention.output",
         "feed_forward.w1",
         "feed_forward.w2",
     ]

@@ -133,7 +133,7 @@ def test_of_several_kinds_the_shortest_path_counts(small: Callable[..., Spec]) -
 
 def test_a_decoder_looks_at_its_memory_and_not_ahead(small: Callable[..., Spec]) -> None:
     """Attention reads other positions of the memory, and of its own side the query's alone."""
-    graph = lower(small(N=2, decoder=[{"kind": "ssru"}, {"kind": "memory_attention"}]), Purpose.SCORE)
+    graph = lower(small(N=2, decoder=[{"kind": "ssru"}, {"kind": "cross_attention"}]), Purpose.SCORE)
     start = next(n.name for n in graph.nodes if n.name.startswith("placed") and "target" in str(n.type))
     (logits,) = (node.inputs[0] for node in graph.nodes if node.name == "logits")
     assert paths.path(graph, start, logits, 12) == 12

@@ -86,11 +86,11 @@ def test_joined_sentences_go_on_as_themselves(program) -> None:
 def test_the_likeliest_are_those_of_all(program) -> None:
     source = torch.tensor([[7, 8, 3], [5, 6, 3]])
     every, _ = program.decode_step(program.encode(source), torch.tensor([2, 2]))
-    some, _ = program.likeliest(program.encode(source), torch.tensor([2, 2]), 5)
+    some, _ = program.top_k(program.encode(source), torch.tensor([2, 2]), 5)
     without = every.clone()
     without[:, [PAD, BOS]] = -torch.inf
     torch.testing.assert_close(some.values, without.topk(5).values)
-    assert torch.equal(some.pieces, without.topk(5).indices)
+    assert torch.equal(some.tokens, without.topk(5).indices)
     assert torch.equal(some.ends, every[:, EOS])
 
 

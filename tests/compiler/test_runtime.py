@@ -34,7 +34,7 @@ def test_sinusoids_in_halves_are_the_authors_codes() -> None:
     assert not torch.equal(counted, runtime.sinusoids(torch.zeros(1, 40, 10)))
 
 
-@pytest.mark.parametrize("inner", [integers.MOST_PRODUCTS, integers.MOST_PRODUCTS + 1, 3 * integers.MOST_PRODUCTS - 5])
+@pytest.mark.parametrize("inner", [integers.MAX_PRODUCTS, integers.MAX_PRODUCTS + 1, 3 * integers.MAX_PRODUCTS - 5])
 def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> None:
     matrix = torch.full((inner, 16), 127, dtype=torch.int8)
     matrix[:, 1], matrix[::2, 2] = -127, 0
@@ -85,7 +85,7 @@ def test_pieces_that_cannot_come_have_no_part_in_a_smoothed_loss(wrong_classes: 
     closed, labels = torch.tensor([0, 2, 7]), torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
     table, x = torch.randn(11, 4, requires_grad=True), torch.randn(2, 5, 4)
     bias = torch.randn(11).index_fill(0, closed, -1e9).requires_grad_()
-    left = torch.tensor([piece for piece in range(11) if piece not in closed])
+    left = torch.tensor([token for token in range(11) if token not in closed])
     numbers = torch.zeros(11, dtype=torch.long).index_copy(0, left, torch.arange(len(left)))
     logits, real = (x @ table.T + bias)[..., left], labels != PAD
     log_p = logits[real].log_softmax(-1)

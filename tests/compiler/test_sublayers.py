@@ -48,7 +48,7 @@ def layers(small: Callable[..., Spec]) -> Callable[..., Spec]:
 
     def make(of: dict[str, object], **architecture: object) -> Spec:
         encoder = [of, {"kind": "feed_forward"}]
-        decoder = [of, {"kind": "memory_attention"}, {"kind": "feed_forward"}]
+        decoder = [of, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
         return small(**{"encoder": encoder, "decoder": decoder, "dropout": 0.0, **architecture})
 
     return make

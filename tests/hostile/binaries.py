@@ -11,7 +11,7 @@ import torch
 
 from hostile.foreign import text, variable
 from hostile.trial import Trial
-from zoo.shelf.importing.ctranslate2 import binary
+from zoo.interop.ctranslate2 import binary
 
 _FILE = "model.bin"
 _MANY = (0, 1, 2**31, 2**32 - 1, 10**6, 10**6 + 1, 65_535)

@@ -16,7 +16,7 @@ from hostile import forgeries, nodes, values
 from hostile.shelf import MANIFEST, checked, listed, opened, same
 from hostile.trial import Trial
 from hostile.world import GOOD, LINES, OTHER
-from zoo.storage import manifest
+from zoo.files import manifest
 
 WEIGHTS = "weights.safetensors"
 

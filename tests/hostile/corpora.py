@@ -11,7 +11,7 @@ from hostile import archives, nodes, values
 from hostile.judge import right
 from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
-from zoo.corpus.prepare import Prepared
+from zoo.data.prepare import Prepared
 
 _MEGABYTE = 1 << 20
 _PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for side in (0, 1))

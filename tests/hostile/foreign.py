@@ -42,8 +42,8 @@ OPTIONS: dict[str, Any] = {
 def write(folder: Path, vocabulary: Path) -> None:
     """A folder for each format; `vocabulary` is a SentencePiece model."""
     torch.manual_seed(7)
-    pieces = Vocabulary.load(vocabulary.parent)
-    names = [str(pieces.source.model.id_to_piece(number)) for number in range(pieces.sizes[0])]  # type: ignore[union-attr]
+    tokens = Vocabulary.load(vocabulary.parent)
+    names = [str(tokens.source.model.id_to_piece(number)) for number in range(tokens.sizes[0])]  # type: ignore[union-attr]
     for name, writer in (("marian", _marian), ("hf-marian", _transformers), ("ctranslate2", _ctranslate2)):
         (folder / name).mkdir(parents=True)
         writer(folder / name, vocabulary, names)

@@ -14,7 +14,7 @@ from hostile.judge import right
 from hostile.shelf import listed
 from hostile.trial import Trial
 from hostile.world import GOOD
-from zoo.storage import manifest
+from zoo.files import manifest
 
 _PROOF = "proof.safetensors"
 
@@ -27,13 +27,13 @@ def proof(draw: Random, trial: Trial) -> None:
     source, target, found = proof["source"], proof["target"], proof["log_probabilities"]
     what = draw.randrange(10)
     name = draw.choice(("source", "target"))
-    piece = draw.choice((-1, 101, 104, 2**31, 2**62, -(2**63), 1000))
+    token = draw.choice((-1, 101, 104, 2**31, 2**62, -(2**63), 1000))
     if what == 0:
         proof = {name: tensor[:0] for name, tensor in proof.items()}
     elif what == 1:
         proof = {"source": source * 0, "target": target * 0, "log_probabilities": found * 0}
     elif what == 2:
-        proof[name].flatten()[draw.randrange(proof[name].numel())] = piece
+        proof[name].flatten()[draw.randrange(proof[name].numel())] = token
     elif what == 3:
         number = draw.choice((float("nan"), float("inf"), 0.5, -1e30))
         proof["log_probabilities"].flatten()[draw.randrange(found.numel())] = number
@@ -51,7 +51,7 @@ def proof(draw: Random, trial: Trial) -> None:
         proof = {"source": torch.ones(1, 60_000).long(), "target": target[:1], "log_probabilities": found[:1]}
     else:
         proof = {name: tensor[:, :1] for name, tensor in proof.items()}
-    trial.tell(f"way {what}: { ({name: (tuple(t.shape), t.dtype) for name, t in proof.items()}) }, {piece}")
+    trial.tell(f"way {what}: { ({name: (tuple(t.shape), t.dtype) for name, t in proof.items()}) }, {token}")
     same = proof.keys() == good.keys() and all(
         proof[name].shape == good[name].shape and torch.equal(proof[name].to(good[name].dtype), good[name])
         for name in good

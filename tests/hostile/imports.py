@@ -84,8 +84,8 @@ def _elsewhere(draw: Random, place: Path, trial: Trial) -> bool:
 
 _ALL: tuple[Way, ...] = (_bytes, _bytes, _stood_in, _elsewhere)
 _WAYS: dict[str, tuple[Way, ...]] = {
-    "marian": (*_ALL, *arrays.WAYS, settings.marian, settings.marian_out, settings.pieces),
-    "hf-marian": (*_ALL, *pickles.IN_BIN, settings.transformers, settings.vocabulary, settings.pieces, settings.header),
-    "ctranslate2": (*_ALL, *binaries.WAYS, settings.ctranslate2, settings.pieces),
+    "marian": (*_ALL, *arrays.WAYS, settings.marian, settings.marian_out, settings.tokens),
+    "hf-marian": (*_ALL, *pickles.IN_BIN, settings.transformers, settings.vocabulary, settings.tokens, settings.header),
+    "ctranslate2": (*_ALL, *binaries.WAYS, settings.ctranslate2, settings.tokens),
     "fairseq": (*_ALL, *pickles.IN_PT, pickles.options, settings.dictionary),
 }

@@ -18,7 +18,7 @@ from hostile.shelf import MANIFEST
 from hostile.trial import Trial
 from hostile.world import GOOD
 from specs import ZooError
-from zoo.storage import manifest
+from zoo.files import manifest
 
 Way = Callable[[Random, Path, Trial], bool]
 """Damages a bundle; says whether its manifest is to be made anew, so that only what is in the files can tell."""

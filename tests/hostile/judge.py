@@ -14,7 +14,7 @@ import torch
 
 from hostile.clock import Clock
 from specs import ZooError
-from zoo.machine.ram import most_used
+from zoo.system.ram import most_used
 
 SECONDS = 10
 BYTES = 2 << 30

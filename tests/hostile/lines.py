@@ -102,16 +102,16 @@ def _sampled(draw: Random, trial: Trial, texts: list[str]) -> None:
 
 
 def _decoded(draw: Random, trial: Trial, texts: list[str]) -> None:
-    """By the vocabulary: any pieces are some text, and a text's pieces are pieces."""
+    """By the vocabulary: any tokens are some text, and a text's tokens are tokens."""
     vocabulary = trial.world.translator.vocabulary
     for text in (text.encode("utf-8", "replace").decode() for text in texts):  # half a character is no text
         found = trial.answer(partial(vocabulary.encode, text))
         right(
-            isinstance(found, ZooError) or all(0 <= piece < vocabulary.sizes[0] for piece in found),
-            f"no such pieces: {found}",
+            isinstance(found, ZooError) or all(0 <= token < vocabulary.sizes[0] for token in found),
+            f"no such tokens: {found}",
         )
-    pieces = draw.choices(range(vocabulary.sizes[0]), k=draw.choice((0, 1, 20, 2000)))
-    right(isinstance(vocabulary.decode(pieces), str), "no text")
+    tokens = draw.choices(range(vocabulary.sizes[0]), k=draw.choice((0, 1, 20, 2000)))
+    right(isinstance(vocabulary.decode(tokens), str), "no text")
 
 
 def _piped(draw: Random, trial: Trial, texts: list[str]) -> None:

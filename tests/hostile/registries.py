@@ -19,7 +19,7 @@ from hostile.judge import right
 from hostile.server import Trick, served
 from hostile.trial import Trial
 from hostile.world import GOOD, OTHER
-from zoo.storage import transfer
+from zoo.files import transfer
 
 _NESTED = ("[" * 100_000, '{"a":' * 100_000, '{"a": ' + "[" * 3_000 + "]" * 3_000 + "}")
 _PATIENCE = 300

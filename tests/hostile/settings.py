@@ -1,4 +1,4 @@
-"""What stands around a foreign model's numbers: settings, lists of pieces, SentencePiece models, headers."""
+"""What stands around a foreign model's numbers: settings, lists of tokens, SentencePiece models, headers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def transformers(draw: Random, place: Path, trial: Trial) -> bool:
 
 
 def vocabulary(draw: Random, place: Path, trial: Trial) -> bool:
-    """`vocab.json` with numbers twice, holes, numbers out of all bounds, pieces that are no text."""
+    """`vocab.json` with numbers twice, holes, numbers out of all bounds, tokens that are no text."""
     file = place / "vocab.json"
     found = json.loads(file.read_text())
     names = sorted(found)
@@ -86,8 +86,8 @@ def vocabulary(draw: Random, place: Path, trial: Trial) -> bool:
     return False
 
 
-def pieces(draw: Random, place: Path, trial: Trial) -> bool:
-    """A SentencePiece model with loops of lengths, fields of other kinds, pieces in another order."""
+def tokens(draw: Random, place: Path, trial: Trial) -> bool:
+    """A SentencePiece model with loops of lengths, fields of other kinds, tokens in another order."""
     file = draw.choice([path for path in sorted(place.iterdir()) if path.suffix in (".spm", ".model")])
     good = file.read_bytes()
     whole = b"\xff" * 9 + b"\x01"
@@ -166,7 +166,7 @@ def marian_out(draw: Random, place: Path, trial: Trial) -> bool:
 
 
 def ctranslate2(draw: Random, place: Path, trial: Trial) -> bool:
-    """Settings and the list of pieces."""
+    """Settings and the list of tokens."""
     file = place / draw.choice(("config.json", "config.json", "shared_vocabulary.json"))
     if file.name != "config.json" and draw.random() < 0.5:
         listed = json.loads(file.read_text())

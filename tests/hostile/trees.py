@@ -10,9 +10,9 @@ from typing import get_args
 from hostile import values
 from hostile.judge import right
 from hostile.trial import Trial
-from zoo.corpus.prepare import Prepared
-from zoo.trees.symbols import Linearisation
-from zoo.trees.tree import read
+from zoo.data.prepare import Prepared
+from zoo.text.trees.symbols import Linearisation
+from zoo.text.trees.tree import read
 
 _TREES = (
     "(TOP (S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ sees) (NP (DT a) (JJ small) (NN house)))))",

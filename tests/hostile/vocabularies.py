@@ -15,7 +15,7 @@ FILE = "vocabulary.model"
 
 
 def run(draw: Random, trial: Trial) -> None:
-    """Makes one, opens it, and has it encode, decode and draw pieces."""
+    """Makes one, opens it, and has it encode, decode and draw tokens."""
     good = (trial.world.run / FILE).read_bytes()
     if draw.random() < 0.1:
         (trial.folder / FILE).write_bytes(good)
@@ -36,15 +36,15 @@ def _used(draw: Random, trial: Trial, vocabulary: Vocabulary) -> None:
     if isinstance(rows, ZooError):
         return
     for row, line in zip(rows, _TEXTS, strict=True):
-        right(all(0 <= piece < vocabulary.sizes[0] for piece in row), f"no such pieces: {row}")
+        right(all(0 <= token < vocabulary.sizes[0] for token in row), f"no such tokens: {row}")
         right(trial.answer(lambda line=line: vocabulary.encode(line, "target")) is not None, "nothing")
         text = trial.answer(lambda row=row: vocabulary.decode(row))
         right(isinstance(text, str | ZooError), f"no text: {text!r}")
         if row:
             trial.answer(lambda row=row: vocabulary.sample(row, 0.1))
-    ids = [piece for piece in range(vocabulary.sizes[1]) if piece not in (PAD, BOS, EOS)]
-    for pieces in (*([piece] for piece in ids), draw.sample(ids, len(ids))):
-        text = trial.answer(lambda pieces=pieces: vocabulary.decode(pieces))
+    ids = [token for token in range(vocabulary.sizes[1]) if token not in (PAD, BOS, EOS)]
+    for tokens in (*([token] for token in ids), draw.sample(ids, len(ids))):
+        text = trial.answer(lambda tokens=tokens: vocabulary.decode(tokens))
         if isinstance(text, str):
             right(not any("\ud800" <= sign <= "\udfff" for sign in text), f"half a character: {text!r}")
 
@@ -65,13 +65,13 @@ def edited(draw: Random, model: bytes) -> bytes:
             case 3:
                 fields[at] = (draw.randrange(1, 20), content)
             case 4:
-                # Of the pieces the other settings are few: the last fields.
+                # Of the tokens the other settings are few: the last fields.
                 at = draw.randrange(max(0, len(fields) - 4), len(fields))
                 fields[at] = (fields[at][0], values.damaged(draw, fields[at][1]))
             case 5:
-                piece = values.word(draw).encode("utf-8", "surrogatepass")[:100]
-                fields[at] = (1, b"\x0a" + _varint(len(piece)) + piece + b"\x18" + _varint(draw.randrange(9)))
-            case 6 | 7 if len(content) > 3:  # no character, in a piece that is one to all who only count
+                token = values.word(draw).encode("utf-8", "surrogatepass")[:100]
+                fields[at] = (1, b"\x0a" + _varint(len(token)) + token + b"\x18" + _varint(draw.randrange(9)))
+            case 6 | 7 if len(content) > 3:  # no character, in a token that is one to all who only count
                 place = draw.randrange(2, len(content))
                 fields[at] = (number, content[:place] + draw.randbytes(1) + content[place + 1 :])
             case _:

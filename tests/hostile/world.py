@@ -15,13 +15,13 @@ import zoo
 from compiler import build
 from hostile import foreign
 from specs import Spec
-from zoo.model.weights import Weights
-from zoo.shelf import publish, upload
-from zoo.storage import manifest
+from zoo.files import manifest
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
+from zoo.models.weights import Weights
+from zoo.publishing import publish, upload
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
-from zoo.translation.translation import Translation
-from zoo.translation.translator import Translator
 
 PAIRS = (
     ("the old dog sees a small house", "der alte Hund sieht ein kleines Haus"),
@@ -114,7 +114,7 @@ class World:
         run.folder.mkdir(parents=True)
         spec = self.spec.model_copy(update={"name": name})
         run.spec_file.write_text(spec.yaml(), encoding="utf-8")
-        lines = [(source[:: 3 - 2 * seed], target) for source, target in PAIRS * 3]  # backwards are other pieces
+        lines = [(source[:: 3 - 2 * seed], target) for source, target in PAIRS * 3]  # backwards are other tokens
         Vocabulary.learn(lambda: lines, self.spec.vocabulary).save(run.folder)
         training = self.spec.training.model_copy(update={"seed": seed})
         weights = build(self.spec.model_copy(update={"training": training})).weights()

@@ -189,7 +189,7 @@ def test_every_field_is_described_with_its_section() -> None:
             described = field.description or ""
             assert re.search(r"\((\d|no letter|the paper is silent)", described), f"{name}.{key}"
             assert described.endswith("."), f"{name}.{key}"
-    for section in (specs.Depths, specs.SelfAttention, specs.MemoryAttention, specs.FeedForward):
+    for section in (specs.Depths, specs.SelfAttention, specs.CrossAttention, specs.FeedForward):
         for key, field in section.model_fields.items():
             assert re.search(r"\(3\.\d.*\).*\.$", field.description or ""), f"{section.__name__}.{key}"
 
@@ -229,7 +229,7 @@ DIALECTS = {
         *("architecture.positional_encoding", "architecture.norm_epsilon", "architecture.projection_bias"),
         *("architecture.initial_weights", "architecture.first_position", "training.learning_rate", "training.epsilon"),
         *("training.label_smoothing", "training.average", "corpus.max_length", "corpus.max_ratio"),
-        *("decoding.beam", "decoding.alpha", "decoding.length_penalty", "decoding.ending"),
+        *("decoding.beam", "decoding.alpha", "decoding.length_penalty", "decoding.stopping_rule"),
         *("decoding.length_factor", "decoding.extra_length", "decoding.min_length"),
     },
 }

@@ -4,10 +4,10 @@ import pytest
 from pydantic import ValidationError
 
 import specs
-from specs import Depths, FeedForward, MemoryAttention, SelfAttention
+from specs import CrossAttention, Depths, FeedForward, SelfAttention
 from specs.loader import load, parse
 
-ATTENTION, MEMORY = SelfAttention(kind="self_attention"), MemoryAttention(kind="memory_attention")
+ATTENTION, MEMORY = SelfAttention(kind="self_attention"), CrossAttention(kind="cross_attention")
 NETWORK = FeedForward(kind="feed_forward")
 
 

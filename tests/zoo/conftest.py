@@ -15,16 +15,16 @@ import pytest
 import torch
 
 import specs
-from compiler.likeliest import likeliest
+from compiler.top_k import top_k
 from specs import EOS, PAD, Spec
-from zoo.registry.revision import Summary
+from zoo.files import manifest
+from zoo.generation.beam import Beam
+from zoo.generation.source import Source
+from zoo.generation.translation import ForcedScore, Translation
+from zoo.generation.translator import Translator
+from zoo.generation.workers import searched
+from zoo.models.registries.revision import Summary
 from zoo.report import Report
-from zoo.search.beam import Beam
-from zoo.search.source import Source
-from zoo.search.workers import searched
-from zoo.storage import manifest
-from zoo.translation.translation import ForcedScore, Translation
-from zoo.translation.translator import Translator
 
 
 class ToyState:
@@ -66,7 +66,7 @@ class ToyProgram:
 
     def encode(self, source):
         self.encoded.append(tuple(source.shape))
-        sources = [tuple(piece for piece in row if piece != PAD) for row in source.tolist()]
+        sources = [tuple(token for token in row if token != PAD) for row in source.tolist()]
         assert all(row[-1] == EOS for row in sources)
         return ToyState(sources, [[()] for _ in sources])
 
@@ -79,9 +79,9 @@ class ToyProgram:
         found = [self.row(source, prefix[1:]) for source, each in zip(sources, rows, strict=True) for prefix in each]
         return torch.tensor(found, dtype=torch.float32), ToyState(sources, rows)
 
-    def likeliest(self, state, token, count, allowed=None):
+    def top_k(self, state, token, count, allowed=None):
         log_probabilities, state = self.decode_step(state, token)
-        return likeliest(log_probabilities, count, allowed), state
+        return top_k(log_probabilities, count, allowed), state
 
     def select(self, state, sentences, parents):
         sources, rows = state.use()
@@ -100,10 +100,10 @@ class ToyProgram:
     def score(self, source, target):
         scores = torch.zeros(target.shape[0], target.shape[1] - 1)
         for i, (given, row) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
-            pieces = tuple(piece for piece in row if piece != PAD)
-            known = tuple(piece for piece in given if piece != PAD)
-            for place in range(1, len(pieces)):
-                scores[i, place - 1] = self.row(known, pieces[1:place])[pieces[place]]
+            tokens = tuple(token for token in row if token != PAD)
+            known = tuple(token for token in given if token != PAD)
+            for place in range(1, len(tokens)):
+                scores[i, place - 1] = self.row(known, tokens[1:place])[tokens[place]]
         return scores
 
 
@@ -121,13 +121,13 @@ def searching(
     device="cpu",
     **choice,
 ):
-    """What is found for each source (pieces without EOS), with a `beam` of such a size, and its other fields."""
+    """What is found for each source (tokens without EOS), with a `beam` of such a size, and its other fields."""
     if chooser is None:
         chooser = Beam(choice.pop("beam"), **choice)
     prefixes, words = prefixes or [()] * len(sources), words or [0] * len(sources)
     several = [
-        Source(index, (*pieces, EOS), limit, tuple(prefix), words=number)
-        for index, (pieces, limit, prefix, number) in enumerate(zip(sources, limits, prefixes, words, strict=True))
+        Source(index, (*ids, EOS), limit, tuple(prefix), words=number)
+        for index, (ids, limit, prefix, number) in enumerate(zip(sources, limits, prefixes, words, strict=True))
     ]
     size = windows or max(1, len(several))
     read = (several[start : start + size] for start in range(0, len(several), size))
@@ -150,18 +150,18 @@ ALPHABET = "abcdefgh "
 
 
 class Letters:
-    """One piece a letter, from 4 on; what is not in the alphabet vanishes."""
+    """One token a letter, from 4 on; what is not in the alphabet vanishes."""
 
     source_end = EOS
 
     def encode(self, text, side="source"):
         return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]
 
-    def decode(self, pieces, side="target"):
-        return "".join(ALPHABET[piece - 4] if piece >= 4 else "?" for piece in pieces)
+    def decode(self, tokens, side="target"):
+        return "".join(ALPHABET[token - 4] if token >= 4 else "?" for token in tokens)
 
-    def named(self, pieces, side="target"):
-        return list(self.decode(pieces))
+    def named(self, tokens, side="target"):
+        return list(self.decode(tokens))
 
     def has_words(self, side):
         return False
@@ -374,7 +374,7 @@ class FileHandler(http.server.SimpleHTTPRequestHandler):
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """Serves the folder `registry`, which may not exist yet, on this machine."""
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
-    monkeypatch.setattr("zoo.storage.transfer.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("zoo.files.transfer.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "*")
     served = Served(tmp_path / "registry")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(FileHandler, served))

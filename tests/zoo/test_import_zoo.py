@@ -16,7 +16,7 @@ from specs import BOS, EOS, Spec, ZooError
 from zoo.training.run import Run
 
 ROOT = Path(__file__).parents[2]
-_COMMAND = "from zoo.door import main; main()"  # as the script does that is installed
+_COMMAND = "from zoo.entry_point import main; main()"  # as the script does that is installed
 
 
 _QUICK = """
@@ -140,7 +140,9 @@ def test_a_stranger_called_cli_is_in_nobodys_way_who_imports_zoo(tmp_path: Path)
 
 
 def test_the_function_model_stays_when_its_room_is_imported() -> None:
-    code = "import zoo; import zoo.model.find; assert zoo.model.__name__ == 'model'; zoo.names(); zoo.model.__doc__[0]"
+    code = (
+        "import zoo; import zoo.models.find; assert zoo.models.__name__ == 'model'; zoo.names(); zoo.models.__doc__[0]"
+    )
     assert python(code).returncode == 0
 
 
@@ -151,7 +153,7 @@ def test_it_is_a_command_of_pythons() -> None:
 
 
 def test_ctrl_c_while_packages_are_loaded_is_no_traceback() -> None:
-    code = "import zoo.door as door\ndef load(name): raise KeyboardInterrupt\ndoor.import_module = load\ndoor.main()"
+    code = "import zoo.entry_point as door\ndef load(name): raise KeyboardInterrupt\ndoor.import_module = load\ndoor.main()"
     done = python(code)
     assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
 

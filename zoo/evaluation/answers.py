@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Unpack
 
 from specs import ZooError
+from zoo.generation.request import Choice
+from zoo.generation.translation import ForcedScore
+from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.search.request import Choice
-from zoo.translation.translation import ForcedScore
-from zoo.translation.translator import Translator
 
 
 class Answers:
@@ -62,6 +62,6 @@ class Answers:
 
     @cached_property
     def forced(self) -> list[ForcedScore]:
-        """The probabilities of the references, piece by piece."""
+        """The probabilities of the references, token by token."""
         tokens = self._choice.get("tokens")
         return self._translator.forced(self.sources, self.references, tokens=tokens, report=self._report)

@@ -15,8 +15,8 @@ from zoo.evaluation.overlap import doubt, made, require_alike
 from zoo.evaluation.own_sets import split_named, texts
 from zoo.evaluation.paper_bleu import signed, tokens_of
 from zoo.evaluation.resampled import SEED, counts, draws, half_interval, probability, scores
+from zoo.generation.opening import How, open_model
 from zoo.report import Report
-from zoo.translation.opening import How, open_model
 
 NOISE = 0.05
 """The probability from which on a difference is none."""

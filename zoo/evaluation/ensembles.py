@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from specs import ZooError
-from zoo.corpus.parallel import Split
+from zoo.data.parallel import Split
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.own_sets import split_named, texts, unchanged
 from zoo.evaluation.scores import Scores
-from zoo.model.folder import ModelFolder
-from zoo.model.identity import differing
-from zoo.model.weights import known_digest
+from zoo.files.content import stands
+from zoo.files.files import read_json, write_json
+from zoo.generation.opening import How, open_model
+from zoo.generation.translator import Translator
+from zoo.models.folder import ModelFolder
+from zoo.models.identity import differing
+from zoo.models.weights import known_digest
 from zoo.report import Report
-from zoo.storage.content import stands
-from zoo.storage.files import read_json, write_json
-from zoo.translation.opening import How, open_model
-from zoo.translation.translator import Translator
 
 FILE = "ensembles.json"
 

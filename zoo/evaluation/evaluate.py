@@ -10,9 +10,9 @@ from specs import Task
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.metric import metrics_of
 from zoo.evaluation.scores import Scores
+from zoo.generation.request import Choice
+from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.search.request import Choice
-from zoo.translation.translator import Translator
 
 
 def evaluate(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specs import ZooError
 from zoo.evaluation.evalb.brackets import brackets
-from zoo.trees.tree import Tree, read
+from zoo.text.trees.tree import Tree, read
 
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers

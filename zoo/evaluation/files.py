@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from specs import ZooError
-from zoo.corpus.text_file import language_of
+from zoo.data.text_file import language_of
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.overlap import doubt, lines_hint, overlap
 from zoo.evaluation.paper_bleu import known_languages, paper_bleu

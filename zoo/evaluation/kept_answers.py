@@ -9,17 +9,17 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.evaluation.answers import Answers
-from zoo.storage.content import content
-from zoo.storage.files import writing
+from zoo.files.content import content
+from zoo.files.files import writing
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """To one sentence: the best output, and the reference's natural log-probability over its pieces, EOS counted."""
+    """To one sentence: the best output, and the reference's natural log-probability over its tokens, EOS counted."""
 
     output: str
     log_probability: float
-    pieces: int
+    tokens: int
 
 
 def keep(file: Path, answers: Answers) -> None:
@@ -46,6 +46,6 @@ def kept(file: Path) -> Sequence[KeptAnswer]:
 
 def _answer(line: dict[str, object]) -> KeptAnswer:
     found = KeptAnswer(**line)  # type: ignore[arg-type]
-    if not isinstance(found.output, str) or not isinstance(found.pieces, int) or found.pieces < 1:
+    if not isinstance(found.output, str) or not isinstance(found.tokens, int) or found.tokens < 1:
         raise ValueError
-    return KeptAnswer(found.output, float(found.log_probability), found.pieces)
+    return KeptAnswer(found.output, float(found.log_probability), found.tokens)

@@ -85,7 +85,7 @@ METRICS = (
         forced=True,
         most=math.inf,
         decimals=3,
-        unit="piece",
+        unit="token",
     ),
 )
 """In the order in which they are told."""

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import Grammar, HeldOut, Parsing, Spec, ZooError
-from zoo.corpus.kept_set import kept_set
-from zoo.corpus.parallel import Pair, ParallelText, Split
-from zoo.corpus.prepare import prepare
+from zoo.data.kept_set import kept_set
+from zoo.data.parallel import Pair, ParallelText, Split
+from zoo.data.prepare import prepare
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.kept_answers import keep
 from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import MACHINE, Scores
-from zoo.machine.called import called
-from zoo.model.folder import ModelFolder
-from zoo.model.weights import known_digest
+from zoo.files.files import write_json
+from zoo.generation.opening import How, open_model
+from zoo.models.folder import ModelFolder
+from zoo.models.weights import known_digest
 from zoo.report import Report
-from zoo.storage.files import write_json
+from zoo.system.called import called
 from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
-from zoo.translation.opening import How, open_model
 
 _SPLITS: dict[str, Split] = {"dev": "dev", "test": "test"}
 

@@ -1,4 +1,4 @@
-"""Perplexity per word piece, as in the paper's Table 3."""
+"""Perplexity per word token, as in the paper's Table 3."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specs import ZooError
-from zoo.translation.translation import ForcedScore
+from zoo.generation.translation import ForcedScore
 
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers
 
 
 def perplexity(scores: Sequence[ForcedScore]) -> float:
-    """exp of the mean negative log-probability of a piece, EOS counted, over all sentences together.
+    """exp of the mean negative log-probability of a token, EOS counted, over all sentences together.
 
-    Per piece, so only comparable between models of one vocabulary. Raises ZooError where there is no piece.
+    Per token, so only comparable between models of one vocabulary. Raises ZooError where there is no token.
     """
     tokens = sum(score.tokens for score in scores)
     if not tokens:

@@ -102,7 +102,7 @@ def scores(metric: Any, sums: Drawn) -> Drawn:
     return np.array([metric._compute_score_from_stats(row).score for row in sums])
 
 
-def log_perplexity_by(drawn: Drawn, log_probabilities: Sequence[float], pieces: Sequence[int]) -> Drawn:
-    """The natural logarithm of the perplexity a piece, for each set."""
-    found: Drawn = -(drawn @ np.array(log_probabilities)) / (drawn @ np.array(pieces, dtype=np.float64))
+def log_perplexity_by(drawn: Drawn, log_probabilities: Sequence[float], tokens: Sequence[int]) -> Drawn:
+    """The natural logarithm of the perplexity a token, for each set."""
+    found: Drawn = -(drawn @ np.array(log_probabilities)) / (drawn @ np.array(tokens, dtype=np.float64))
     return found

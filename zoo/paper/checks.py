@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 
 import specs
-from zoo.corpus.prepare import known_counts
-from zoo.corpus.presence import absent
+from zoo.data.prepare import known_counts
+from zoo.data.presence import absent
 from zoo.evaluation.metric import Metric, named
 from zoo.paper.claim import Check, Claim, Finding, Status
 from zoo.paper.evidence import Evidence, Found

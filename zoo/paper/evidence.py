@@ -10,11 +10,11 @@ from typing import Any
 
 import specs
 from specs import ENTITLING, Spec, ZooError, difference
-from zoo.corpus.presence import called
+from zoo.data.presence import called
 from zoo.evaluation.ensembles import KeptEnsemble, ensembles
 from zoo.evaluation.metric import Metric
-from zoo.model.find import all_runs
-from zoo.model.folder import RUNS, ModelFolder
+from zoo.models.find import all_runs
+from zoo.models.folder import RUNS, ModelFolder
 from zoo.report import Report
 from zoo.training.record import Record, record_of
 
@@ -22,7 +22,7 @@ _UNTOLD = (
     *(*ENTITLING, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
     *("corpus.source", "corpus.target", "corpus.folder", "corpus.train", "corpus.dev", "corpus.test"),
     *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
-    *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation"),
+    *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation_steps"),
 )
 """Fields that make no run another's rival, or that its scale tells otherwise: by its steps, by its corpus."""
 

@@ -92,8 +92,8 @@ def _embedding_scale() -> tuple[bool, str]:
 
 
 def _one_matrix() -> tuple[bool, str]:
-    pieces = specs.load("base").vocabulary.size
-    tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == pieces}
+    tokens = specs.load("base").vocabulary.size
+    tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
     untied = lower(specs.load("base", ["architecture.tied_embeddings=none"]), Purpose.TRAIN)
     more = cost(untied).parameters - cost(graph("base")).parameters
@@ -105,7 +105,7 @@ def _products() -> tuple[bool, str]:
     """With as many features in one head as in all, each product of the two graphs is of the same size."""
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
-    return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs a pair of {LENGTH} pieces, forward"
+    return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs a pair of {LENGTH} tokens, forward"
 
 
 def _variance() -> Derived:

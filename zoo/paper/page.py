@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from zoo.paper.claim import Entry, Status
 from zoo.paper.evidence import Evidence
-from zoo.paper.plots import MOST_SERIES, all_plots
+from zoo.paper.plots import MAX_SERIES, all_plots
 from zoo.paper.tables import Table, claim_row, summed, tables
-from zoo.viewing.page import page, text
-from zoo.viewing.plot import STYLE as PLOT_STYLE
-from zoo.viewing.plot import Plot, plotted
+from zoo.visualization.page import page, text
+from zoo.visualization.plot import STYLE as PLOT_STYLE
+from zoo.visualization.plot import Plot, plotted
 
 _KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open"}
 _SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗"}
@@ -58,7 +58,7 @@ def paper_page(entries: Sequence[Entry], evidence: Evidence) -> str:
     for key, title in _TITLES.items():
         body += [f'<h2 id="{key}">{title}</h2>', *(_table(each) for each in tables(key, entries, evidence))]
     body += ['<h2 id="claims">Every claim</h2>', *_claims(entries, evidence)]
-    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, many=MOST_SERIES)
+    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, many=MAX_SERIES)
 
 
 _MORE = {"plots": "Plots", "claims": "Every claim"}

@@ -11,9 +11,9 @@ from zoo.paper import table1, table2, table3
 from zoo.paper.claim import Entry
 from zoo.paper.evidence import Evidence
 from zoo.training.schedule import learning_rate
-from zoo.viewing.plot import Axis, Plot, Series
+from zoo.visualization.plot import Axis, Plot, Series
 
-MOST_SERIES = 7
+MAX_SERIES = 7
 """Of one plot: as many colours a page has to have."""
 
 

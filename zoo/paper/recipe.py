@@ -94,8 +94,8 @@ def _peak() -> tuple[bool, str]:
 
 
 _SET = (
-    ("vocabulary", "5.1", "shared vocabulary, EN-DE: about", "37000", "pieces", "base", lambda s: s.vocabulary.size),
-    ("vocabulary-french", "5.1", "word pieces, EN-FR", "32000", "pieces", "base-enfr", lambda s: s.vocabulary.size),
+    ("vocabulary", "5.1", "shared vocabulary, EN-DE: about", "37000", "tokens", "base", lambda s: s.vocabulary.size),
+    ("vocabulary-french", "5.1", "word tokens, EN-FR", "32000", "tokens", "base-enfr", lambda s: s.vocabulary.size),
     ("source", "5.1", "a batch: about, source", "25000", "tokens", "base", lambda s: s.training.source_tokens),
     ("target", "5.1", "a batch: about, target", "25000", "tokens", "base", lambda s: s.training.target_tokens),
     ("steps", "5.2", "base: steps", "100000", "steps", "base", lambda s: s.training.steps),
@@ -121,14 +121,14 @@ _SET = (
     ),
     ("beam", "6.1", "beam", "4", "hypotheses", "base", lambda s: s.decoding.beam),
     ("alpha", "6.1", "length penalty alpha", "0.6", "", "base", lambda s: s.decoding.alpha),
-    ("longest", "6.1", "output: input length and", "50", "pieces", "base", lambda s: s.decoding.extra_length),
+    ("longest", "6.1", "output: input length and", "50", "tokens", "base", lambda s: s.decoding.extra_length),
     ("parser-N", "6.3", "parser: layers", "4", "layers", "parsing/wsj", lambda s: s.architecture.N),
     ("parser-d_model", "6.3", "parser: d_model", "1024", "features", "parsing/wsj", lambda s: s.architecture.d_model),
     ("parser-beam", "6.3", "parser: beam", "21", "hypotheses", "parsing/wsj", lambda s: s.decoding.beam),
     ("parser-alpha", "6.3", "parser: alpha", "0.3", "", "parsing/wsj", lambda s: s.decoding.alpha),
-    ("parser-longest", "6.3", "parser: input and", "300", "pieces", "parsing/wsj", lambda s: s.decoding.extra_length),
+    ("parser-longest", "6.3", "parser: input and", "300", "tokens", "parsing/wsj", lambda s: s.decoding.extra_length),
     (
-        "parser-pieces",
+        "parser-tokens",
         "6.3",
         "parser, WSJ only: vocabulary",
         "16",
@@ -137,7 +137,7 @@ _SET = (
         lambda s: s.vocabulary.size / K,
     ),
     (
-        "semi-pieces",
+        "semi-tokens",
         "6.3",
         "semi-supervised: vocabulary",
         "32",

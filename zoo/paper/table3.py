@@ -15,7 +15,7 @@ from zoo.paper.claim import Check, Claim, Printed
 
 @dataclass(frozen=True)
 class Row:
-    """A row as printed: perplexity a word piece, BLEU, and millions of parameters where the row has them."""
+    """A row as printed: perplexity a word token, BLEU, and millions of parameters where the row has them."""
 
     key: str
     """Of the claims on it, and of its spec in `specs/table3/`."""
@@ -59,9 +59,9 @@ SMALL = tuple(row for row in COUNTED if row.key != "big")
 
 
 @cache
-def parameters(spec: str, pieces: int | None = None) -> int:
-    """The compiler's count for a spec, with a vocabulary of so many pieces, or its own."""
-    return compiler.parameters(specs.load(spec, {} if pieces is None else {"vocabulary": {"size": pieces}}))
+def parameters(spec: str, tokens: int | None = None) -> int:
+    """The compiler's count for a spec, with a vocabulary of so many tokens, or its own."""
+    return compiler.parameters(specs.load(spec, {} if tokens is None else {"vocabulary": {"size": tokens}}))
 
 
 def pieces_printing(row: Row) -> range:
@@ -90,7 +90,7 @@ def claims() -> Iterator[Claim]:
             says=f"{row.says}: perplexity",
             check=_PERPLEXITY,
             printed=told[:1],
-            unit="a piece",
+            unit="a token",
             **of,
         )
         yield Claim(f"{key}.bleu", says=f"{row.says}: BLEU", check=_BLEU, printed=told[1:], unit="BLEU", **of)
@@ -110,9 +110,9 @@ _PERPLEXITY, _BLEU = scored("dev", "perplexity"), scored("dev", "paper_bleu", "b
 
 def _count(row: Row) -> Check:
     def derive() -> tuple[float, str]:
-        pieces, fit = specs.load(row.spec).vocabulary.size, pieces_printing(row)
+        tokens, fit = specs.load(row.spec).vocabulary.size, pieces_printing(row)
         count = parameters(row.spec)
-        how = f"{count:,} with {pieces:,} pieces; {fit[0]:,} to {fit[-1]:,} pieces give the printed count"
+        how = f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the printed count"
         return count / 1e6, how
 
     return equals(derive, "{:.2f}".format)
@@ -123,7 +123,7 @@ def _together() -> tuple[bool, str]:
     if not fit:
         return False, "no size of the vocabulary gives all ten"
     big = pieces_printing(BY_KEY["big"])
-    how = f"with any vocabulary of {fit[0]:,} to {fit[-1]:,} pieces the compiler counts all ten as printed"
+    how = f"with any vocabulary of {fit[0]:,} to {fit[-1]:,} tokens the compiler counts all ten as printed"
     apart = "that of big has others" if big[-1] < fit[0] or big[0] > fit[-1] else "so does big's"
     return True, f"{how}; {apart}: {big[0]:,} to {big[-1]:,}"
 

@@ -120,7 +120,7 @@ def _table2(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         rows.append((name, *bleu, flops[0][0], flops[1][0], flops[0][1], plan))
     notes = (
         "The paper's FLOPs are time x GPUs x what a GPU sustains; the plan's are those of the matrix products, forward "
-        "and backward, of all steps on full batches of 27 pieces a sentence, and their share of the paper's.",
+        "and backward, of all steps on full batches of 27 tokens a sentence, and their share of the paper's.",
     )
     yield Table("Table 2: BLEU on newstest2014, and the cost of training", columns, tuple(rows), notes)
     if own := tuple(map(_own, table2.own(evidence))):
@@ -153,7 +153,7 @@ def _own(run: table2.OwnCost) -> tuple[str, ...]:
 
 def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     columns = (
-        *("", "row…", "M parameters>", "ours>", "as printed with pieces>"),
+        *("", "row…", "M parameters>", "ours>", "as printed with tokens>"),
         *("perplexity>", "ours>", "BLEU>", "ours>", "measured…"),
     )
     common, measured = _measured(entries, evidence)
@@ -161,14 +161,14 @@ def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     for row in table3.ROWS:
         cells = [_pair(entries, f"table3.{row.key}.{what}") for what in ("parameters", "perplexity", "bleu")]
         fit = table3.pieces_printing(row) if row.parameters else range(0)
-        pieces = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
+        tokens = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
         ours = cells[0][1] if row.parameters else f"{table3.parameters(row.spec) / 1e6:.2f}"
-        counted = (cells[0][0], ours, pieces)
+        counted = (cells[0][0], ours, tokens)
         rows.append((row.part, row.says, *counted, *cells[1], *cells[2], measured.get(row.key, "-")))
     own = specs.load("table3/base").vocabulary.size
     notes = (
         *([f"Measured at {', '.join(common)}; beside a row is what else it has otherwise."] if common else []),
-        f"Our count is the compiler's with {own:,} pieces; beside it is with which vocabularies it is as printed.",
+        f"Our count is the compiler's with {own:,} tokens; beside it is with which vocabularies it is as printed.",
         f"All ten small counts at once: {entries['table3.counts'].finding.because}.",
     )
     yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from zoo.benchmarks.sublayers import exponent, timed
 from zoo.paper.evidence import Timing
 from zoo.paper.table1 import ALL, AT, Kind
+from zoo.training.benchmarks.sublayers import exponent, timed
 
 LENGTHS, WIDTH = (2048, 4096, 8192, 16_384, 32_768), 128
 """So long and so narrow that what Table 1 counts outweighs the rest, and so many that one odd time bends no line."""

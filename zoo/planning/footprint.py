@@ -20,7 +20,7 @@ class Footprint:
     state_bytes: int
     """Weights, gradients and both moments in memory."""
     activation_bytes: int
-    """Of one part of a full batch whose sentences have `length` pieces: what is kept for the backward pass."""
+    """Of one part of a full batch whose sentences have `length` tokens: what is kept for the backward pass."""
     disk_bytes: int
     """Checkpoints at their most, the one being written included, and the averaged weights."""
     step_flops: int
@@ -45,4 +45,4 @@ def pairs(spec: Spec, length: int) -> tuple[int, int]:
     """How many pairs of this length a full batch has, and each of the parts that are computed one after another."""
     training = spec.training
     batch = max(1, min(training.source_tokens, training.target_tokens) // length)
-    return batch, -(-batch // training.accumulation)
+    return batch, -(-batch // training.accumulation_steps)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from compiler import Cost, Purpose, cost, graphs
 from specs import Spec
-from zoo.corpus.batches import BatchSize
-from zoo.machine.calibration import Calibration
-from zoo.machine.peak import Pace
+from zoo.data.batches import BatchSize
 from zoo.planning.footprint import STATE_COPIES, pairs
 from zoo.report import duration
 from zoo.report import size as bytes_in_words
+from zoo.system.calibration import Calibration
+from zoo.system.peak import Pace
 
 _PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
 """Seconds are FLOPs over the matrix peak, and bytes of activations and of weights over the bandwidth, each so often.
@@ -50,7 +50,7 @@ def forecast(
     With several `shards` it holds one of the weights, gradients and moments. By a `sample` the passes take as much
     longer, or shorter, than their FLOPs and bytes say as those took that were measured.
     """
-    parts = spec.training.accumulation
+    parts = spec.training.accumulation_steps
     seconds = passes(spec, -(-size.rows // parts), _sizes(size), pace)
     if sample:
         seconds = sample.level * seconds + sample.new_shape
@@ -68,7 +68,7 @@ def passes(spec: Spec, rows: int, sizes: Mapping[str, int], pace: Pace) -> float
 def needed(spec: Spec, size: BatchSize, shards: int = 1) -> int:
     """Bytes of weights, gradients, moments and activations for batches of this size."""
     train = _training(spec)
-    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation), **_sizes(size))
+    kept = train.activation_bytes(batch=-(-size.rows // spec.training.accumulation_steps), **_sizes(size))
     gathered = train.weight_bytes if shards > 1 else 0
     return int(STATE_COPIES * train.weight_bytes // shards + gathered + kept)
 

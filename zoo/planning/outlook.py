@@ -11,13 +11,13 @@ from compiler import Purpose, find_device, graphs
 from compiler.backends import Order, choose
 from compiler.switches import keeps_memory, matrix_library
 from specs import Spec
-from zoo.machine import ram
-from zoo.machine.peak import pace
 from zoo.planning.footprint import STATE_COPIES
 from zoo.planning.forecast import forecast, full_batch
 from zoo.planning.room import weight_bytes
 from zoo.planning.sample import sampled
 from zoo.report import Report
+from zoo.system import ram
+from zoo.system.peak import pace
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from compiler.operations.operation import Kind
 from compiler.operations.projection import Logits
 from compiler.size import Size, product
 from specs import Spec
+from zoo.files.output import output, require_svg
 from zoo.planning.footprint import footprint
 from zoo.planning.rewriting import Rewriting, at, rewritings
-from zoo.storage.output import output, require_svg
 
 LENGTH = 27
-"""Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word pieces."""
+"""Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word tokens."""
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,6 @@ def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
 
 
 def at(step: Graph, beam: int, length: int) -> Mapping[str, int]:
-    """The sizes of a decoder's step for the hypotheses of one sentence, when they read the last of `length` pieces."""
+    """The sizes of a decoder's step for the hypotheses of one sentence, when they read the last of `length` tokens."""
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
     return {**rows, "source": length, "read": length - 1, "room": length}

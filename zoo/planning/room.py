@@ -6,12 +6,12 @@ import torch
 
 from compiler import Purpose, cost, find_device, lower
 from specs import Spec
-from zoo.machine import ram
 from zoo.planning.footprint import STATE_COPIES
+from zoo.system import ram
 
 _LESS = "make the network or the vocabulary smaller: `zoo plan SPEC` says what each of them takes"
 _SPREAD = "under torchrun several processes share weights, gradients and moments"
-_LOGITS = 16  # bytes for each piece of a row: logits, log-probabilities, and what looks for the best of them
+_LOGITS = 16  # bytes for each token of a row: logits, log-probabilities, and what looks for the best of them
 _SHARE = 0.5  # of all memory: the rest is for weights, caches and the other batches
 
 

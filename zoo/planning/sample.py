@@ -13,13 +13,13 @@ from compiler import EmittedProgram, Purpose, cost, trainable
 from compiler.host import cores
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import EOS, Spec
-from zoo.machine import calibration
-from zoo.machine.calibration import Calibration
-from zoo.machine.peak import pace
-from zoo.machine.ram import FAILURES, is_short
 from zoo.planning import forecast
 from zoo.planning.footprint import pairs
 from zoo.report import Report
+from zoo.system import calibration
+from zoo.system.calibration import Calibration
+from zoo.system.peak import pace
+from zoo.system.ram import FAILURES, is_short
 
 LENGTH = 27
 _FLOPS, _WORTH = 2e11, 1e9
@@ -53,7 +53,7 @@ def sampled(spec: Spec, report: Report, program: EmittedProgram | None = None) -
 
 
 class _Passes:
-    """Forward and backward passes of one program over random pieces, as many pairs as `_FLOPS` allow, timed."""
+    """Forward and backward passes of one program over random tokens, as many pairs as `_FLOPS` allow, timed."""
 
     def __init__(self, spec: Spec, program: EmittedProgram) -> None:
         self.spec, self._program = spec, program

@@ -1,1 +1,1 @@
-"""Lines, sentences and word pieces."""
+"""Lines, sentences and word tokens."""

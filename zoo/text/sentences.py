@@ -9,7 +9,7 @@ from specs import ZooError
 LONGEST_TEXT = 1_000_000
 """Characters of a line: no sentence is as long, and to find out that one of more is too long takes a while."""
 LONGEST_WORD = 100_000
-"""Characters without a space: the time to find the pieces of more grows with their square."""
+"""Characters without a space: the time to find the tokens of more grows with their square."""
 
 
 def sentences(texts: Iterable[str], *, first: int = 1, called: str = "text") -> list[str]:
@@ -86,7 +86,7 @@ def require_length(text: str, called: str) -> None:
         raise ZooError(problem, hint="a sentence a line: break it where its sentences end")
     if (most := max(map(len, text.split()), default=0)) > LONGEST_WORD:
         problem = f"{called} ({shown(text)}) has a word of {most:,} characters, and {LONGEST_WORD:,} are the most"
-        raise ZooError(problem, hint="to find its pieces would take minutes: break it, or leave it out")
+        raise ZooError(problem, hint="to find its tokens would take minutes: break it, or leave it out")
 
 
 class _End:

@@ -1,4 +1,4 @@
-"""The pieces of both sides: word pieces of text, and of a parser's target the brackets of trees."""
+"""The tokens of both sides: word tokens of text, and of a parser's target the brackets of trees."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Literal, Protocol, Self
 
 import specs
 from specs import EOS, PAD, UNK, Parsing, Task, ZooError
-from zoo.storage.content import MOST, VOCABULARY_BYTES, content, stands
-from zoo.storage.files import writing
+from zoo.files.content import MOST, VOCABULARY_BYTES, content, stands
+from zoo.files.files import writing
 from zoo.text.lines import clean
-from zoo.text.pieces import BYTES, Pieces, damaged
-from zoo.trees.symbols import Symbols
+from zoo.text.tokenizer import BYTES, Tokenizer, damaged
+from zoo.text.trees.symbols import Symbols
 
 Side = Literal["source", "target"]
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 
-MOST_PAIRS = 1_000_000
+MAX_PAIRS = 1_000_000
 """What a vocabulary is learned from at most: SentencePiece holds all of it in memory."""
 _SHARED, _SIDES, _SYMBOLS = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
 
 
 class _OneSide(Protocol):
-    """What `Pieces` and `Symbols` have in common."""
+    """What `Tokenizer` and `Symbols` have in common."""
 
     @property
     def size(self) -> int: ...
@@ -51,18 +51,18 @@ def require_to_learn(section: specs.Vocabulary, task: Task | None = None) -> Non
     for field, size in sides.items():
         if section.byte_fallback and size <= taken:
             raise ZooError(
-                f"`vocabulary.{field}` is {size:,}, and bytes and the special pieces alone take {taken}",
+                f"`vocabulary.{field}` is {size:,}, and bytes and the special tokens alone take {taken}",
                 hint=f"write a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
             )
 
 
 class Vocabulary:
-    """Pieces of the source and of the target, which may be the same ones.
+    """Tokens of the source and of the target, which may be the same ones.
 
     Ids of PAD, UNK, BOS and EOS are those of `specs`. A parser's target is `Symbols`, whose text is bracketed trees.
     """
 
-    def __init__(self, source: Pieces, target: Pieces | Symbols | None = None) -> None:
+    def __init__(self, source: Tokenizer, target: Tokenizer | Symbols | None = None) -> None:
         """One for both sides where `target` is None."""
         self.shared = target is None
         """Whether one model cuts the text of both sides."""
@@ -70,22 +70,22 @@ class Vocabulary:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers of pieces of the source and of the target, the special ones included."""
+        """Numbers of tokens of the source and of the target, the special ones included."""
         return self.source.size, self.target.size
 
     @property
     def source_end(self) -> int:
-        """What is put behind the pieces of a source: EOS, or PAD where the model that was imported reads no EOS."""
+        """What is put behind the tokens of a source: EOS, or PAD where the model that was imported reads no EOS."""
         return EOS if self.source.ends else PAD
 
     @property
     def alike(self) -> bool:
-        """Whether both sides have the same pieces under the same numbers, be it from one model or from two."""
+        """Whether both sides have the same tokens under the same numbers, be it from one model or from two."""
         (most, other), sides = self.sizes, (self.source, self.target)
         return self.shared or (most == other and len({tuple(side.named(range(most))) for side in sides}) == 1)
 
     def has_the_pieces_of(self, other: Vocabulary) -> bool:
-        """Whether both have the same pieces under the same numbers, whoever wrote their files."""
+        """Whether both have the same tokens under the same numbers, whoever wrote their files."""
         source, target = map(range, self.sizes)
         return (
             (self.sizes, self.shared) == (other.sizes, other.shared)
@@ -95,8 +95,8 @@ class Vocabulary:
 
     @property
     def byte_fallback(self) -> bool:
-        """Whether characters without a piece are spelled in bytes, so that none is unknown."""
-        return all(each.byte_fallback for each in (self.source, self.target) if isinstance(each, Pieces))
+        """Whether characters without a token are spelled in bytes, so that none is unknown."""
+        return all(each.byte_fallback for each in (self.source, self.target) if isinstance(each, Tokenizer))
 
     @property
     def digest(self) -> str:
@@ -104,7 +104,7 @@ class Vocabulary:
         return hashlib.sha256(b"\0".join(self._files().values())).hexdigest()
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
-        """The ids of a line's pieces, without BOS and EOS; of a parser's target, of a bracketed tree."""
+        """The ids of a line's tokens, without BOS and EOS; of a parser's target, of a bracketed tree."""
         return self._of(side).encode(text)
 
     def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
@@ -112,25 +112,25 @@ class Vocabulary:
         return self._of(side).encode_all(texts)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """The text of pieces, one line; of a parser's target the brackets as they are, since it knows no words."""
+        """The text of tokens, one line; of a parser's target the brackets as they are, since it knows no words."""
         return self._of(side).decode(ids)
 
     def named(self, ids: Iterable[int], side: Side = "target") -> list[str]:
-        """What each piece is called, `▁` where it begins a word; UNK is ⁇."""
+        """What each token is called, `▁` where it begins a word; UNK is ⁇."""
         return self._of(side).named(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """What of a text has no piece, each once: characters, or words where pieces are whole words."""
+        """What of a text has no token, each once: characters, or words where tokens are whole words."""
         parts = clean(text).split(" ") if self.has_words(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
     def has_words(self, side: Side) -> bool:
-        """Whether its pieces are whole words."""
-        pieces = self._of(side)
-        return isinstance(pieces, Pieces) and pieces.of_words
+        """Whether its tokens are whole words."""
+        tokens = self._of(side)
+        return isinstance(tokens, Tokenizer) and tokens.of_words
 
     def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
-        """Other pieces of the same text, drawn at random; these where there is no other way to write it."""
+        """Other tokens of the same text, drawn at random; these where there is no other way to write it."""
         return self._of(side).sample(ids, alpha)
 
     def save(self, folder: Path) -> None:
@@ -146,37 +146,37 @@ class Vocabulary:
         Raises ZooError where there are none, where they may not be read, or are damaged.
         """
 
-        def pieces(name: str) -> Pieces:
-            return Pieces(read(folder / name, VOCABULARY_BYTES), name=str(folder / name))
+        def tokens(name: str) -> Tokenizer:
+            return Tokenizer(read(folder / name, VOCABULARY_BYTES), name=str(folder / name))
 
         source, target = (_SIDES.format(side) for side in ("source", "target"))
         if stands(folder / _SYMBOLS):
-            return cls(pieces(source), _symbols(read(folder / _SYMBOLS, MOST), folder / _SYMBOLS))
+            return cls(tokens(source), _symbols(read(folder / _SYMBOLS, MOST), folder / _SYMBOLS))
         if stands(folder / source) or stands(folder / target):
-            return cls(pieces(source), pieces(target))
-        return cls(pieces(_SHARED))
+            return cls(tokens(source), tokens(target))
+        return cls(tokens(_SHARED))
 
     @classmethod
     def learn(cls, pairs: Pairs, section: specs.Vocabulary, count: int = 0, task: Task | None = None) -> Self:
-        """Learns pieces from the lines of pairs; `pairs` is called once for a shared vocabulary, else twice.
+        """Learns tokens from the lines of pairs; `pairs` is called once for a shared vocabulary, else twice.
 
-        Where they are told to be a `count` of more than MOST_PAIRS, from every second pair, or every third, and so
+        Where they are told to be a `count` of more than MAX_PAIRS, from every second pair, or every third, and so
         on (see `learned_from`); brackets from all. The same pairs in the same order give the same bytes. Raises
-        ZooError where the text has too little variety for `vocabulary.size` pieces, or too many letters, and where
-        the pieces are such as are imported alone.
+        ZooError where the text has too little variety for `vocabulary.size` tokens, or too many letters, and where
+        the tokens are such as are imported alone.
         """
         require_to_learn(section, task)
         step = _step(count)
         if section.shared:
             lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)
-            return cls(Pieces.learned(lines, section, section.size))
+            return cls(Tokenizer.learned(lines, section, section.size))
         source, target = section.sizes
-        of_source = Pieces.learned((pair[0] for pair in islice(pairs(), 0, None, step)), section, source)
+        of_source = Tokenizer.learned((pair[0] for pair in islice(pairs(), 0, None, step)), section, source)
         if isinstance(task, Parsing):
             return cls(of_source, Symbols.learned((pair[1] for pair in pairs()), task.linearisation, target))
         field = "size" if section.target_size is None else "target_size"
         of_target = (pair[1] for pair in islice(pairs(), 0, None, step))
-        return cls(of_source, Pieces.learned(of_target, section, target, field))
+        return cls(of_source, Tokenizer.learned(of_target, section, target, field))
 
     def _of(self, side: Side) -> _OneSide:
         return self.source if side == "source" else self.target
@@ -194,7 +194,7 @@ def learned_from(count: int) -> int:
 
 
 def _step(count: int) -> int:
-    return max(1, -(-count // MOST_PAIRS))
+    return max(1, -(-count // MAX_PAIRS))
 
 
 def _symbols(read: bytes, path: Path) -> Symbols:

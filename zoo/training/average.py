@@ -10,8 +10,8 @@ import torch
 from safetensors import safe_open
 
 from specs import ZooError
-from zoo.model.weights import Weights, read
-from zoo.storage.files import read_json
+from zoo.files.files import read_json
+from zoo.models.weights import Weights, read
 from zoo.training.checkpoint import Checkpoint, averageable
 from zoo.training.run import Run
 

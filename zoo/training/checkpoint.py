@@ -17,11 +17,11 @@ from safetensors import SafetensorError
 
 from compiler import EmittedProgram
 from specs import Spec, Training, ZooError
+from zoo.files import manifest
+from zoo.files.content import Unreadable
+from zoo.files.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.planning.footprint import KEPT_OPTIMISERS
 from zoo.report import Report
-from zoo.storage import manifest
-from zoo.storage.content import Unreadable
-from zoo.storage.files import read_json, remove_folder, require_space, write_json, writing_folder
 from zoo.training.run import Run
 from zoo.training.tensors import Tensors, put
 

@@ -13,13 +13,13 @@ from zoo.evaluation.answers import Answers
 from zoo.evaluation.metric import metrics_of, named
 from zoo.evaluation.own_sets import texts
 from zoo.evaluation.samples import samples
-from zoo.machine.ram import FAILURES, is_short
+from zoo.generation.building import built
+from zoo.generation.intake import Intake
+from zoo.generation.opening import kind
+from zoo.generation.request import TOKENS
 from zoo.report import Report
-from zoo.search.request import TOKENS
+from zoo.system.ram import FAILURES, is_short
 from zoo.text.vocabulary import Vocabulary
-from zoo.translation.building import built
-from zoo.translation.intake import Intake
-from zoo.translation.opening import kind
 
 _LOGITS = 2**23
 """That are computed at a time: scoring is not to need more memory than training does."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from zoo.corpus.batches import BatchSize
+from zoo.data.batches import BatchSize
 from zoo.evaluation.metric import ON_DEV
-from zoo.machine import ram
+from zoo.files.files import explained, writing
 from zoo.report import figure
-from zoo.storage.files import explained, writing
+from zoo.system import ram
 from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
 from zoo.training.step import StepResult

@@ -7,13 +7,13 @@ from typing import Self
 
 from compiler import EmittedProgram
 from specs import Spec
-from zoo.corpus.batches import BatchSize
-from zoo.machine import ram
-from zoo.machine.calibration import Calibration, emulated
-from zoo.machine.peak import Pace, pace
+from zoo.data.batches import BatchSize
 from zoo.planning.forecast import Forecast, forecast
 from zoo.planning.sample import sampled
 from zoo.report import Report
+from zoo.system import ram
+from zoo.system.calibration import Calibration, emulated
+from zoo.system.peak import Pace, pace
 from zoo.training.checkpoint import Progress
 from zoo.training.processes import Processes
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from compiler import Purpose, cost, lower
 from specs import Spec
-from zoo.model.folder import BASIS, ModelFolder
+from zoo.files.files import read_json
+from zoo.models.folder import BASIS, ModelFolder
 from zoo.planning.plan import LENGTH
-from zoo.storage.files import read_json
 
 _NEEDED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_second", "utilisation")
 

@@ -15,9 +15,9 @@ from threading import Thread
 
 import specs
 from specs import Spec, ZooError
-from zoo.machine import ram
+from zoo.files.files import sha256
 from zoo.report import Progress, Report
-from zoo.storage.files import sha256
+from zoo.system import ram
 from zoo.training.checkpoint import OPTIMISER, WEIGHTS, Checkpoint, checkpoints
 from zoo.training.run import Run
 from zoo.training.start import prepared_for

@@ -13,10 +13,10 @@ from typing import Any
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
-from zoo.model.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
+from zoo.files.files import read_json, remove_folder, require_utf8, write_json, writing
+from zoo.files.partial import begun
+from zoo.models.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
-from zoo.storage.files import read_json, remove_folder, require_utf8, write_json, writing
-from zoo.storage.partial import begun
 from zoo.version import __version__
 
 try:
@@ -27,7 +27,7 @@ except ImportError:  # a system without it
 MAY_DIFFER = (
     *("description", "licence", "corpus.folder"),
     *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
-    *("training.average", "training.log_steps", "training.accumulation"),
+    *("training.average", "training.log_steps", "training.accumulation_steps"),
 )
 """What a resumed training may have otherwise than the run it resumes: none of it changes a step that is done, and of
 those to come `accumulation` alone does: rounding, and where dropout falls. The corpus is known by its content."""
@@ -40,7 +40,7 @@ class Basis:
     fingerprint: str
     """Of the prepared corpus."""
     longest_source: int
-    """In pieces."""
+    """In tokens."""
     backend: str
     threads: int
     """Of torch: the order of its sums depends on them."""
@@ -55,7 +55,7 @@ class Basis:
     named: bool = True
     """Whether the name in its spec is its own, and not that of the spec it extends."""
     machine: str = ""
-    """What it was trained on, as `zoo.machine.called` has it: one after another; empty where nobody wrote it down."""
+    """What it was trained on, as `zoo.system.called` has it: one after another; empty where nobody wrote it down."""
 
 
 class Run(ModelFolder):

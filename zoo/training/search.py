@@ -80,7 +80,7 @@ def search(run: Run, *, device: str = "auto", report: Report | None = None) -> C
     finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
     if not finite:
         problem = f"no mean of `{run.folder}`'s checkpoints has a finite dev {dev.metric.called}"
-        raise ZooError(problem, hint="a reference of the dev set may hold a piece that the model never writes")
+        raise ZooError(problem, hint="a reference of the dev set may hold a token that the model never writes")
     best = min(finite, key=lambda index: _better(dev.metric, scores, index))
     means = [
         Scored(

@@ -11,9 +11,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from compiler import EmittedProgram
 from specs import Spec
-from zoo.corpus.batches import BatchSize
-from zoo.machine import ram
+from zoo.data.batches import BatchSize
 from zoo.planning.forecast import AROUND, needed
+from zoo.system import ram
 from zoo.training.processes import Processes
 
 if TYPE_CHECKING:

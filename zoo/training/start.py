@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from specs import Spec, ZooError
-from zoo.corpus.prepare import Prepared, prepare
-from zoo.model import find
-from zoo.model.contents import Model, read_model
+from zoo.data.prepare import Prepared, prepare
+from zoo.models import find
+from zoo.models.contents import Model, read_model
 from zoo.report import Report
 
 
@@ -25,7 +25,7 @@ def first_model(spec: Spec, report: Report | None = None) -> Model | None:
         if (there := getattr(model.spec, section).model_dump().get(key)) != here and key not in _FREE
     ]
     if differing:
-        hint = "take the values of that model: its weights and pieces are what this training starts with"
+        hint = "take the values of that model: its weights and tokens are what this training starts with"
         raise ZooError(f"`training.start_from: {name}` is another model:{''.join(differing)}", hint=hint)
     return model
 

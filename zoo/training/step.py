@@ -11,9 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 from compiler import EmittedProgram
 from compiler.seeds import stream
 from specs import Spec, ZooError
-from zoo.corpus.batches import Batch
-from zoo.machine.ram import FAILURES, is_short
+from zoo.data.batches import Batch
 from zoo.report import Report
+from zoo.system.ram import FAILURES, is_short
 from zoo.training.processes import Processes
 from zoo.training.schedule import learning_rate
 from zoo.training.sharding import gathered, shard
@@ -57,11 +57,11 @@ class Update:
     def step(self, number: int, batch: Batch, tokens: int) -> StepResult:
         """The update of this number, from this process's share of a batch of so many target tokens.
 
-        It is computed in `training.accumulation` parts: the same but for rounding and for where dropout falls. Where
+        It is computed in `training.accumulation_steps` parts: the same but for rounding and for where dropout falls. Where
         the memory is too small for that, a process that trains alone takes twice as many, and so on. Raises ZooError
         where it is too small for a single pair, or for what one of several processes has to do.
         """
-        parts = self.spec.training.accumulation
+        parts = self.spec.training.accumulation_steps
         while True:
             try:
                 return self._step(number, batch, tokens, parts)
@@ -70,13 +70,13 @@ class Update:
                     raise
             # Out of the handler, so that what failed holds no memory any more.
             if self.processes.count > 1:
-                hint = "go on with a larger `training.accumulation`: rounding and dropout alone differ then"
+                hint = "go on with a larger `training.accumulation_steps`: rounding and dropout alone differ then"
                 raise ZooError(f"step {number:,} does not fit the memory", hint=hint, exit_code=1)
             self.optimiser.zero_grad(set_to_none=True)
             if parts >= len(batch):
                 longest = max(batch.source.shape[1], batch.target.shape[1])
                 hint = "lower `corpus.max_length`, or end other programs"
-                raise ZooError(f"a pair of {longest:,} pieces does not fit the memory", hint=hint, exit_code=1)
+                raise ZooError(f"a pair of {longest:,} tokens does not fit the memory", hint=hint, exit_code=1)
             parts = min(2 * parts, len(batch))
             self.report.warn(f"step {number:,} does not fit the memory: it is computed in {parts} parts")
 

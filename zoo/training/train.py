@@ -16,18 +16,18 @@ import torch
 from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
-from zoo.corpus.ahead import aside
-from zoo.corpus.prepare import Prepared, prepare
-from zoo.corpus.training_set import TrainingSet
+from zoo.data.ahead import aside
+from zoo.data.prepare import Prepared, prepare
+from zoo.data.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.scores import in_words
-from zoo.machine.called import called
+from zoo.files.content import Unreadable
+from zoo.files.files import read_json, require_space
+from zoo.files.occupied import folder_bytes
 from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
-from zoo.storage.content import Unreadable
-from zoo.storage.files import read_json, require_space
-from zoo.storage.occupied import folder_bytes
+from zoo.system.called import called
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import sharding
 from zoo.training.average import average
@@ -52,7 +52,7 @@ def train(
     """Trains by this spec in a run's folder (`runs/SPEC` unless `run` names another), from where that run is.
 
     Under torchrun every process calls it, and they share each step's batch. A process that does nothing else is faster
-    on a CPU after `zoo.machine.ram.keep_freed()`, as `zoo train` is.
+    on a CPU after `zoo.system.ram.keep_freed()`, as `zoo train` is.
     Ctrl-C or SIGTERM writes a checkpoint and stops. At the end the last checkpoints are averaged and the dev set is
     scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything of the run is written,
     where it was begun with another spec or corpus, where another process trains in it, where the disk or the
@@ -152,7 +152,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
 
 
 def _require_same(prepared: Prepared, run: Run) -> None:
-    """Raises ZooError where a run with checkpoints has another: its embeddings are of other pieces."""
+    """Raises ZooError where a run with checkpoints has another: its embeddings are of other tokens."""
     known = read_json(run.data).get("fingerprint") if run.data.is_file() else None
     if known != prepared.fingerprint or not checkpoints(run):  # of another corpus `Run.start` tells
         return

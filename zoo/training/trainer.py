@@ -18,11 +18,12 @@ import torch
 
 from compiler import EmittedProgram, Purpose, cost, trainable
 from specs import Spec, ZooError
-from zoo.corpus.ahead import ahead
-from zoo.corpus.batches import Batch, BatchSize
-from zoo.corpus.training_set import TrainingSet
-from zoo.machine.peak import matrix_peak
+from zoo.data.ahead import ahead
+from zoo.data.batches import Batch, BatchSize
+from zoo.data.training_set import TrainingSet
+from zoo.generation.building import FIRST_RUN, LAZY, waiting
 from zoo.report import Report
+from zoo.system.peak import matrix_peak
 from zoo.training import checkpoint
 from zoo.training.checkpoint import Progress
 from zoo.training.dev import DevSet, unscored
@@ -34,9 +35,8 @@ from zoo.training.run import Run
 from zoo.training.schedule import learning_rate
 from zoo.training.step import StepResult, Update
 from zoo.training.tensors import Tensors, are_finite, gather
-from zoo.translation.building import FIRST_RUN, LAZY, waiting
 
-MOST_SKIPPED = 10
+MAX_SKIPPED = 10
 """Steps in a row without a finite loss and gradient, after which training stops with an error."""
 
 
@@ -193,14 +193,14 @@ class Trainer:
                 self.report.say(self.dev.samples)
 
     def _count_skipped(self) -> None:
-        """Asks the device. Raises ZooError where no step in MOST_SKIPPED changed anything."""
+        """Asks the device. Raises ZooError where no step in MAX_SKIPPED changed anything."""
         new, in_a_row = int(self._skipped), int(self._in_a_row)
         if new:
             self.progress = replace(self.progress, skipped=self.progress.skipped + new)
             what = "loss or gradients were not finite"
             self.report.warn(f"{new:,} of the steps up to {self.progress.step:,} changed nothing: {what}")
             self._skipped.zero_()
-        if in_a_row >= MOST_SKIPPED:
+        if in_a_row >= MAX_SKIPPED:
             problem = f"loss or gradients were not finite in {in_a_row} steps in a row, to step {self.progress.step:,}"
             raise ZooError(problem, hint=_DIVERGED, exit_code=1)
 
@@ -257,7 +257,7 @@ class Trainer:
 
 
 _CUT_BEFORE = (
-    "this run was begun when batches were cut before their pieces were drawn, and went over the token budgets; from "
+    "this run was begun when batches were cut before their tokens were drawn, and went over the token budgets; from "
     "here on they are cut after, and are smaller: steps come out otherwise than they would have"
 )
 _DIVERGED = (

@@ -15,14 +15,14 @@ from compiler.backends import BACKENDS, Order
 from compiler.initial import initial_weights
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
-from zoo.machine.clock import timed
+from zoo.system.clock import timed
 
 ROOT = Path(__file__).parents[3]
 FRESH = """
 import sys, time
 import torch, specs
 from compiler import build
-from zoo.benchmarks.decode import made_up, translations, unending
+from zoo.training.benchmarks.decode import made_up, translations, unending
 from compiler import graphs
 from compiler.initial import initial_weights
 name, device, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]

@@ -19,13 +19,13 @@ from compiler.captured import Results
 from compiler.initial import initial_weights
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
-from zoo.benchmarks.decode import made_up, translations, unending
+from zoo.training.benchmarks.decode import made_up, translations, unending
 
 ROOT = Path(__file__).parents[3]
 TESTS = {
-    "those that want a GPU": ["tests/zoo/search/test_loop.py", "tests/compiler/test_captured.py", "-k", "gpu"],
+    "those that want a GPU": ["tests/zoo/generation/test_loop.py", "tests/compiler/test_captured.py", "-k", "gpu"],
     "search, recording, formulas": [
-        "tests/zoo/search",
+        "tests/zoo/generation",
         "tests/compiler/test_captured.py",
         "tests/compiler/test_runtime.py",
     ],
@@ -38,7 +38,7 @@ def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
     """Quick things first; what is compiled and the long tests last."""
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
-    # Weights of before training, but for pieces that would end a translation early.
+    # Weights of before training, but for tokens that would end a translation early.
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     (wanting, chosen), *others = TESTS.items()
     yield from _backend(setting, spec, weights, "eager")
@@ -97,7 +97,7 @@ def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figure
     alone, together = (
         translations(program, sources, spec, batch=batch, device=str(setting.device)) for batch in (1, count)
     )
-    changed = sum(a[0].pieces != b[0].pieces for a, b in zip(alone, together, strict=True))
+    changed = sum(a[0].tokens != b[0].tokens for a, b in zip(alone, together, strict=True))
     return {"sentences": count, "changed": changed}
 
 
@@ -132,7 +132,7 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
         largest = max(largest, float((each[0] - each[2]).abs().max()))
     sources = made_up(spec, 4 if setting.toy else 48)
     both = [translations(program, sources, spec, batch=16, device=str(setting.device)) for program in (recorded, plain)]
-    changed = sum(a[0].pieces != b[0].pieces for a, b in zip(*both, strict=True))
+    changed = sum(a[0].tokens != b[0].tokens for a, b in zip(*both, strict=True))
     return {
         "recorded as": "CUDA graphs" if setting.cuda and recorded._captured and recorded._captured._able else "nothing",
         "numbers that differ from the same step": differing,

@@ -17,8 +17,8 @@ from compiler.traffic import traffic
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from tests.benchmarks.peers import Marian
-from zoo.benchmarks.decode import LENGTH, made_up, translations, unending
-from zoo.search.groups import padded
+from zoo.generation.groups import padded
+from zoo.training.benchmarks.decode import LENGTH, made_up, translations, unending
 
 BATCHES = (1, 32, 256, 1024)
 
@@ -95,20 +95,20 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) 
 
 
 def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
-    """Seconds of a step with half of the pieces read, and the bytes that it has to move."""
+    """Seconds of a step with half of the tokens read, and the bytes that it has to move."""
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
     state = program.encode(padded(sources, setting.device))
-    _, state = program.likeliest(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
+    _, state = program.top_k(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
     every = torch.arange(len(sources), device=setting.device)
     state = program.select(state, every, torch.zeros(len(sources), beams, dtype=torch.long, device=setting.device))
     token = torch.full((rows,), 7, device=setting.device)
     for _ in range(LENGTH // 2):
-        _, state = program.likeliest(state, token, 2 * beams)
+        _, state = program.top_k(state, token, 2 * beams)
     held, steps = [state], 1 if setting.toy else 10
 
     def work() -> None:
         for _ in range(steps):
-            _, held[0] = program.likeliest(held[0], token, 2 * beams)
+            _, held[0] = program.top_k(held[0], token, 2 * beams)
 
     seconds = setting.seconds(work, 1) / steps
     graph, given = program.graphs[Purpose.DECODE_STEP], {"source": state.source, **state.memory, **state.carried}

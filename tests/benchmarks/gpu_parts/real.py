@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import zoo
 from specs import ZooError
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
-from zoo.corpus.prepare import prepare
+from zoo.data.prepare import prepare
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.own_sets import texts
-from zoo.machine.clock import timed
 from zoo.report import Plain, Report
+from zoo.system.clock import timed
 from zoo.training.train import train
 
 MARK = 41.0

@@ -9,8 +9,8 @@ import torch
 
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
-from zoo.benchmarks.train import measure
 from zoo.report import Progress, Report
+from zoo.training.benchmarks.train import measure
 
 STEPS = {"base": 100_000, "big": 300_000}
 MARKS = {"base": 860_000, "big": 250_000}

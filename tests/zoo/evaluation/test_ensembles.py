@@ -12,9 +12,9 @@ from specs import ZooError
 from zoo.evaluation import ensembles as module
 from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
 from zoo.evaluation.own_sets import evaluate_model
-from zoo.model import weights
-from zoo.model.weights import Weights
-from zoo.shelf.publish import publish
+from zoo.models import weights
+from zoo.models.weights import Weights
+from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
 

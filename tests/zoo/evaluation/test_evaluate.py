@@ -10,9 +10,9 @@ from zoo.evaluation.bleu import bleu
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.perplexity import perplexity
 from zoo.evaluation.scores import in_words, rows
+from zoo.files.files import read_json, write_json
+from zoo.generation.translation import ForcedScore
 from zoo.report import Report
-from zoo.storage.files import read_json, write_json
-from zoo.translation.translation import ForcedScore
 
 SPEED = ["sentences", "seconds", "sentences_per_second"]
 OF_TASK = {
@@ -78,10 +78,10 @@ def test_a_reference_that_is_no_tree_is_told(parrot):
 
 def test_in_words_they_are_what_a_person_asks_for(parrot):
     scores = {"bleu": 93.758, "signature": "nrefs:1", "perplexity": 1.1504, "sentences": 1000, "seconds": 0.74}
-    assert in_words(scores) == "BLEU 93.76, perplexity 1.150 per piece"
+    assert in_words(scores) == "BLEU 93.76, perplexity 1.150 per token"
     assert list(rows(scores)) == [
         ("BLEU", "93.76"),
-        ("perplexity", "1.150 a word piece"),
+        ("perplexity", "1.150 a word token"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature", "nrefs:1"),
     ]
@@ -92,7 +92,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
         ("BLEU", "93.76"),
         ("paper's BLEU", "94.12"),
         ("chrF", "97.00"),
-        ("perplexity", "1.150 a word piece"),
+        ("perplexity", "1.150 a word token"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature, BLEU", "nrefs:1"),
         ("signature, paper's BLEU", "nrefs:2"),
@@ -100,7 +100,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
     ]
     parser = parrot("parsing")
     scores = evaluate(parser, parser.sources, parser.references, Report())
-    assert in_words(scores) == f"F1 {scores['f1']:.2f}, perplexity 2.000 per piece"
+    assert in_words(scores) == f"F1 {scores['f1']:.2f}, perplexity 2.000 per token"
     named = ["F1", "recall", "precision", "complete match", "perplexity", "sentences", "signature"]
     assert [called for called, _ in rows(scores)] == named
 

@@ -11,9 +11,9 @@ from specs import ZooError
 from zoo.evaluation.kept_answers import kept
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.perplexity import perplexity
+from zoo.generation.opening import open_model
 from zoo.report import Report
 from zoo.training.run import Run
-from zoo.translation.opening import open_model
 
 
 def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> None:
@@ -24,10 +24,10 @@ def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> N
     sources = Path("pairs.en").read_text().splitlines()
     wanted = translator.hypotheses(sources, report=Report())
     assert [each.output for each in answers] == [best.text for best, *_ in wanted]
-    pieces = sum(each.pieces for each in answers)
-    found = -sum(each.log_probability for each in answers) / pieces
+    tokens = sum(each.tokens for each in answers)
+    found = -sum(each.log_probability for each in answers) / tokens
     forced = translator.forced(sources, Path("pairs.de").read_text().splitlines(), report=Report())
-    assert pieces == sum(each.tokens for each in forced)
+    assert tokens == sum(each.tokens for each in forced)
     assert 2.718281828459045**found == pytest.approx(perplexity(forced))
     assert not run.strangers()
 
@@ -41,16 +41,16 @@ def test_approximate_ones_are_not_kept(trained: Callable[..., Run]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *('{"output": "x"', "[]", "1", '{"output": 1, "log_probability": -1.0, "pieces": 2}'),
+        *('{"output": "x"', "[]", "1", '{"output": 1, "log_probability": -1.0, "tokens": 2}'),
         *(
-            '{"output": "x", "log_probability": -1.0, "pieces": 0}',
-            '{"output": "x", "log_probability": "y", "pieces": 1}',
+            '{"output": "x", "log_probability": -1.0, "tokens": 0}',
+            '{"output": "x", "log_probability": "y", "tokens": 1}',
         ),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "answers.dev.jsonl"
-    file.write_text(f'{{"output": "x", "log_probability": -1.0, "pieces": 2}}\n{line}\n')
+    file.write_text(f'{{"output": "x", "log_probability": -1.0, "tokens": 2}}\n{line}\n')
     with pytest.raises(ZooError, match="is damaged") as caught:
         kept(file)
     assert caught.value.exit_code == 1

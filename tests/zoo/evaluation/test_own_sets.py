@@ -10,17 +10,17 @@ import pytest
 
 import zoo
 from specs import ZooError
-from zoo.corpus.prepare import prepare
+from zoo.data.prepare import prepare
 from zoo.evaluation import own_sets
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.own_sets import evaluate_model, texts
-from zoo.machine.called import called
-from zoo.model import weights
+from zoo.files import places
+from zoo.files.files import read_json
+from zoo.models import weights
+from zoo.publishing.publish import publish
+from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.shelf.publish import publish
-from zoo.shelf.verify import verify
-from zoo.storage import places
-from zoo.storage.files import read_json
+from zoo.system.called import called
 from zoo.training.run import Run
 
 HELD_OUT = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.corpus.cleaning import Counts
+from zoo.data.cleaning import Counts
 from zoo.paper import checks
 from zoo.paper.checks import corpus, drawn, equals, hardware, holds, scored
 from zoo.paper.claim import Check, Claim, Finding, Printed, Status

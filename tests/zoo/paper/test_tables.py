@@ -33,9 +33,9 @@ def test_ten_small_counts_are_of_one_vocabulary_and_big_of_another() -> None:
     assert table3.pieces_printing(table3.BY_KEY["big"]) == range(35_368, 36_345)
     for row in table3.COUNTED:
         fit = table3.pieces_printing(row)
-        counts = [round(table3.parameters(row.spec, pieces) / 1e6) for pieces in (fit[0], fit[-1])]
+        counts = [round(table3.parameters(row.spec, tokens) / 1e6) for tokens in (fit[0], fit[-1])]
         assert counts == [int(row.parameters or 0)] * 2
-        beyond = [round(table3.parameters(row.spec, pieces) / 1e6) for pieces in (fit[0] - 1, fit[-1] + 1)]
+        beyond = [round(table3.parameters(row.spec, tokens) / 1e6) for tokens in (fit[0] - 1, fit[-1] + 1)]
         assert int(row.parameters or 0) not in beyond
 
 
@@ -48,7 +48,7 @@ def test_a_wrong_count_turns_the_status(monkeypatch: pytest.MonkeyPatch, entries
 
     base = table3.BY_KEY["base"]
     assert found(base).status is Status.OPEN
-    assert found(base).because.startswith("not 65: 63,045,632 with 37,000 pieces; 39,841 to 41,793 pieces")
+    assert found(base).because.startswith("not 65: 63,045,632 with 37,000 tokens; 39,841 to 41,793 tokens")
     assert found(replace(base, parameters="63")).status is Status.DERIVED
     assert found(replace(base, parameters="63.05")).status is Status.DERIVED
 
@@ -179,7 +179,7 @@ def test_table_3_stands_beside_what_was_measured(made: Made) -> None:
     (table,) = tables("table3", ledger(known), known)
     rows = {row[1]: row for row in table.rows}
     assert table.columns[2:9] == (
-        *("M parameters>", "ours>", "as printed with pieces>"),
+        *("M parameters>", "ours>", "as printed with tokens>"),
         *("perplexity>", "ours>", "BLEU>", "ours>"),
     )
     assert rows["h=1, d_k=d_v=512"][2:9] == ("-", "63.05", "-", "5.29", "7.500", "24.9", "20.00")

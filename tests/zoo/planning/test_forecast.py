@@ -17,9 +17,9 @@ import torch
 from compiler import Purpose, cost, graphs
 from compiler.switches import keeps_memory, matrix_library
 from specs import Spec, ZooError
-from zoo.machine.peak import Pace, pace
 from zoo.planning.forecast import forecast, full_batch
 from zoo.planning.outlook import outlook
+from zoo.system.peak import Pace, pace
 from zoo.training.train import train
 
 World = Callable[..., Spec]
@@ -43,7 +43,7 @@ def test_time_follows_from_flops_and_bytes(world: World) -> None:
 def test_parts_save_memory_and_what_is_held_counts(world: World) -> None:
     batch = full_batch(world(), 20)
     whole = forecast(world(), batch, 1, PACE).memory_bytes
-    assert forecast(world("training.accumulation=4"), batch, 1, PACE).memory_bytes < whole
+    assert forecast(world("training.accumulation_steps=4"), batch, 1, PACE).memory_bytes < whole
     assert forecast(world(), batch, 1, PACE, held=1000).memory_bytes == whole + 1000
 
 

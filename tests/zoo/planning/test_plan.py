@@ -130,7 +130,7 @@ def test_it_is_drawn_into_a_file(small: Callable[..., Spec]) -> None:
 
 def test_steps_and_paths_are_those_of_what_is_in_the_layers(small: Callable[..., Spec]) -> None:
     """Table 1, of the whole stacks of a spec; layers that do not reach far enough connect what they reach."""
-    network, memory = {"kind": "feed_forward"}, {"kind": "memory_attention"}
+    network, memory = {"kind": "feed_forward"}, {"kind": "cross_attention"}
     near = {"kind": "restricted_attention", "radius": 3}
     plan = plans.plan(small(encoder=[near, network], decoder=[{"kind": "ssru"}, memory, network]), 10)
     assert plan.positions == (plans.Positions("encoder", 1, None, 6), plans.Positions("decoder", 11, 10, 9))
@@ -138,7 +138,7 @@ def test_steps_and_paths_are_those_of_what_is_in_the_layers(small: Callable[...,
     assert plan.positions == (plans.Positions("encoder", 1, 2, 6), plans.Positions("decoder", 2, 1, 6))
 
 
-@pytest.mark.parametrize(("accumulation", "part"), [(1, 925), (2, 463), (500, 2), (925, 1), (1000, 1)])
-def test_a_part_is_as_large_as_the_largest_that_is_computed(accumulation: int, part: int) -> None:
+@pytest.mark.parametrize(("accumulation_steps", "part"), [(1, 925), (2, 463), (500, 2), (925, 1), (1000, 1)])
+def test_a_part_is_as_large_as_the_largest_that_is_computed(accumulation_steps: int, part: int) -> None:
     """Of 25,000 tokens in pairs of 27: what is left over goes with the others."""
-    assert pairs(specs.load("base", [f"training.accumulation={accumulation}"]), 27) == (925, part)
+    assert pairs(specs.load("base", [f"training.accumulation_steps={accumulation}"]), 27) == (925, part)

@@ -10,13 +10,13 @@ import torch
 import specs
 import zoo
 from specs import Spec, ZooError
-from zoo.benchmarks.decode import Work
-from zoo.benchmarks.decode import measure as measure_decoding
-from zoo.benchmarks.train import measure as measure_training
-from zoo.machine import ram
+from zoo.generation.compiled import compile_spec
 from zoo.planning.room import require_to_train, require_to_translate, sentences_at_once, weight_bytes
+from zoo.system import ram
+from zoo.training.benchmarks.decode import Work
+from zoo.training.benchmarks.decode import measure as measure_decoding
+from zoo.training.benchmarks.train import measure as measure_training
 from zoo.training.train import train
-from zoo.translation.compiled import compile_spec
 
 HUGE = {"architecture": {"N": 8, "d_model": 65_536, "d_ff": 262_144}, "compilation": {"backend": "eager"}}
 

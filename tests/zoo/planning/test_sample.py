@@ -13,16 +13,16 @@ import torch
 from compiler import trainable
 from compiler.switches import DEFAULT, ONEDNN, matrix_libraries, matrix_library
 from specs import Spec
-from zoo.benchmarks.train import measure
-from zoo.machine import calibration, peak
-from zoo.machine.calibration import Calibration, emulated
-from zoo.machine.doctor import diagnosis
-from zoo.machine.peak import Pace
 from zoo.planning import sample
 from zoo.planning.forecast import forecast, full_batch
 from zoo.planning.outlook import outlook
 from zoo.report import Report
+from zoo.system import calibration, peak
+from zoo.system.calibration import Calibration, emulated
+from zoo.system.doctor import diagnosis
+from zoo.system.peak import Pace
 from zoo.training import step
+from zoo.training.benchmarks.train import measure
 from zoo.training.train import train
 
 World = Callable[..., Spec]
@@ -108,7 +108,7 @@ def test_a_damaged_entry_is_measured_anew(world: World) -> None:
 
 
 def test_a_forecast_goes_by_the_level_and_by_new_shapes(world: World) -> None:
-    spec, pace = world("training.accumulation=2"), Pace(1e9, 1e30)
+    spec, pace = world("training.accumulation_steps=2"), Pace(1e9, 1e30)
     batch = full_batch(spec, 20)
     plain = forecast(spec, batch, 1, pace).step_seconds
     slower = forecast(spec, batch, 1, pace, sample=replace(FOUND, level=3.0, new_shape=0.25)).step_seconds

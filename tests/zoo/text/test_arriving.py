@@ -13,7 +13,7 @@ from zoo.text.arriving import Arriving, never, windows
 @pytest.fixture
 def pipe(monkeypatch):
     """What is read, and what writes to it."""
-    monkeypatch.setattr(arriving, "_CHUNK", 4)  # so that lines come in pieces
+    monkeypatch.setattr(arriving, "_CHUNK", 4)  # so that lines come in tokens
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as other:
         yield Arriving(stream, "pipe"), other

@@ -1,4 +1,4 @@
-"""Word pieces."""
+"""Word tokens."""
 
 import random
 import unicodedata
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.text.pieces import Pieces
+from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary, learned_from
 
 WORDS = {
@@ -146,12 +146,12 @@ def test_files_hold_all_of_it(shared, separate, tmp_path):
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_too_large_a_size_is_told_with_the_largest_possible(kind):
     with pytest.raises(
-        ZooError, match=r"`vocabulary\.size` is 5,000, and this text gives (\d+) pieces at most"
+        ZooError, match=r"`vocabulary\.size` is 5,000, and this text gives (\d+) tokens at most"
     ) as told:
         learn(5000, kind=kind)
     most = int(told.value.hint.split("=")[1].split("`")[0])
     assert learn(most, kind=kind).sizes == (most, most)
-    with pytest.raises(ZooError, match=rf"gives {most} pieces at most"):
+    with pytest.raises(ZooError, match=rf"gives {most} tokens at most"):
         learn(most + 1, kind=kind)
 
 
@@ -208,14 +208,14 @@ def test_what_is_raised_between_the_lines_comes_through(error):
 
 
 def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
-    monkeypatch.setattr("zoo.text.vocabulary.MOST_PAIRS", 100)
+    monkeypatch.setattr("zoo.text.vocabulary.MAX_PAIRS", 100)
     taken = []
 
     def learned(texts, section, size, field):
         taken.extend(texts)
         return b""
 
-    monkeypatch.setattr("zoo.text.pieces._learned", learned)
+    monkeypatch.setattr("zoo.text.tokenizer._learned", learned)
     with pytest.raises(ZooError, match="damaged"):
         Vocabulary.learn(lambda: iter(PAIRS), specs.load("tiny").vocabulary, 300)
     assert taken == [line for pair in PAIRS[::3] for line in pair]
@@ -314,7 +314,7 @@ def test_a_word_without_end_is_not_waited_for(shared):
 
 
 def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
-    """Bytes of a piece that are no text would be found out by the sentence that needs it."""
+    """Bytes of a token that are no text would be found out by the sentence that needs it."""
     shared.save(tmp_path)
     whole = (tmp_path / "vocabulary.model").read_bytes()
     draw, refused = random.Random(7), 0
@@ -323,7 +323,7 @@ def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
         for _ in range(draw.choice([1, 1, 3])):
             damaged[draw.randrange(len(damaged))] = draw.randrange(256)
         try:
-            vocabulary = Vocabulary(Pieces(bytes(damaged)))
+            vocabulary = Vocabulary(Tokenizer(bytes(damaged)))
         except ZooError:
             refused += 1
             continue
@@ -334,8 +334,8 @@ def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
 def test_a_piece_that_is_no_text_is_damage(shared, tmp_path):
     shared.save(tmp_path)
     whole = (tmp_path / "vocabulary.model").read_bytes()
-    piece = shared.target.model.id_to_piece(shared.sizes[1] - 1).encode()
-    assert whole.count(b"\n" + bytes([len(piece)]) + piece) == 1
-    damaged = whole.replace(b"\n" + bytes([len(piece)]) + piece, b"\n" + bytes([len(piece)]) + b"\xff" * len(piece))
+    token = shared.target.model.id_to_piece(shared.sizes[1] - 1).encode()
+    assert whole.count(b"\n" + bytes([len(token)]) + token) == 1
+    damaged = whole.replace(b"\n" + bytes([len(token)]) + token, b"\n" + bytes([len(token)]) + b"\xff" * len(token))
     with pytest.raises(ZooError, match="is damaged"):
-        Vocabulary(Pieces(damaged))
+        Vocabulary(Tokenizer(damaged))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from specs import Spec
-from zoo.corpus.prepare import prepare
-from zoo.corpus.training_set import TrainingSet
+from zoo.data.prepare import prepare
+from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.processes import Processes
 from zoo.training.run import Run

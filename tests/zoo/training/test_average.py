@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import ZooError
-from zoo.model.weights import Weights, read
-from zoo.storage import manifest
-from zoo.storage.files import write_json
+from zoo.files import manifest
+from zoo.files.files import write_json
+from zoo.generation.opening import open_model
+from zoo.models.weights import Weights, read
 from zoo.training.average import average
 from zoo.training.run import Run
-from zoo.translation.opening import open_model
 
 
 @pytest.fixture

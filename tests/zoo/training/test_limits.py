@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 import specs
 from compiler import Purpose
 from specs import Spec, ZooError
-from zoo.corpus.prepare import prepare
+from zoo.data.prepare import prepare
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.metric import METRICS, Metric
-from zoo.machine import ram
 from zoo.report import Report, figure
+from zoo.system import ram
 from zoo.training.checkpoint import averageable, checkpoints
 from zoo.training.dev import DevSet
 from zoo.training.run import Run
@@ -117,7 +117,7 @@ LEARNED = ("architecture.positional_encoding=learned", "architecture.max_positio
 
 
 def _dev_of(lengths: list[int]) -> str:
-    """A dev set in files, of sentences of so many letters that are a piece each."""
+    """A dev set in files, of sentences of so many letters that are a token each."""
     for side in ("en", "de"):
         Path(f"dev.{side}").write_text("".join(f"{'z' * length}\n" for length in lengths), encoding="utf-8")
     return "corpus.dev=[{source: dev.en, target: dev.de}]"
@@ -194,7 +194,7 @@ def test_a_dev_set_that_cannot_be_scored_costs_no_step(
     world: World, monkeypatch: pytest.MonkeyPatch, words: Any
 ) -> None:
     def failing(self: DevSet, weights: object) -> float:
-        raise ZooError("a line has more pieces than there are positions")
+        raise ZooError("a line has more tokens than there are positions")
 
     monkeypatch.setattr(DevSet, "score", failing)
     run = train(world("training.steps=8"), report=words)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specs import ZooError
-from zoo.corpus.batches import BatchSize
+from zoo.data.batches import BatchSize
 from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
 from zoo.training.log import Log

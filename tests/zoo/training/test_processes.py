@@ -24,7 +24,7 @@ from zoo.training.run import Run
 from zoo.training.train import train
 
 PROGRAM = "from cli.app import main; main()"
-SMALL = f"from zoo.machine import ram; ram.there = lambda device: 150_000; {PROGRAM}"
+SMALL = f"from zoo.system import ram; ram.there = lambda device: 150_000; {PROGRAM}"
 """The same on devices of which two, and not one, hold weights, gradients and moments."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 
@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_spread_over_the_processes(world: Callable[..., Spe
 
     In so many parts that the shares of some batches have more rows than parts, and some have fewer.
     """
-    spec = world(*PLAIN, *SHORT, "architecture.N=2", "training.clip_norm=1.0", "training.accumulation=12")
+    spec = world(*PLAIN, *SHORT, "architecture.N=2", "training.clip_norm=1.0", "training.accumulation_steps=12")
     one, two = train(spec, run="one"), _trained("two", spec, SMALL)
     assert (one.basis.sharded, two.basis.sharded) == (False, True)
     _about_the_same(one, two)

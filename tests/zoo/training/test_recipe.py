@@ -59,7 +59,7 @@ def loss(w: Weights, source: Tensor, target: Tensor, spec: Spec) -> Tensor:
     y = embedded(w, given)
     for n in range(layers):
         y = attention(w, f"decoder.{n}.self_attention", y, y, later, heads)
-        y = attention(w, f"decoder.{n}.memory_attention", y, x, padding, heads)
+        y = attention(w, f"decoder.{n}.cross_attention", y, x, padding, heads)
         y = feed_forward(w, f"decoder.{n}.feed_forward", y)
     log_p = (y @ w["embedding"].T).log_softmax(-1)[labels != PAD]
     wanted = torch.full_like(log_p, smoothing / (log_p.shape[1] - 1))
@@ -73,7 +73,7 @@ def test_the_losses_are_those_of_a_plain_loop(
 ) -> None:
     keys = [
         *("architecture.N=2", "architecture.dropout=0.0", "training.log_steps=1", f"training.steps={STEPS}"),
-        *("training.warmup_steps=20", "training.label_smoothing=0.1", f"training.accumulation={parts}"),
+        *("training.warmup_steps=20", "training.label_smoothing=0.1", f"training.accumulation_steps={parts}"),
     ]
     spec, begun = world(*keys), trainer(*keys)
     run = train(spec)

@@ -11,9 +11,9 @@ import pytest
 import specs
 from compiler.switches import matrix_libraries, matrix_library
 from specs import Spec, ZooError
-from zoo.machine import calibration
-from zoo.machine.calibration import Calibration
-from zoo.storage import manifest
+from zoo.files import manifest
+from zoo.system import calibration
+from zoo.system.calibration import Calibration
 from zoo.training import resume_proof
 from zoo.training.checkpoint import checkpoints
 from zoo.training.run import Run
@@ -22,9 +22,9 @@ from zoo.training.train import train_steps
 
 @pytest.mark.timeout(200)
 def test_a_resumed_training_is_the_same(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By another library of products than is usual here, too, on two threads, and with pieces that are drawn."""
+    """By another library of products than is usual here, too, on two threads, and with tokens that are drawn."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    spec = world("training.subword_sampling=0.2")
+    spec = world("training.subword_regularization=0.2")
     seconds = {matrix_library(): 2.0, matrix_libraries()[-1]: 1.0}
     calibration.keep(spec, Calibration("found", 10, 27, seconds, None, 1.0, 0.0))
     verdict = resume_proof.verify_resume(spec, device="cpu")

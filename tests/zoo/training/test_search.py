@@ -10,8 +10,8 @@ import pytest
 
 from specs import Spec, ZooError
 from zoo.evaluation.metric import Metric
+from zoo.files.files import sha256
 from zoo.report import Report
-from zoo.storage.files import sha256
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.average import mean_of
 from zoo.training.checkpoint import Checkpoint, checkpoints

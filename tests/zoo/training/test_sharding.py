@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from specs import Spec
-from zoo.machine import installed, ram
 from zoo.planning.forecast import AROUND, full_batch, needed
 from zoo.planning.outlook import outlook
+from zoo.system import installed, ram
 from zoo.training.processes import Processes
 from zoo.training.sharding import is_needed
 

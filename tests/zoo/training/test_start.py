@@ -1,4 +1,4 @@
-"""Starting from a model: its weights and its pieces, a fresh optimiser, and what does not fit."""
+"""Starting from a model: its weights and its tokens, a fresh optimiser, and what does not fit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
-from zoo.model.contents import Model
-from zoo.model.weights import Weights
+from zoo.models.contents import Model
+from zoo.models.weights import Weights
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import checkpoint, start
 from zoo.training.checkpoint import checkpoints
@@ -43,8 +43,8 @@ def test_a_training_starts_with_the_weights_and_pieces_of_another(
     second = train(world(*keys), run="second")
     expected = load_file(first.weights)
     assert all(torch.equal(begun[0][name], tensor) for name, tensor in expected.items())
-    pieces = [(run.folder / "vocabulary.model").read_bytes() for run in (first, second)]
-    assert pieces[0] == pieces[1]
+    tokens = [(run.folder / "vocabulary.model").read_bytes() for run in (first, second)]
+    assert tokens[0] == tokens[1]
     # It is resumed where the other one is gone, and not started again from it.
     shutil.rmtree(first.folder)
     longer = train(world(*keys[:-1], "training.steps=9"), run="second", report=words)

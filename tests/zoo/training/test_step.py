@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from specs import ZooError
-from zoo.corpus.batches import Batch
+from zoo.data.batches import Batch
+from zoo.generation import building
 from zoo.training.step import Update
 from zoo.training.trainer import Trainer, Work
-from zoo.translation import building
 
 Made = Callable[..., Trainer]
 

@@ -17,13 +17,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import Spec, ZooError
-from zoo.corpus.prepare import Prepared, prepare
-from zoo.corpus.training_set import TrainingSet
+from zoo.data.prepare import Prepared, prepare
+from zoo.data.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
+from zoo.files import manifest
+from zoo.files.files import remove_folder
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
-from zoo.storage import manifest
-from zoo.storage.files import remove_folder
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.average import average, mean_of
 from zoo.training.checkpoint import checkpoints
@@ -87,7 +87,7 @@ def test_a_run_that_is_extended_equals_one_that_was_long_from_the_start(world: C
 
 
 def test_a_training_that_draws_pieces_is_the_same_when_it_is_resumed(world: Callable[..., Spec]) -> None:
-    sampled = "training.subword_sampling=0.2"
+    sampled = "training.subword_regularization=0.2"
     whole, plain = train(world(sampled), run="whole"), train(world(), run="plain")
     train(world(sampled, "training.steps=11"), run="grown")
     grown = train(world(sampled), run="grown")
@@ -98,8 +98,8 @@ def test_a_training_that_draws_pieces_is_the_same_when_it_is_resumed(world: Call
 
 
 def test_batches_whose_pieces_are_drawn_are_within_the_budgets(world: Callable[..., Spec]) -> None:
-    """They are by the pieces that they are trained in, of which there are more than the store has."""
-    spec = world("training.subword_sampling=0.5", "training.source_tokens=65", "training.steps=1")
+    """They are by the tokens that they are trained in, of which there are more than the store has."""
+    spec = world("training.subword_regularization=0.5", "training.source_tokens=65", "training.steps=1")
     data = TrainingSet.of(spec, prepare(spec, Report()))
     sizes = []
     for given in data.given(0):
@@ -114,7 +114,7 @@ def test_batches_whose_pieces_are_drawn_are_within_the_budgets(world: Callable[.
 
 def test_a_run_whose_batches_were_cut_before_pieces_were_drawn_is_told(world: Callable[..., Spec]) -> None:
     """Its checkpoints say nothing of a pool. It goes on with what it has not seen of its epoch."""
-    drawn = "training.subword_sampling=0.2"
+    drawn = "training.subword_regularization=0.2"
     run = train(world(drawn, "training.steps=4"))
     folder = checkpoints(run)[-1].folder
     state = json.loads((folder / "state.json").read_text())
@@ -123,11 +123,11 @@ def test_a_run_whose_batches_were_cut_before_pieces_were_drawn_is_told(world: Ca
     manifest.write(folder)
     report = Stop(at=-1)
     train(world(drawn, "training.steps=8"), report=report)
-    assert sum("before their pieces were drawn" in line for line in report.said) == 1
+    assert sum("before their tokens were drawn" in line for line in report.said) == 1
     assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["batch"] == 4
     report = Stop(at=-1)
     train(world(drawn, "training.steps=12"), report=report)
-    assert not any("before their pieces" in line for line in report.said)
+    assert not any("before their tokens" in line for line in report.said)
 
 
 def test_weights_of_a_corpus_say_how_often_its_pairs_are_trained_on(world: Callable[..., Spec]) -> None:
@@ -162,7 +162,7 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
     store = prepare(spec, Report()).store("train")
     gradients = []
     for parts in (1, 3):
-        spec = world("architecture.dropout=0.0", f"training.accumulation={parts}")
+        spec = world("architecture.dropout=0.0", f"training.accumulation_steps={parts}")
         trainer = Trainer(spec, TrainingSet(spec, store), Run(Path("nowhere")), Processes("cpu"), Report())
         result = trainer.step(next(trainer.works()))
         moments = [trainer.update.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
@@ -414,14 +414,14 @@ def test_evaluation_leaves_the_signals_as_they_were(world: Callable[..., Spec]) 
 
 
 def _pairs(count: int) -> list[object]:
-    from zoo.corpus.builtin import sentences
+    from zoo.data.builtin import sentences
 
     return list(sentences("train", count))
 
 
 def test_no_checkpoint_is_written_from_a_damaged_corpus(world: Callable[..., Spec], monkeypatch: Any) -> None:
     """A shard that was damaged under the eyes of a running training, where opening takes its content on trust."""
-    monkeypatch.setattr("zoo.corpus.prepare._HASHED_BYTES", 10)
+    monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     spec = world()
     shard = prepare(spec, Report()).folder / "train" / "00000.source.tokens"
     content = shard.read_bytes()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, compress
 from typing import NamedTuple
 
-from zoo.trees.tree import Tree
+from zoo.text.trees.tree import Tree
 
 # A tag with its word, an opening bracket with its label, a closing bracket, or what has no place in a tree.
 _TOKEN = re.compile(r"\(([^()\s]*)(?:\s+([^()\s]+)\s*\))?|\)|[^()\s]+", re.ASCII)

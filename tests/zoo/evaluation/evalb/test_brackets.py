@@ -12,7 +12,7 @@ from zoo.evaluation.evalb.brackets import brackets, evaluate_brackets
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters
 from zoo.evaluation.evalb.row import ERROR, SKIPPED, VALID
 from zoo.evaluation.evalb.table import table
-from zoo.trees.tree import Tree, leaf, node, read
+from zoo.text.trees.tree import Tree, leaf, node, read
 
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"
 """Length 6; without what COLLINS deletes five words under S 0-5, NP 0-2, VP 2-5 and NP 3-5."""

@@ -2,7 +2,7 @@
 
 from zoo.evaluation.evalb.brackets import brackets
 from zoo.evaluation.evalb.table import table
-from zoo.trees.tree import read
+from zoo.text.trees.tree import read
 
 GOLD = "(TOP (S (NP (NN a) (NN b)) (VP (VB c)) (. .)))"
 LAYOUT = """\

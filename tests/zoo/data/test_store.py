@@ -1,0 +1,151 @@
+"""Tokens on disk."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specs import ZooError
+from zoo.data.store import Store, StoreWriter
+
+ROWS = st.lists(st.lists(st.integers(4, 99), max_size=6), max_size=12)
+
+
+def write(folder, chunks, size=100, **more):
+    folder.mkdir(parents=True, exist_ok=True)
+    with StoreWriter(folder, size, **more) as writer:
+        for source, target in chunks:
+            writer.add(source, target)
+    return Store(folder)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    chunks=st.lists(ROWS, max_size=3),
+    size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]),
+    shard_pairs=st.sampled_from([1, 2, 5, 1 << 22]),
+)
+def test_what_goes_in_comes_out(tmp_path_factory, chunks, size, shard_pairs):
+    pairs = [(rows, [[*row[::-1], 5] for row in rows]) for rows in chunks]
+    folder = tmp_path_factory.mktemp("store")
+    store = write(folder, pairs, size, shard_pairs=shard_pairs)
+    sources = [row for rows, _ in pairs for row in rows]
+    targets = [row for _, rows in pairs for row in rows]
+    assert len(store) == len(sources)
+    assert [store.source(index).tolist() for index in range(len(store))] == sources
+    assert [store.target(index).tolist() for index in range(len(store))] == targets
+    assert store.source_lengths.tolist() == [len(row) for row in sources]
+    assert store.target_lengths.tolist() == [len(row) for row in targets]
+    assert len(list(folder.glob("*.source.tokens"))) == -(-len(sources) // shard_pairs)
+
+
+@pytest.mark.parametrize(("size", "width"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
+def test_a_piece_takes_no_more_than_it_must(tmp_path, size, width):
+    store = write(tmp_path / "store", [([[size - 1]], [[4, size - 1]])], size)
+    assert (tmp_path / "store" / "00000.source.tokens").stat().st_size == width
+    assert store.source(0).dtype == np.int32
+    assert store.target(0).tolist() == [4, size - 1]
+
+
+def test_there_is_no_pair_beyond_the_last(tmp_path):
+    store = write(tmp_path / "store", [([[4]], [[5]])])
+    for index in (1, -1):
+        with pytest.raises(IndexError):
+            store.source(index)
+
+
+def test_nothing_can_be_changed(tmp_path):
+    store = write(tmp_path / "store", [([[4, 5]], [[6]])])
+    with pytest.raises(ValueError, match="read-only"):
+        store.source_lengths[0] = 7
+    store.source(0)[0] = 9
+    assert store.source(0).tolist() == [4, 5]
+
+
+def test_memory_does_not_grow_with_the_pieces(tmp_path):
+    row, pairs = [7] * 250, 4000
+    tracemalloc.start()
+    store = write(tmp_path / "store", (([row] * 100, [row] * 100) for _ in range(pairs // 100)))
+    written = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    for index in range(0, pairs, 7):
+        store.source(index)
+    read = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (tmp_path / "store" / "00000.source.tokens").stat().st_size == 2_000_000
+    assert written < 1_000_000
+    assert read < 500_000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "store", [([[4, 5], [6], [7]], [[7], [8, 9, 4], [5]])], shard_pairs=2)
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize(
+    "name", ["00000.source.tokens", "00000.source.offsets", "00001.target.tokens", "00001.target.offsets"]
+)
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0\0", lambda data: b""])
+def test_a_file_of_another_size_is_told(folder, name, change):
+    path = folder / name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ZooError, match=rf"{name}` is damaged: it has .* bytes, not") as told:
+        Store(folder)
+    assert told.value.exit_code == 1
+    assert "zoo prepare" in told.value.hint
+
+
+@pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 2, 4], [0, 4, 3], [0, -1, 3]])
+def test_offsets_that_are_none_are_told(folder, offsets):
+    (folder / "00000.source.offsets").write_bytes(np.array(offsets, "<i8").tobytes())
+    with pytest.raises(ZooError, match=r"source\.offsets` is damaged: its offsets"):
+        Store(folder)
+
+
+SHARDS = [{"pairs": 2, "source": 3, "target": 4}, {"pairs": 1, "source": 1, "target": 1}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 99},
+        {"dtype": "object"},
+        {"shards": None},
+        {"shards": SHARDS[:1]},
+        {"shards": [SHARDS[1], SHARDS[0]]},
+        {"shards": [SHARDS[0], {"pairs": 1, "source": "x", "target": 1}]},
+        {"shards": [SHARDS[0], {"pairs": 1, "source": 1}]},
+        {"shard_pairs": 1},
+        {"shard_pairs": 0},
+        {"parts": [4]},
+        {"parts": [4, -1]},
+    ],
+)
+def test_a_header_that_is_none_is_told(folder, change):
+    header = json.loads((folder / "header.json").read_text())
+    (folder / "header.json").write_text(json.dumps(header | change))
+    with pytest.raises(ZooError, match=r"header\.json` is damaged"):
+        Store(folder)
+
+
+@pytest.mark.parametrize("name", ["header.json", "00000.source.tokens", "00001.target.offsets"])
+def test_a_missing_file_is_told(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(ZooError, match=rf"{name}` (is missing|cannot be read: No such file)"):
+        Store(folder)
+
+
+def test_a_store_that_was_not_finished_is_none(tmp_path):
+    def interrupted():
+        with StoreWriter(tmp_path, 100) as writer:
+            writer.add([[4]], [[5]])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(ZooError, match="is missing"):
+        Store(tmp_path)

@@ -1,0 +1,225 @@
+"""Members of archives."""
+
+import errno
+import gzip
+import io
+import os
+import random
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.files import archive as archive_module
+from zoo.files import places
+from zoo.files.archive import take_out, taken_out
+from zoo.files.download import Fetched
+from zoo.files.files import sha256
+
+MEMBERS = {
+    "training/corpus.en": b"a house\n" * 500,
+    "training/corpus.de": b"ein Haus\n" * 500,
+    "training/corpus.fr.gz": gzip.compress(b"une maison\n"),
+    "README": b"read me\n",
+}
+
+
+def tar(path, members=MEMBERS, mode="w:gz", prefix=""):
+    with tarfile.open(path, mode) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(prefix + name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return Fetched(path, sha256(path))
+
+
+def zipped(path, members=MEMBERS, packing=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.mkdir("training")
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return Fetched(path, sha256(path))
+
+
+KINDS = {
+    "a.tgz": tar,
+    "a.tar": lambda path: tar(path, mode="w"),
+    "dots.tgz": lambda path: tar(path, prefix="./"),
+    "a.zip": zipped,
+    "no-name": zipped,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_are_taken_out_and_nothing_else(tmp_path, kind):
+    archive = KINDS[kind](tmp_path / kind)
+    names = ["training/corpus.de", "training/corpus.fr.gz"]
+    assert taken_out(archive.sha256, names) is None
+    paths = take_out(archive, names)
+    assert [path.read_bytes() for path in paths] == [MEMBERS[name] for name in names]
+    assert paths == taken_out(archive.sha256, names)
+    assert paths[1].name.endswith("fr.gz")
+    assert sorted(path for path in places.archives().rglob("*") if path.is_file()) == sorted(paths)
+
+
+def test_what_was_taken_out_needs_no_archive(tmp_path):
+    archive = tar(tmp_path / "a.tgz")
+    (first,) = take_out(archive, ["README"])
+    archive.path.unlink()
+    assert taken_out(archive.sha256, ["README"]) == [first]
+    assert taken_out(archive.sha256, ["README", "training/corpus.en"]) is None
+    assert taken_out("0" * 64, ["README"]) is None
+
+
+def test_members_of_two_archives_do_not_meet(tmp_path):
+    one, two = tar(tmp_path / "one", {"a": b"1"}), tar(tmp_path / "two", {"a": b"2"})
+    assert [take_out(archive, ["a"])[0].read_bytes() for archive in (one, two)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("kind", ["a.tgz", "a.zip"])
+def test_a_missing_member_is_told_with_those_there_are(tmp_path, kind):
+    archive = KINDS[kind](tmp_path / kind)
+    with pytest.raises(ZooError, match=rf"`{kind}` has no member `training/corpus\.dee`") as told:
+        take_out(archive, ["training/corpus.en", "training/corpus.dee"])
+    assert "did you mean `training/corpus.de`?" in told.value.hint
+    assert "`README`" in told.value.hint
+    with pytest.raises(ZooError) as told:
+        take_out(archive, ["somewhere/else/entirely/corpus.en"])
+    assert "did you mean `training/corpus.en`?" in told.value.hint
+
+
+def test_folders_and_links_are_no_members(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        folder, link = tarfile.TarInfo("folder"), tarfile.TarInfo("link")
+        folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(folder)
+        archive.addfile(link)
+    fetched = Fetched(tmp_path / "a.tar", sha256(tmp_path / "a.tar"))
+    for name in ("folder", "link"):
+        with pytest.raises(ZooError, match="has no member"):
+            take_out(fetched, [name])
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a\0b"])
+@pytest.mark.parametrize("make", [tar, zipped])
+def test_nothing_is_written_outside(tmp_path, name, make):
+    archive = make(tmp_path / "evil", {"fine": b"fine"}) if "\0" in name else make(tmp_path / "evil", {name: b"evil"})
+    with pytest.raises(ZooError, match="cannot be the path"):
+        take_out(archive, [name])
+    assert not places.archives().exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8])
+def test_an_archive_cut_short_is_told_and_leaves_nothing(tmp_path, kind, share):
+    archive = KINDS[kind](tmp_path / kind)
+    whole = archive.path.read_bytes()
+    # The end of a .tar is filled up with zeros, which nobody misses.
+    archive.path.write_bytes(whole[: int(share * len(whole.rstrip(b"\0")))])
+    with pytest.raises(ZooError, match=r"is cut short, damaged|has no member") as told:
+        take_out(archive, ["training/corpus.en", "README"])
+    assert told.value.hint
+    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+def lzma_zipped(path, members):
+    return zipped(path, members, zipfile.ZIP_LZMA)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("make", [tar, zipped])
+def test_a_disk_that_takes_no_more_is_no_damage(tmp_path, monkeypatch, make, number):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(number, os.strerror(number))
+
+    archive, opened = make(tmp_path / "archive"), Path.open
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda path, mode="r", **how: Full() if mode == "wb" else opened(path, mode, **how))
+        with pytest.raises(ZooError, match="cannot be written: ") as told:
+            take_out(archive, ["README"])
+    assert "remove" not in told.value.hint
+    (path,) = take_out(archive, ["README"])
+    assert path.read_bytes() == MEMBERS["README"]
+
+
+@pytest.mark.parametrize("make", [tar, zipped, lzma_zipped])
+def test_a_flipped_bit_is_told_and_leaves_nothing(tmp_path, make):
+    content = random.Random(1).randbytes(5_000)
+    archive = make(tmp_path / "archive", {"a": content, "b": content[::-1]})
+    data = bytearray(archive.path.read_bytes())
+    data[2_000] ^= 4
+    archive.path.write_bytes(data)
+    with pytest.raises(ZooError, match="is cut short, damaged"):
+        take_out(archive, ["a"])
+    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+class Zeros(io.RawIOBase):
+    """So many bytes that are nothing."""
+
+    def __init__(self, amount):
+        self.left = amount
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        count = min(self.left, len(buffer))
+        buffer[:count] = bytes(count)
+        self.left -= count
+        return count
+
+
+def zeros(path, amount, kind=tarfile.REGTYPE):
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
+        member = tarfile.TarInfo("a")
+        member.type, member.size = kind, amount
+        archive.addfile(member, io.BufferedReader(Zeros(amount)))
+    return Fetched(path, sha256(path))
+
+
+def zipped_zeros(path, amount):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as member:
+        for _ in range(amount // 1_000_000):
+            member.write(bytes(1_000_000))
+    return Fetched(path, sha256(path))
+
+
+@pytest.mark.parametrize("make", [zeros, zipped_zeros])
+@pytest.mark.parametrize("wanted", ["a", "b"])
+def test_what_unpacks_to_more_than_text_does_is_told_with_the_sizes(tmp_path, make, wanted):
+    archive = make(tmp_path / "archive", 100_000_000)
+    with pytest.raises(
+        ZooError, match=r"has \d+ kB and unpacks to more than \d+ MB, which no text|no member `b`"
+    ) as told:
+        take_out(archive, [wanted])
+    assert told.value.hint
+    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+
+
+def test_a_small_archive_may_unpack_to_what_it_likes(tmp_path):
+    (path,) = take_out(zeros(tmp_path / "archive", 5_000_000), ["a"])
+    assert path.stat().st_size == 5_000_000
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_is_none_is_not_held_in_memory(tmp_path, kind):
+    with pytest.raises(ZooError, match=r"a header takes 20 MB"):
+        take_out(zeros(tmp_path / "archive", 20_000_000, kind), ["a"])
+
+
+def test_very_many_members_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_module, "_MEMBERS", 3)
+    with pytest.raises(ZooError, match="more than 3 members"):
+        take_out(tar(tmp_path / "a.tgz"), ["README"])
+
+
+def test_what_is_no_archive_is_told(tmp_path):
+    (tmp_path / "page").write_text("<html>moved</html>")
+    with pytest.raises(ZooError, match=r"no \.tar, \.tar\.gz or \.zip") as told:
+        take_out(Fetched(tmp_path / "page", "0" * 64), ["a"])
+    assert told.value.exit_code == 1
+    assert "corpus.lock" in told.value.hint

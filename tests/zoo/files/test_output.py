@@ -1,0 +1,157 @@
+"""Files of the user's own: what stands where he wants it written stays what it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.files.output import check_apart, output
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write(path: Path | str, text: str = "new\n") -> None:
+    with output(Path(path)) as stream:
+        stream.write(text)
+
+
+def names() -> list[str]:
+    return sorted(os.listdir())
+
+
+def test_a_file_appears_whole_or_not_at_all() -> None:
+    with output(Path("out")) as stream:
+        stream.write("new")
+        assert not Path("out").exists()
+    assert (Path("out").read_text(), names()) == ("new", ["out"])
+
+    def interrupted() -> None:
+        with output(Path("out")) as stream:
+            stream.write("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (Path("out").read_text(), names()) == ("new", ["out"])
+
+
+def test_a_file_keeps_who_may_read_it() -> None:
+    Path("out").write_text("secret")
+    Path("out").chmod(0o600)
+    write("out")
+    assert (Path("out").read_text(), stat.S_IMODE(Path("out").stat().st_mode)) == ("new\n", 0o600)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_links_are_followed_and_stay(there: bool) -> None:
+    Path("deep").mkdir()
+    if there:
+        Path("deep/file").write_text("old")
+    Path("deep/second").symlink_to("file")
+    Path("first").symlink_to("deep/second")
+    write("first")
+    assert Path("first").is_symlink()
+    assert Path("deep/second").is_symlink()
+    assert not Path("deep/file").is_symlink()
+    assert Path("deep/file").read_text() == Path("first").read_text() == "new\n"
+
+
+def fifo(path: str, use: Callable[[], None]) -> str:
+    """What comes out of a FIFO while it is used."""
+    os.mkfifo(path)
+    came: list[str] = []
+    reader = threading.Thread(target=lambda: came.append(Path(path).read_text()), daemon=True)
+    reader.start()
+    use()
+    reader.join(20)
+    assert not reader.is_alive()
+    return came[0]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_fifo_is_written_to(linked: bool) -> None:
+    Path("link").symlink_to("pipe")
+    assert fifo("pipe", lambda: write("link" if linked else "pipe")) == "new\n"
+    assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
+
+
+def test_a_descriptor_is_written_to_where_it_stands() -> None:
+    """As `>(cat)` and `--output /dev/stdout >> log` have it."""
+    script = "import sys; from pathlib import Path; from zoo.files.output import output\n"
+    script += "for name in sys.argv[1:]:\n with output(Path(name)) as stream: print(name, file=stream)"
+    Path("mine").symlink_to("/dev/stdout")
+    known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "mine") if Path(name).parent.exists()]
+    Path("log").write_text("before\n")
+    with Path("log").open("a") as log:
+        subprocess.run([sys.executable, "-c", script, *known], stdout=log, check=True, env=environment())
+        log.write("after\n")
+    assert Path("log").read_text().splitlines() == ["before", *known, "after"]
+
+
+def test_a_device_stays_one_and_a_full_one_is_told() -> None:
+    """A node of our own that is as /dev/full is."""
+    try:
+        os.mknod("full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+        Path("full").write_bytes(b"")
+    except (OSError, AttributeError):
+        pytest.skip("only root makes devices, and not everywhere")
+    for text in ("new\n", "new\n" * 100_000):
+        with pytest.raises(ZooError, match="`full` cannot be written: the disk is full") as error:
+            write("full", text)
+        assert error.value.exit_code == 1
+    assert stat.S_ISCHR(Path("full").stat().st_mode)
+    assert names() == ["full"]
+
+
+def test_no_folder_is_made() -> None:
+    with pytest.raises(ZooError, match="`new/out` cannot be written: there is no folder `new`") as error:
+        write("new/out")
+    assert (error.value.exit_code, names()) == (2, [])
+    Path("link").symlink_to("gone/out")
+    with pytest.raises(ZooError, match=r"there is no folder `.*/place/gone`"):
+        write("link")
+    Path("file").touch()
+    with pytest.raises(ZooError, match="`file/out` cannot be written: "):
+        write("file/out")
+    with pytest.raises(ZooError, match=r"`\.` cannot be written: it is a folder"):
+        write(".")
+    Path("round").symlink_to("round")
+    with pytest.raises(ZooError, match="`round` cannot be written: Too many levels"):
+        write("round")
+    with pytest.raises(ZooError, match="`/dev/fd/9999` cannot be written: Bad file descriptor"):
+        write("/dev/fd/9999")
+
+
+def test_what_is_read_is_not_written_to() -> None:
+    for name in ("a", "b"):
+        Path(name).touch()
+    Path("link").symlink_to("a")
+    os.link("a", "same")
+    check_apart(Path("a"), [Path("b"), Path("gone")])
+    check_apart(Path("gone"), [Path("gone")])
+    for other in ("a", "link", "same", "../place/a"):
+        with pytest.raises(ZooError, match="`a` would be read and written at once") as error:
+            check_apart(Path("a"), [Path("b"), Path(other)])
+        assert error.value.exit_code == 2
+    with Path("a").open() as opened, Path(os.devnull).open() as device:
+        with pytest.raises(ZooError, match="`a` would be read and written at once"):
+            check_apart(Path("a"), [opened.fileno()])
+        check_apart(device.fileno(), [device.fileno(), 10_000])  # no file, and none that is open
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

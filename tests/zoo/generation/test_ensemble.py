@@ -1,0 +1,127 @@
+"""Several programs as one: against brute force over the mean of their probabilities."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import specs
+from compiler import build
+from specs import BOS, EOS, ZooError
+from zoo.generation.brackets import Brackets
+from zoo.generation.ensemble import Ensemble
+from zoo.generation.hypothesis import length_penalty
+from zoo.generation.translator import Translator
+from zoo.text.vocabulary import Vocabulary
+
+SOURCES, LIMITS = [(4,), (5, 6, 4), (6, 6)], [3, 3, 2]
+
+
+def mean(programs, source, prefix, token):
+    return math.log(sum(math.exp(program.row(source, prefix)[token]) for program in programs) / len(programs))
+
+
+def test_an_ensemble_of_one_is_the_program(toy, search):
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "tokens": 40}
+    for levels in (3, 500):
+        alone = search(toy(9, 1, levels), SOURCES, LIMITS, **choice)
+        assert search(Ensemble([toy(9, 1, levels)]), SOURCES, LIMITS, **choice) == alone
+
+
+def test_an_ensemble_is_bound_as_a_program_is(toy, search, translator_of):
+    trees = Brackets((4, 5), (6, 7), (8,), 9)
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "tokens": 40, "words": [1, 3, 2], "constraint": trees}
+    alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **choice)
+    assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **choice) == alone
+    assert alone[0][0].tokens.count(8) == 1
+    first, second = translator_of(), translator_of()
+    second.vocabulary, first.constraint = first.vocabulary, trees
+    assert Translator.ensemble([first, second]).request(None, {}).constraint is trees
+
+
+def test_an_ensemble_of_two_finds_what_is_best_for_both(toy, search):
+    programs = [toy(5, 1, 200), toy(5, 2, 200)]
+    found = search(Ensemble(programs), SOURCES, LIMITS, beam=8, alpha=0.6, n_best=4, tokens=40)
+    for source, limit, hypotheses in zip(SOURCES, LIMITS, found, strict=True):
+        everything = []
+        for length in range(limit + 1):
+            for tokens in itertools.product((1, 4), repeat=length):
+                whole = (*tokens, EOS)
+                total = sum(mean(programs, (*source, EOS), whole[:i], token) for i, token in enumerate(whole))
+                everything.append((total / length_penalty(length + 1, 0.6), tokens))
+        best = sorted(everything, reverse=True)[:4]
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for _, tokens in best]
+        assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in best], abs=1e-5)
+
+
+def test_the_order_of_the_programs_is_none(toy, search):
+    one, two, three = (toy(9, seed, 500) for seed in (1, 2, 3))
+    choice = {"beam": 4, "alpha": 0.6}
+    first, second = search(Ensemble([one, two, three]), SOURCES, LIMITS, **choice), None
+    second = search(Ensemble([three, one, two]), SOURCES, LIMITS, **choice)
+    assert [h.tokens for (h,) in first] == [h.tokens for (h,) in second]
+
+
+def test_scores_of_given_translations_are_of_the_mean_too(toy):
+    programs = [toy(6, 1), toy(6, 2)]
+    target = torch.tensor([[BOS, 4, 5, EOS], [BOS, 4, EOS, 0]])
+    found = Ensemble(programs).score(torch.tensor([[4, EOS], [5, EOS]]), target)
+    wanted = [mean(programs, (4, EOS), (4, 5)[:i], token) for i, token in enumerate((4, 5, EOS))]
+    assert found[0].tolist() == pytest.approx(wanted, abs=1e-6)
+    assert found[1, 2] == 0
+
+
+def test_an_ensemble_of_real_programs_translates_and_scores_alike(small, tokens):
+    translators = [Translator(build(small(N=layers)), tokens, small(N=layers), longest_source=9) for layers in (1, 2)]
+    both = Translator.ensemble(translators)
+    texts = ["the old dog", "we read", "a cat sees the small house today"]
+    for text, (best, *_) in zip(texts, both.hypotheses(texts, tokens=20), strict=True):
+        target = torch.tensor([[BOS, *best.tokens, EOS]])
+        source = torch.tensor([[*tokens.encode(text), EOS]])
+        scores = [translator.program.score(source, target).exp() for translator in translators]
+        assert torch.stack(scores).mean(0).log().sum().item() == pytest.approx(best.log_probability, abs=1e-4)
+    assert both.longest_source == 9
+    assert both.translate(texts, search="sample", n_best=2) != both.translate(texts, search="sample", n_best=2, seed=7)
+
+
+def test_only_models_of_one_vocabulary_are_together(tokens, home, toy):
+    spec = specs.load("tiny")
+    tokens.save(home.parent)
+    loaded = Vocabulary.load(home.parent)
+    mine = Translator(toy(), tokens, spec)
+    assert Translator.ensemble([mine, Translator(toy(), loaded, spec)]).vocabulary is tokens
+    other = Vocabulary.learn(
+        lambda: [("abc abc", "abd dab")] * 5, specs.load("tiny", ["vocabulary.size=12"]).vocabulary
+    )
+    with pytest.raises(ZooError, match="have different vocabularies"):
+        Translator.ensemble([mine, Translator(toy(), other, spec)])
+    with pytest.raises(ZooError, match="on one device, not on cpu and cuda"):
+        Translator.ensemble([mine, Translator(toy(), loaded, spec, device="cuda")])
+    with pytest.raises(ZooError, match="no model"):
+        Translator.ensemble([])
+
+
+def test_the_fewest_positions_bound_all(translator_of):
+    learned = ["architecture.positional_encoding=learned", "corpus.max_length=5"]
+    several = [translator_of([*learned, f"architecture.max_positions={most}"]) for most in (9, 6)]
+    both = Translator.ensemble([*several, translator_of()])
+    with pytest.raises(ZooError, match="takes 7 positions, and the model has learned 6"):
+        both.translate("abcdef")
+
+
+def test_a_program_that_searches_by_itself_is_in_no_ensemble(toy):
+    class Engine:
+        search, concurrent = "own", False
+
+    with pytest.raises(ZooError, match="Engine searches by itself") as caught:
+        Ensemble([toy(), Engine()])
+    assert "auto" in caught.value.hint
+
+
+def test_it_is_shared_by_workers_if_all_its_programs_are(toy):
+    programs = [toy(), toy()]
+    assert not Ensemble(programs).concurrent
+    for program in programs:
+        program.concurrent = True
+    assert Ensemble(programs).concurrent

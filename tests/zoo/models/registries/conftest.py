@@ -1,0 +1,58 @@
+"""Registries of every kind, empty: in a folder, and in a bucket of moto's S3."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from zoo.models.registries.registry import Registry, registry
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The address of moto's server."""
+    reason = "S3 is tried on moto's server: `pip install -e '.[test]'` brings it, and s3fs"
+    pytest.importorskip("s3fs", reason=reason)
+    server = pytest.importorskip("moto.server", reason=reason).ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A bucket of one's own, empty."""
+    import s3fs
+
+    monkeypatch.delenv("ZOO_OFFLINE", raising=False)
+    for name, value in (
+        *(("AWS_ENDPOINT_URL", s3), ("AWS_ACCESS_KEY_ID", "any"), ("AWS_SECRET_ACCESS_KEY", "any")),
+        *(("AWS_DEFAULT_REGION", "us-east-1"), ("no_proxy", "*")),
+    ):
+        monkeypatch.setenv(name, value)
+    name = f"zoo-{abs(hash(tmp_path)):x}"
+    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(name)
+    return f"s3://{name}/models"
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
+    """Where can be published to."""
+    return registry(str(tmp_path / "registry") if request.param == "folder" else request.getfixturevalue("bucket"))
+
+
+@pytest.fixture
+def filled(tmp_path: Path, bundle: Callable[..., Path], summary: object) -> Callable[..., Registry]:
+    """Publishes so many revisions of `model` to the folder `registry`."""
+    from zoo.models.registries import publishing
+    from zoo.report import Report
+
+    def fill(count: int = 1, name: str = "model") -> Registry:
+        made = registry(str(tmp_path / "registry"))
+        for seed in range(count):
+            publishing.publish(made, name, bundle(seed, 1000 + len(name)), summary, Report())
+        publishing.write_index(made, str)
+        return made
+
+    return fill

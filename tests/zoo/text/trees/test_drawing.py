@@ -1,0 +1,197 @@
+"""A drawing shows every label and every word of a tree once, in order, and nothing over anything else."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from itertools import combinations, pairwise
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from zoo.text.trees.drawing import LABEL, SENTENCE, TAG, WORD, drawing, width
+from zoo.text.trees.tree import Tree, leaf, node, read
+
+SVG = "{http://www.w3.org/2000/svg}"
+SIZES = {"word": WORD, "tag": TAG, "label": LABEL, "sentence": SENTENCE}
+TREE = read("(TOP (S (NP (-LRB- -LRB-) (NN dogs) (-RRB- -RRB-)) (VP (VBP sleep)) (. .)))")
+LABELS = ("S", "NP", "VP", "WHADVP", "A-LABEL-THAT-IS-LONG", ".", "-LRB-")
+LETTERS = "iiilmWabc<>&\"'%.-(都é\u0301שלام—"
+
+
+class Box(NamedTuple):
+    """A text, or a line, on the page."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def lies_on(self, other: Box) -> bool:
+        apart = self.right <= other.left or other.right <= self.left
+        return not (apart or self.bottom <= other.top or other.bottom <= self.top)
+
+
+class Text(NamedTuple):
+    kind: str
+    text: str
+    box: Box
+
+
+def texts(root: ElementTree.Element) -> list[Text]:
+    """All texts, and where they stand on the page."""
+    found = [_text(each, 0.0, 0.0) for each in root.findall(f"{SVG}text")]
+    for group in root.findall(f"{SVG}g"):
+        found += [_text(each, *_moved(group)) for each in group.findall(f"{SVG}text")]
+    return found
+
+
+def _moved(group: ElementTree.Element) -> tuple[float, float]:
+    x, y = re.findall(r"[\d.]+", group.attrib["transform"])
+    return float(x), float(y)
+
+
+def _text(element: ElementTree.Element, x: float, y: float) -> Text:
+    kind, text = element.attrib["class"], element.text or ""
+    x, y = x + float(element.attrib["x"]), y + float(element.attrib["y"])
+    across, size = width(text, SIZES[kind], bold=kind == "label"), SIZES[kind]
+    left = x if kind == "sentence" else x - across / 2
+    return Text(kind, text, Box(left, y - 0.8 * size, left + across, y + 0.25 * size))
+
+
+def lines(root: ElementTree.Element) -> Iterator[Box]:
+    """The straight tokens of all lines, and the corners between them as if they were straight."""
+    for group in root.findall(f"{SVG}g"):
+        x, y = _moved(group)
+        for path in group.findall(f"{SVG}path"):
+            for way in re.findall(r"M[^M]+", path.attrib["d"]):
+                for (x1, y1), (x2, y2) in pairwise(_points(way)):
+                    yield Box(x + min(x1, x2), y + min(y1, y2), x + max(x1, x2) + 0.01, y + max(y1, y2) + 0.01)
+
+
+def _points(way: str) -> Iterator[tuple[float, float]]:
+    x = y = 0.0
+    for command, numbers in re.findall(r"([MHVq])([^MHVq]+)", way):
+        *_, last = values = [float(number) for number in numbers.split()]
+        if command == "q":
+            x, y = x + values[2], y + values[3]
+        else:
+            x, y = (x if command == "V" else values[0]), (y if command == "H" else last)
+        yield x, y
+
+
+def dressed(tree: Tree, chance: random.Random) -> Tree:
+    """The tree with labels and words of any length."""
+    if tree.word:
+        return leaf(chance.choice(LABELS), "".join(chance.choices(LETTERS, k=chance.choice((1, 2, 5, 30)))))
+    return node(chance.choice(LABELS), *(dressed(child, chance) for child in tree.children))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_any_tree_is_drawn_whole_and_nothing_lies_on_anything(seed: int, tree: Callable[[int], Tree]) -> None:
+    chance = random.Random(seed)
+    several = [dressed(tree(seed + number), chance) for number in range(chance.choice((1, 1, 3)))]
+    root = ElementTree.fromstring(drawing(*several))
+    drawn = texts(root)
+    for group, given in zip(root.findall(f"{SVG}g"), several, strict=True):
+        there = {kind: [_text(each, 0, 0) for each in group.findall(f"{SVG}text[@class='{kind}']")] for kind in SIZES}
+        leaves = [each for each, _ in given.walk() if each.word]
+        for kind, wanted in (("word", [each.word for each in leaves]), ("tag", [each.label for each in leaves])):
+            from_left = sorted(there[kind], key=lambda text: text.box.left + text.box.right)
+            assert [text.text for text in from_left] == wanted
+        labels = [each.label for each, closes in given.walk() if closes]
+        assert sorted(text.text for text in there["label"]) == sorted(labels)
+    page = Box(0.0, 0.0, float(root.attrib["width"]), float(root.attrib["height"]))
+    for text in drawn:
+        assert page.left <= text.box.left
+        assert text.box.right <= page.right
+        assert page.top <= text.box.top
+        assert text.box.bottom <= page.bottom
+    assert not [(one, other) for one, other in combinations(drawn, 2) if one.box.lies_on(other.box)]
+    assert not [(line, text) for line in lines(root) for text in drawn if line.lies_on(text.box)]
+
+
+def test_a_constituent_stands_over_what_it_consists_of() -> None:
+    found = {text.text: text.box for text in texts(ElementTree.fromstring(drawing(TREE)))}
+    assert found["TOP"].bottom < found["S"].top < found["VP"].top < found["VBP"].top < found["sleep"].top
+    assert found["NP"].top == found["VP"].top
+    assert found["("].right < found["dogs"].left < found["dogs"].right < found[")"].left
+    assert found["("].left < found["NP"].left < found[")"].right
+
+
+@pytest.mark.parametrize(
+    ("word", "drawn"),
+    [
+        *(("<b>", "<b>"), ("&amp;", "&amp;"), ("\"'", "\"'"), ("]]>", "]]>"), ("-LRB-", "("), ("x-RRB-", "x)")),
+        *(("a\x00b\x1b[1m", "a\ufffdb\ufffd[1m"), ("\x85", "\ufffd"), ("\ud800", "\ufffd"), ("\uffff", "\ufffd")),
+        *(("\u202eabc", "\ufffdabc"), ("\u2067abc", "\ufffdabc"), ("\udcff", "\ufffd")),
+        *(
+            ("שלום", "שלום"),
+            ("مرحبا", "مرحبا"),
+            ("東京都", "東京都"),
+            ("e\u0301", "e\u0301"),
+            ("\U0001f600", "\U0001f600"),
+        ),
+    ],
+)
+def test_words_of_any_kind(word: str, drawn: str) -> None:
+    tree = node(word, leaf(word, word), leaf("NN", "dog"))
+    for trees in ((tree,), (tree, TREE)):
+        root = ElementTree.fromstring(drawing(*trees).encode())
+        first = next(text.text for text in texts(root) if text.kind == "word")
+        assert first == drawn
+        title = root.findtext(f"{SVG}title") or ""
+        assert title.count("\ufffd") == 3 * drawn.count("\ufffd")
+
+
+def test_what_stands_for_no_part_of_speech_is_not_drawn() -> None:
+    root = ElementTree.fromstring(drawing(read("(TOP (NP (XX the) (NN dog) (XX XX)))")))
+    assert [text.text for text in texts(root) if text.kind == "tag"] == ["NN"]
+    assert [text.text for text in texts(root) if text.kind == "word"] == ["the", "dog", "XX"]
+    assert not [(line, text) for line in lines(root) for text in texts(root) if line.lies_on(text.box)]
+    ends = {line.bottom for line in lines(root)}
+    assert max(ends) > next(text.box.bottom for text in texts(root) if text.kind == "tag"), "the line reaches the word"
+
+
+def test_several_stand_one_under_the_other_each_under_its_sentence() -> None:
+    first, second = TREE, read("(TOP (NP (DT the) (NN dog)))")
+    root = ElementTree.fromstring(drawing(first, second))
+    assert root.findtext(f"{SVG}title") == f"{first}\n{second}"
+    drawn = texts(root)
+    sentences = [text for text in drawn if text.kind == "sentence"]
+    assert [text.text for text in sentences] == ["( dogs ) sleep .", "the dog"]
+    tops = [text.box for text in drawn if text.text == "TOP"]
+    words = [next(text.box for text in drawn if text.text == word) for word in ("sleep", "the")]
+    order = [sentences[0].box, tops[0], words[0], sentences[1].box, tops[1], words[1]]
+    assert all(above.bottom < below.top for above, below in pairwise(order))
+
+
+def test_one_needs_no_sentence_and_none_is_an_empty_page() -> None:
+    assert "sentence" not in {text.kind for text in texts(ElementTree.fromstring(drawing(TREE)))}
+    assert texts(ElementTree.fromstring(drawing())) == []
+
+
+def test_it_is_for_readers_of_any_kind() -> None:
+    root = ElementTree.fromstring(drawing(TREE))
+    assert root.attrib["role"] == "img"
+    assert root[0].tag == f"{SVG}title"
+    assert root[0].text == str(TREE)
+    assert root.attrib["viewBox"] == f"0 0 {root.attrib['width']} {root.attrib['height']}"
+    light, dark = (root.findtext(f"{SVG}style") or "").split("@media (prefers-color-scheme: dark)")
+    colours = [dict(re.findall(r"\.(\w+)[^{}]*\{[^}]*(#\w+)", part)) for part in (light, dark)]
+    used = {element.attrib["class"] for element in root.iter() if "class" in element.attrib}
+    assert used <= colours[0].keys()
+    for kind in used:
+        assert re.search(rf"\.{kind}\b", dark), f"{kind} has no colour in the dark"
+
+
+def test_the_width_of_a_text_is_that_of_its_letters() -> None:
+    assert width("", 10) == 0
+    assert width("ab", 10) == width("a", 10) + width("b", 10)
+    assert width("e\u0301", 10) == width("e", 10)
+    assert width("i", 10) < width("n", 10) < width("N", 10) < width("W", 10)
+    assert width("都", 10) >= 10
+    assert width("a", 20) == 2 * width("a", 10)
+    assert width("a", 10, bold=True) > width("a", 10)

@@ -1,1 +1,0 @@
-"""Bundles written in the formats of other engines: a file for each."""

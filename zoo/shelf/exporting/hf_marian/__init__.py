@@ -1,1 +1,0 @@
-"""transformers' Marian, written."""

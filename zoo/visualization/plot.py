@@ -1,0 +1,255 @@
+"""Curves and points over two axes, linear or logarithmic, as SVG that stands in a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from zlib import crc32
+
+from zoo.text.trees.drawing import width
+from zoo.visualization.page import text
+
+WIDTH, HEIGHT = 500, 350
+_LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22
+_TICKS = 6
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_DASHES = ("none", "9 5", "2 5", "12 4 2 4")
+STYLE = """\
+.plot { display: block; width: 100%; min-width: 20rem; max-width: 40rem }
+.plot text { font-size: 14px; fill: var(--ink) }
+.plot .tick, .plot .label { fill: var(--quiet); font-size: 13px }
+.plot .grid { stroke: var(--line); stroke-width: 1 }
+.plot .axis { stroke: var(--grey); stroke-width: 1.5 }
+.plot .curve { fill: none; stroke-width: 2.2; stroke-linejoin: round }
+.plot .mark { stroke: var(--page); stroke-width: 1 }
+"""
+"""What plots add to the sheet of a page, which has to have as many colours as the plot with most series."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one kind; with a `line`, they are joined in their order. `labels` are one for each point, or none."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    labels: tuple[str, ...] = ()
+    line: bool = False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`log` takes positive numbers alone."""
+
+    label: str
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Plot:
+    """`tells` is what it shows, in words, for who does not see it."""
+
+    title: str
+    tells: str
+    across: Axis
+    up: Axis
+    series: tuple[Series, ...]
+
+
+def plotted(plot: Plot) -> str:
+    """The SVG, in the colours of its page, light or dark; series differ in form as in colour.
+
+    Raises ValueError where there is no point, or where a point cannot be on a logarithmic axis.
+    """
+    return _Drawing(plot).svg()
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From numbers to pixels: `first` is where `low` is."""
+
+    axis: Axis
+    values: tuple[float, ...]
+    first: float
+    last: float
+
+    @cached_property
+    def ticks(self) -> tuple[float, ...]:
+        low, high = min(self.values), max(self.values)
+        return tuple(_powers(low, high) if self.axis.log else _even(low, high))
+
+    @property
+    def told(self) -> Iterator[tuple[float, str]]:
+        """Each tick with its number: all of them as powers of ten where one is large or small."""
+        powers = any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self.ticks)
+        yield from ((tick, _power(tick) if powers else _plain(tick)) for tick in self.ticks)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        low, high = min(*self.values, self.ticks[0]), max(*self.values, self.ticks[-1])
+        return (low, high) if low < high else (low - abs(low) / 2 - 0.5 * (not low), high + abs(high) / 2 + 0.5)
+
+    def __call__(self, value: float) -> float:
+        low, high = (self._place(bound) for bound in self.bounds)
+        return self.first + (self._place(value) - low) / (high - low) * (self.last - self.first)
+
+    def _place(self, value: float) -> float:
+        return math.log(value) if self.axis.log else value
+
+
+class _Drawing:
+    def __init__(self, plot: Plot) -> None:
+        points = [point for series in plot.series for point in series.points]
+        if not points:
+            raise ValueError(f"`{plot.title}` has no points")
+        self.plot = plot
+        self.legend = len(plot.series) > 1
+        self.floor = HEIGHT - _BOTTOM
+        self.x = _Scale(plot.across, tuple(x for x, _ in points), _LEFT, WIDTH - _RIGHT)
+        self.y = _Scale(plot.up, tuple(y for _, y in points), self.floor, _TOP)
+        self._taken: list[tuple[float, float, float, float]] = []
+
+    def svg(self) -> str:
+        height = HEIGHT + _LEGEND * (len(self.plot.series) + 1) // 2 * self.legend
+        name = f"plot-{crc32(self.plot.title.encode()):x}"
+        series = list(enumerate(self.plot.series))
+        self._taken = [box for _, each in series for box in self._boxes(each)]
+        return "\n".join(
+            [
+                f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name} {name}-tells">',
+                f'<title id="{name}">{text(self.plot.title)}</title>',
+                f'<desc id="{name}-tells">{text(self.plot.tells)}</desc>',
+                *self._axes(),
+                *chain.from_iterable(self._curve(number, each) for number, each in series),
+                *chain.from_iterable(self._marks(number, each) for number, each in series),
+                *chain.from_iterable(self._labels(each) for _, each in series),
+                *(self._key(number, each) for number, each in series if self.legend),
+                "</svg>",
+            ]
+        )
+
+    def _axes(self) -> Iterator[str]:
+        right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
+        for tick, words in self.x.told:
+            yield _line("grid", self.x(tick), _TOP, self.x(tick), self.floor)
+            yield _text("tick", self.x(tick), self.floor + 20, words, "middle")
+        for tick, words in self.y.told:
+            yield _line("grid", _LEFT, self.y(tick), right, self.y(tick))
+            yield _text("tick", _LEFT - 8, self.y(tick) + 5, words, "end")
+        yield _line("axis", _LEFT, self.floor, right, self.floor)
+        yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
+        yield _text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.across.label, "middle")
+        turned = f'text-anchor="middle" transform="translate(16 {middle:g}) rotate(-90)"'
+        yield f'<text class="name" {turned}>{text(self.plot.up.label)}</text>'
+
+    def _curve(self, number: int, series: Series) -> Iterator[str]:
+        if series.line:
+            way = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in series.points)
+            dashes = _DASHES[number % len(_DASHES)]
+            yield (
+                f'<polyline class="curve" points="{way}" stroke="var(--series-{number})" stroke-dasharray="{dashes}"/>'
+            )
+
+    def _marks(self, number: int, series: Series) -> Iterator[str]:
+        if not series.line or len(series.points) < 25:
+            yield from (_mark(number, self.x(x), self.y(y)) for x, y in series.points)
+
+    def _boxes(self, series: Series) -> Iterator[tuple[float, float, float, float]]:
+        """What the marks of labelled points take: no label stands on them."""
+        for x, y in series.points if series.labels else ():
+            yield self.x(x) - 6, self.y(y) - 6, self.x(x) + 6, self.y(y) + 6
+
+    def _labels(self, series: Series) -> Iterator[str]:
+        """Each beside its point, at the first of some places where nothing stands yet; else at none."""
+        for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
+            wide, left, at = width(label, 13), self.x(x), self.y(y)
+            places = [
+                (left + 9, at + 5),
+                (left - 9 - wide, at + 5),
+                (left - wide / 2, at - 10),
+                (left - wide / 2, at + 20),
+            ]
+            places += [(left + 7, at + 18), (left + 7, at - 9), (left - 7 - wide, at + 18), (left - 7 - wide, at - 9)]
+            for start, base in places:
+                box = start, base - 12, start + wide, base + 3
+                inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and box[1] >= 0 and box[3] <= self.floor
+                if inside and not any(_meet(box, other) for other in self._taken):
+                    self._taken.append(box)
+                    yield _text("label", start, base, label)
+                    break
+
+    def _key(self, number: int, series: Series) -> str:
+        x, y = _LEFT + number % 2 * (WIDTH - _LEFT) / 2, HEIGHT + 8 + number // 2 * _LEGEND
+        line = ""
+        if series.line:
+            dashes = _DASHES[number % len(_DASHES)]
+            line = (
+                f'<line class="curve" x1="{x:g}" y1="{y:g}" x2="{x + 30:g}" y2="{y:g}" '
+                f'stroke="var(--series-{number})" stroke-dasharray="{dashes}"/>'
+            )
+        mark = "" if series.line and len(series.points) >= 25 else _mark(number, x + 15, y)
+        return f"{line}{mark}{_text('name', x + 38, y + 5, series.name)}"
+
+
+def _powers(low: float, high: float) -> Iterator[float]:
+    """Powers of ten from below to above, with their doubles and fives where they are few."""
+    if low <= 0:
+        raise ValueError(f"{low} has no place on a logarithmic axis")
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if last - first < 3 else (1,)
+    every = max(1, (last - first) // 8 + 1) if len(steps) == 1 else 1
+    ticks = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
+    inner = [tick for tick in ticks if low <= tick <= high]
+    below = [tick for tick in ticks if tick < low][-1:]
+    above = [tick for tick in ticks if tick > high][:1]
+    yield from (*below, *inner, *above)
+
+
+def _even(low: float, high: float) -> Iterator[float]:
+    """Some round numbers from below to above."""
+    span = max((high - low) or abs(high) or 1.0, 1e-9)  # numbers on axes have 12 digits behind the point at most
+    rough = span / (_TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    yield from (round(number * step, 12) for number in range(first, last + 1))
+
+
+def _power(value: float) -> str:
+    if not value:
+        return "0"
+    power = math.floor(math.log10(abs(value)) + 1e-9)
+    factor = round(value / 10.0**power, 3)
+    return f"{'' if factor == 1 else f'{factor:g}·'}10{str(power).translate(_SUPERSCRIPT)}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _mark(number: int, x: float, y: float) -> str:
+    """A circle, a square, a triangle, a diamond, and so on."""
+    forms: Sequence[str] = (
+        "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
+        "M-4.5 -4.5h9v9h-9z",
+        "M0 -6L5.5 4.5H-5.5z",
+        "M0 -6.5L6 0L0 6.5L-6 0z",
+        "M-5.5 -4.5H5.5L0 6z",
+        "M-6 -2h4v-4h4v4h4v4h-4v4h-4v-4h-4z",
+    )
+    form, at = forms[number % len(forms)], f"translate({x:.1f} {y:.1f})"
+    return f'<path class="mark" d="{form}" transform="{at}" fill="var(--series-{number})"/>'
+
+
+def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text(words)}</text>'
