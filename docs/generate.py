@@ -6,6 +6,7 @@ MkDocs loads this file as a hook. Generated pages exist only while the site is b
 from __future__ import annotations
 
 import re
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from specs import Spec
+
+sys.path.insert(0, str(Path(__file__).parent))
+from plots import plots  # a hook is no package, so its neighbours are found by path
 
 ROOT = Path(__file__).parents[1]
 FIELDS_HEADER = """# Spec fields
@@ -33,6 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
     pages = {"reference/spec.md": spec_page(), "reference/commands.md": commands_page()}
     for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    for path, content in plots().items():
         files.append(File.generated(config, path, content=content))
     return files
 
