@@ -13,7 +13,7 @@ from cli import options
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
     from zoo.generation.opening import How
-    from zoo.visualization.view import View
+    from zoo.visualization.attention_view import View
 
 EXAMPLES = (
     'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
@@ -115,8 +115,8 @@ def command(
     from zoo.files.output import output as into
     from zoo.generation.opening import open_model
     from zoo.models.find import chosen
-    from zoo.visualization.attention import attention_page
-    from zoo.visualization.columns import columns
+    from zoo.visualization.attention_page import attention_page
+    from zoo.visualization.attention_drawing import attention_svg
 
     text = _sentence(sentence, figure)
     _check(output, svg)
@@ -132,12 +132,12 @@ def command(
         if page:
             page.write(attention_page(found, view, translator.spec.name, said=said))
         if drawing:
-            drawing.write(columns(found, view))
+            drawing.write(attention_svg(found, view))
 
 
 def _sentence(sentence: str | None, figure: int | None) -> str:
     from specs import ZooError
-    from zoo.visualization.figures import FIGURES
+    from zoo.visualization.attention_view import FIGURES
 
     if (sentence is None) == (figure is None):
         given = "is given, and so is a figure's" if figure else "is missing"
@@ -159,16 +159,19 @@ def _check(output: Path | None, svg: Path | None) -> None:
 
 def _view(found: Attention, figure: int | None, asked: _Asked) -> tuple[View, str]:
     """What is chosen first: what the figure shows, but where something else is asked for."""
-    from zoo.visualization.figures import FIGURES, SHOWN, first, told
-    from zoo.visualization.view import View
+    from zoo.visualization.attention_view import figure_caption
+    from zoo.visualization.attention_view import figure_view
+    from zoo.visualization.attention_view import FIGURE_ATTENTION
+    from zoo.visualization.attention_view import FIGURES
+    from zoo.visualization.attention_view import View
 
     attention, layer, heads, word = asked
     if figure is None:
         return View.of(found, attention, layer, heads or (), word), ""
-    if attention not in (None, SHOWN):  # the figure's layer, heads and word are none of this one's
+    if attention not in (None, FIGURE_ATTENTION):  # the figure's layer, heads and word are none of this one's
         view = View.of(found, attention, layer, heads or (), word)
     else:
-        of = first(FIGURES[figure], found)
+        of = figure_view(FIGURES[figure], found)
         view = View.of(found, of.kind, layer or of.layer, heads or of.heads, word)
         view = replace(view, word=of.word) if word is None else view
-    return view, told(FIGURES[figure], found, view)
+    return view, figure_caption(FIGURES[figure], found, view)

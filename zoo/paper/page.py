@@ -9,9 +9,11 @@ from zoo.paper.claim import Entry, Status
 from zoo.paper.evidence import Evidence
 from zoo.paper.plots import MAX_SERIES, all_plots
 from zoo.paper.tables import Table, claim_row, summed, tables
-from zoo.visualization.page import page, text
+from zoo.visualization.page import page
+from zoo.visualization.page import escape_text
 from zoo.visualization.plot import STYLE as PLOT_STYLE
-from zoo.visualization.plot import Plot, plotted
+from zoo.visualization.plot import Plot
+from zoo.visualization.plot import plot_svg
 
 _KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open"}
 _SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗"}
@@ -82,7 +84,7 @@ def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
 
 def _told(words: str) -> str:
     """Words as HTML; what a person would type or look for stands out, as it does in errors."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
 
 
 def _kind(column: str) -> str:

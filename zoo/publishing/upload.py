@@ -25,7 +25,8 @@ from zoo.publishing.inventory import scored
 from zoo.publishing.verify import FILES, verify
 from zoo.report import Report
 from zoo.version import __version__
-from zoo.visualization.index import Listed, index_page
+from zoo.visualization.registry_page import registry_page
+from zoo.visualization.registry_page import ModelEntry
 
 
 def is_bundle(reference: str) -> bool:
@@ -141,13 +142,13 @@ def _summary(bundle: Path) -> Summary:
 
 def _page(models: Sequence[Entry]) -> str:
     """The registry's `index.html`."""
-    return index_page([_listed(model) for model in models])
+    return registry_page([_listed(model) for model in models])
 
 
-def _listed(model: Entry) -> Listed:
+def _listed(model: Entry) -> ModelEntry:
     of = model.summary
     languages = (of.source, of.target) if of.task == "translation" else (of.source,)
-    return Listed(
+    return ModelEntry(
         *(model.name, model.revision, model.digest, of.task, languages, of.parameters, of.metric),
         *(of.dev, of.test, of.description, of.licence, of.published, of.zoo),
     )

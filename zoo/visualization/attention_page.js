@@ -1,15 +1,15 @@
 "use strict";
-// The page of an attention: what is chosen is drawn anew, and told in words. Colours and paper are the sheet's business.
-const LEVELS = 32; // of opacity; a line or cell of less than half of one is not drawn
+// Draws the selected attention and describes it in words. Colours and print are defined by the style sheet.
+const LEVELS = 32; // of opacity; a weight below half a level is not drawn
 const ROW = 24; // pixels from a word to the next
-const LEAST = 0.005; // of a word of the table: half a percent, the rest would read 0
+const MIN_WEIGHT = 0.005; // in the table; smaller weights would be shown as 0 %
 const SVG = "http://www.w3.org/2000/svg";
 const all = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const state = { ...all.first, heads: new Set(all.first.heads), unit: "words", side: "rows" };
-let weights; // every number, a byte each, in the order of `all.kinds`
+let weights; // one byte each, in the order of `all.kinds`
 
-async function unpacked() {
+async function unpack() {
   const packed = Uint8Array.from(atob(byId("weights").textContent), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
@@ -20,22 +20,22 @@ const grid = () => kind()[state.unit];
 const heads = () => [...state.heads].sort((a, b) => a - b);
 const percent = (weight) => `${Math.round(100 * weight)} %`;
 
-// How much this row looks at this column, in a head; all from 0.
+// The weight of a column for a row in a head; all indices start at 0.
 function weight(head, row, column) {
-  const { at, rows, columns } = grid();
+  const { offset, rows, columns } = grid();
   const block = (state.layer - 1) * kind().heads + head;
-  return weights[at + (block * rows.length + row) * columns.length + column] / 255;
+  return weights[offset + (block * rows.length + row) * columns.length + column] / 255;
 }
 
 function element(name, attributes = {}, ...inside) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...inside);
-  return made;
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...inside);
+  return node;
 }
 
-// One path for each level of each head: `token` writes what is drawn for a row and a column.
-function paths(svg, shown, token, attribute) {
+// Append one path for each opacity level of each head; `shape` returns the path of a row and a column.
+function paths(svg, shown, shape, attribute) {
   const { rows, columns } = grid();
   for (const [place, head] of shown.entries()) {
     const drawn = Array.from({ length: LEVELS + 1 }, () => []);
@@ -44,7 +44,7 @@ function paths(svg, shown, token, attribute) {
       for (let column = 0; column < columns.length; column++) {
         if (state.side === "columns" && state.word !== null && column !== state.word && attribute === "stroke") continue;
         const level = Math.round(LEVELS * weight(head, row, column));
-        if (level) drawn[level].push(token(row, column, place));
+        if (level) drawn[level].push(shape(row, column, place));
       }
     }
     for (const [level, parts] of drawn.entries()) {
@@ -70,11 +70,11 @@ function drawLines() {
   paths(svg, shown, (row, column, place) => `M0 ${y(row, place)}L100 ${y(column, place)}`, "stroke");
 }
 
-// A list of words, of which one may be chosen: one stop of the tab key, arrows inside.
+// A list box of words: one tab stop, arrow keys move inside.
 function list(side) {
   const box = byId(side);
   const words = grid()[side];
-  box.setAttribute("aria-label", side === "rows" ? kind().looks : kind().seen);
+  box.setAttribute("aria-label", side === "rows" ? kind().rowsTitle : kind().columnsTitle);
   box.replaceChildren(
     ...words.map((word, place) => {
       const option = element("li", { role: "option", id: `${side}-${place}`, "aria-selected": "false", title: word });
@@ -105,12 +105,12 @@ function drawLists() {
   }
 }
 
-// What a chosen word looks at, or what looks at it, in numbers.
+// The weights of the chosen word as a table.
 function drawTable() {
   const box = byId("table");
   const shown = heads();
   if (state.word === null || !shown.length) {
-    box.replaceChildren(element("p", { class: "quiet" }, "Choose a word, and heads: what it looks at is told here in numbers."));
+    box.replaceChildren(element("p", { class: "quiet" }, "Choose a word and at least one head to see its weights in a table."));
     return;
   }
   const word = grid()[state.side][state.word];
@@ -118,10 +118,10 @@ function drawTable() {
     const own = shown.map((head) => weight(head, ...(state.side === "rows" ? [state.word, place] : [place, state.word])));
     return { other, own, mean: own.reduce((sum, each) => sum + each, 0) / own.length };
   });
-  const best = others.filter((each) => each.mean >= LEAST).sort((a, b) => b.mean - a.mean);
+  const best = others.filter((each) => each.mean >= MIN_WEIGHT).sort((a, b) => b.mean - a.mean);
   const number = (value) => element("td", { class: "number" }, percent(value));
   const names = ["mean", ...shown.map((head) => `head ${head + 1}`)];
-  const title = state.side === "rows" ? ["What “", "” looks at, most first"] : ["What looks at “", "”, most first"];
+  const title = state.side === "rows" ? ["“", "” attends to, largest weight first"] : ["Words that attend to “", "”, largest weight first"];
   const columns = names.map((name) => element("th", { scope: "col", class: "number" }, name));
   const line = (each) =>
     element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, each.other)), number(each.mean), ...each.own.map(number));
@@ -140,22 +140,22 @@ function matrix(head) {
   const { rows, columns } = grid();
   const svg = document.createElementNS(SVG, "svg");
   const longest = Math.max(...[...rows, ...columns].map((word) => [...word].length));
-  const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // of labels
+  const margin = Math.min(0.55 * longest + 0.8, Math.max(5, Math.min(12, 0.5 * columns.length))); // for labels
   svg.setAttribute("viewBox", `${-margin} ${-margin} ${columns.length + margin} ${rows.length + margin}`);
   svg.setAttribute("style", `max-width: ${1.4 * (columns.length + margin)}rem`);
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `Head ${head + 1}: rows ${kind().looks.toLowerCase()}, columns ${kind().seen.toLowerCase()}; a chosen word's numbers stand in the table`);
+  svg.setAttribute("aria-label", `Head ${head + 1}: rows: ${kind().rowsTitle.toLowerCase()}, columns: ${kind().columnsTitle.toLowerCase()}; the table contains the weights of the chosen word`);
   const back = document.createElementNS(SVG, "rect");
   for (const [key, value] of Object.entries({ class: "back", width: columns.length, height: rows.length })) back.setAttribute(key, value);
   svg.append(back);
   paths(svg, [head], (row, column) => `M${column} ${row}h1v1h-1z`, "fill");
   const label = (word, transform, anchor) => {
-    const made = document.createElementNS(SVG, "text");
-    made.setAttribute("transform", transform);
-    made.setAttribute("text-anchor", anchor);
-    const [letters, most] = [[...word], Math.floor((margin - 0.3) / 0.5)];
-    made.textContent = letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : word;
-    svg.append(made);
+    const node = document.createElementNS(SVG, "text");
+    node.setAttribute("transform", transform);
+    node.setAttribute("text-anchor", anchor);
+    const [letters, max] = [[...word], Math.floor((margin - 0.3) / 0.5)];
+    node.textContent = letters.length > max ? `${letters.slice(0, max - 1).join("")}…` : word;
+    svg.append(node);
   };
   rows.forEach((word, row) => label(word, `translate(-.3 ${row + 0.72})`, "end"));
   columns.forEach((word, column) => label(word, `translate(${column + 0.72} -.3) rotate(-90)`, "start"));
@@ -168,25 +168,25 @@ function matrix(head) {
   return element("figure", {}, element("figcaption", {}, `Head ${head + 1}`), svg);
 }
 
-function told() {
+function summary() {
   const of = kind();
   const shown = heads().map((head) => head + 1);
   const some = shown.length === of.heads ? (shown.length === 1 ? "its head" : `all ${of.heads} heads`) : shown.length ? `head${shown.length > 1 ? "s" : ""} ${shown.join(", ")}` : "no head";
   const word = state.word === null ? "every word" : `“${grid()[state.side][state.word]}”`;
-  return `${of.title}, layer ${state.layer} of ${of.layers}: ${some}, ${word}. Left: ${of.looks.toLowerCase()}; right: ${of.seen.toLowerCase()}.`;
+  return `${of.title}, layer ${state.layer} of ${of.layers}: ${some}, ${word}. Left: ${of.rowsTitle.toLowerCase()}; right: ${of.columnsTitle.toLowerCase()}.`;
 }
 
 function draw() {
   drawLists();
   drawLines();
   drawTable();
-  byId("matrices").style.setProperty("--least", `${Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
+  byId("matrices").style.setProperty("--min-width", `${Math.min(36, Math.max(17, 0.55 * grid().columns.length))}rem`);
   byId("matrices").replaceChildren(...heads().map(matrix));
-  byId("told").textContent = told();
+  byId("summary").textContent = summary();
   for (const box of document.querySelectorAll("[name=head]")) box.checked = state.heads.has(Number(box.value));
 }
 
-// Layers, heads and words of another kind, or other words: what cannot stay is left.
+// Rebuild layers and word lists after the kind of attention or the unit has changed.
 function redraw() {
   const of = kind();
   state.layer = Math.min(state.layer, of.layers);
@@ -245,12 +245,12 @@ function listen() {
   byId("none").addEventListener("click", () => { state.heads = new Set(); draw(); });
 }
 
-unpacked().then((found) => {
-  weights = found;
+unpack().then((numbers) => {
+  weights = numbers;
   listen();
   redraw();
   byId("view").hidden = false;
 }).catch((error) => {
-  const told = `This browser cannot draw the attention: open the page in a newer one (${error.message}).`;
-  byId("view").before(element("p", { role: "alert" }, told));
+  const message = `This browser cannot draw the attention. Open the page in a newer browser (${error.message}).`;
+  byId("view").before(element("p", { role: "alert" }, message));
 });
