@@ -67,7 +67,7 @@ def tokens() -> Vocabulary:
 
 @pytest.fixture
 def trained(small: Callable[..., Spec], tokens: Vocabulary, home: Path) -> Callable[..., Run]:
-    """A function that writes a run of `small` as training leaves it, with random weights. Dev and test sets are PAIRS."""
+    """A function that writes a run of `small` as training leaves it, with random weights; its dev set is PAIRS."""
 
     def make(folder: str | Path = "runs/tiny", **fields: object) -> Run:
         for side, language in enumerate(("en", "de")):
