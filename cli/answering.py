@@ -42,13 +42,13 @@ def opened(folders: list[Path], kind: str, how: How, input: Path | None) -> Tran
     words = report()
     models = [open_model(folder, **how, report=words) for folder in folders]
     if typed(input):
-        words.say(f"{', '.join(map(str, folders))} answers what you type, line by line; Ctrl-D ends it")
+        words.info(f"{', '.join(map(str, folders))} answers what you type, line by line; Ctrl-D ends it")
     return type(models[0]).ensemble(models) if len(models) > 1 else models[0]
 
 
 def _require_task(folder: Path, kind: str) -> None:
     from specs import ZooError
-    from specs.task import COMMANDS
+    from specs.spec import COMMANDS
     from zoo.models.folder import ModelFolder
 
     own = ModelFolder(folder).spec.task.kind

@@ -128,7 +128,7 @@ def command(
         found = translator.attention(text, target)
         view, said = _view(found, figure, (attention, layer, head, word))
         whose = "the translation that was given" if found.forced else "the model's own translation"
-        words.say(f"attended: {whose}, `{found.translation}`; weights by {found.backend} in {found.precision}")
+        words.info(f"attended: {whose}, `{found.translation}`; weights by {found.backend} in {found.precision}")
         if page:
             page.write(attention_page(found, view, translator.spec.name, said=said))
         if drawing:

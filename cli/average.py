@@ -80,9 +80,9 @@ def _show(found: Curve, run: str) -> None:
     show_table(("last>", "of every>", "steps>", f"dev {metric.called}>", "more than the best>"), rows)
     if lacking := [f"{count}" for count in COUNTS if count > max(each.last for each in found.means)]:
         how = f"`training.average={lacking[-1]}` and a smaller `training.checkpoint_steps` keep more, while it trains"
-        report().say(f"for means of {', '.join(lacking)} there are too few checkpoints; {how}")
+        report().info(f"for means of {', '.join(lacking)} there are too few checkpoints; {how}")
     if best.half is None:
-        return report().say(f"how much of it is chance is not known of {metric.called}")
+        return report().info(f"how much of it is chance is not known of {metric.called}")
     alike = [f"{each.last} of every {each.every}" for each in found.means if not each.worse and each is not best]
     told = f"within noise of the best: {', '.join(alike)}" if alike else "the best is beyond noise"
     written = (
@@ -90,4 +90,4 @@ def _show(found: Curve, run: str) -> None:
         if best.every == 1
         else f"a training with {best.every} times its `training.checkpoint_steps` would keep those"
     )
-    return report().say(f"{told}; {written}")
+    return report().info(f"{told}; {written}")

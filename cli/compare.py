@@ -71,4 +71,4 @@ def _show(found: tuple[Compared, ...]) -> None:
         rows.append((called, *scores, f"{each.difference:+.2f}", f"{each.p:.3f}", each.better or "neither"))
     show_table(("", "A>", "B>", "difference>", "p>", "better"), rows)
     for each in found:
-        report().say(f"{named(each.metric).called}: {each.signature}")
+        report().info(f"{named(each.metric).called}: {each.signature}")

@@ -17,7 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from zoo.evaluation.metric import ON_DEV
-from zoo.report import Plain, Progress, Report, duration, figure, harmless, size
+from zoo.report import Progress, Report, duration, figure, size
+from zoo.report import escape_control_characters
+from zoo.report import PlainReport
 
 _WIDE = 10_000  # columns of what is no terminal: nothing is cut
 _REFRESH = 4  # a second; more would take time from the work that is shown
@@ -33,13 +35,13 @@ _WORDS = {
 def report() -> Report:
     """Bars that move where stderr is a terminal, else plain lines."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    return RichReport(console) if console.is_terminal and not console.is_dumb_terminal else Plain()
+    return RichReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
 
 
 def show_json(value: object) -> None:
     """One JSON value on a line of its own, to stdout; in JSON's escapes where it is not harmless, or not UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
-    sayable = text == harmless(text) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    sayable = text == escape_control_characters(text) and not any("\ud800" <= letter <= "\udfff" for letter in text)
     print(text if sayable else json.dumps(value))
 
 
@@ -51,7 +53,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
         right, folds = column.endswith(">"), column.endswith("…")
         table.add_column(column.rstrip(">…"), justify="right" if right else "left", no_wrap=not folds)
     for row in rows:
-        table.add_row(*(Text(harmless(cell)) for cell in row))
+        table.add_row(*(Text(escape_control_characters(cell)) for cell in row))
     width = None if sys.stdout.isatty() else _WIDE
     console = Console(markup=False, emoji=False, highlight=False, width=width)
     with console.capture() as captured:
@@ -69,11 +71,11 @@ class RichReport(Report):
         self._bars: Bars | None = None
         self._running = 0
 
-    def say(self, text: str) -> None:
-        self._console.print(Text(harmless(text)), soft_wrap=True)
+    def info(self, text: str) -> None:
+        self._console.print(Text(escape_control_characters(text)), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        self._console.print(Text.assemble(("warning: ", "yellow"), harmless(text)), soft_wrap=True)
+        self._console.print(Text.assemble(("warning: ", "yellow"), escape_control_characters(text)), soft_wrap=True)
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         return _Bar(self, label, total, unit)

@@ -47,7 +47,7 @@ def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
 
 def tell(error: ZooError) -> None:
     """Writes an error to stderr, and those that came with it."""
-    told = "\n\n".join(f"error: {each.alone}" for each in (error, *error.further))
+    told = "\n\n".join(f"error: {each.alone}" for each in (error, *error.additional))
     with suppress(OSError):
         print(told, file=sys.stderr, flush=True)
 

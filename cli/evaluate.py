@@ -142,7 +142,7 @@ def _show_brackets(found: BracketScores, words: Report) -> None:
             f"{left_out}; the first is {number:,}: {row.problem} (those of deleted tags, such as marks, are not "
             "counted, and each tree's own tags say which they are)"
         )
-    words.say(f"F1 {found.f1:.2f} ({found.signature})")
+    words.info(f"F1 {found.f1:.2f} ({found.signature})")
 
 
 def _both(

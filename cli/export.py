@@ -44,9 +44,9 @@ def command(
     words = report()
     done = export(name, to, output, words)
     if done.checked is None:
-        words.say("not run: the engine is not installed here; the tensors came back as they were")
+        words.info("not run: the engine is not installed here; the tensors came back as they were")
     else:
-        words.say(
+        words.info(
             f"checked: {done.checked.by} differs from {done.checked.held_to} by {done.checked.difference:.1g} at most"
         )
     print(done.folder)

@@ -84,9 +84,9 @@ def command(
     choice = Choice(name, format, languages, _known(positions), check, replace)
     done = import_model(source, choice, words)
     if done.comparison:
-        words.say(done.comparison.summary)
+        words.info(done.comparison.summary)
     print(done.folder)
-    words.say(f"next: zoo decode --model {done.folder.name}")
+    words.info(f"next: zoo decode --model {done.folder.name}")
 
 
 def _known(positions: str | None) -> Positions | None:

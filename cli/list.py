@@ -74,7 +74,7 @@ def command(
         )
         told = True
     if not told:
-        report().say(f"nothing matches `{pattern}`")
+        report().info(f"nothing matches `{pattern}`")
     return None
 
 
@@ -86,7 +86,7 @@ def _show_published(pattern: str | None, json: bool) -> None:
     if json:
         return show_json([asdict(each) for each in found])
     if not found:
-        return report().say("no model is published" if pattern is None else f"nothing matches `{pattern}`")
+        return report().info("no model is published" if pattern is None else f"nothing matches `{pattern}`")
     columns, cells = _scores(found)
     rows = [
         (m.name, "-" if m.revision is None else str(m.revision), f"{m.parameters:,}", *scores, m.where, m.description)

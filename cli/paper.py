@@ -105,4 +105,4 @@ def _show(tables: Iterable[Table]) -> None:
         print("\n" * bool(number), end="")
         show_table(table.columns, table.rows, title=table.title)
         for note in table.notes:
-            report().say(note)
+            report().info(note)

@@ -19,5 +19,5 @@ def command(spec: options.Reference, overrides: options.Overrides = None) -> Non
 
     words = report()
     prepared = prepared_for(specs.load(spec, overrides or ()), words)
-    words.say(f"train: {prepared.counts}")
+    words.info(f"train: {prepared.counts}")
     print(prepared.folder)

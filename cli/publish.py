@@ -68,7 +68,7 @@ def command(
     """
     from cli.console import report
     from specs import ZooError
-    from specs.task import COMMANDS
+    from specs.spec import COMMANDS
     from zoo.models.find import published
     from zoo.models.folder import ModelFolder
     from zoo.publishing.publish import publish
@@ -91,4 +91,4 @@ def command(
     if to is not None:
         made = upload(folder, to, formerly=formerly, report=words)
         return print(f"{made.pin} sha256:{made.digest}")
-    return words.say(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")
+    return words.info(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")

@@ -38,5 +38,5 @@ def command(
         try:
             print(pulled(name, words))
         except KeyboardInterrupt:
-            words.say("\nwhat has arrived is kept: the same command goes on with it")
+            words.info("\nwhat has arrived is kept: the same command goes on with it")
             raise

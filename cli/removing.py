@@ -16,16 +16,16 @@ def remove(found: Clearance, *, yes: bool) -> None:
 
     words = report()
     for kept in found.kept:
-        words.say(f"stays: {kept.path}: {kept.reason}")
+        words.info(f"stays: {kept.path}: {kept.reason}")
     if not found.removable:
-        return words.say("there is nothing to remove")
+        return words.info("there is nothing to remove")
     _show(found)
     if not yes and not _confirmed():
-        return words.say("nothing was removed")
+        return words.info("nothing was removed")
     stayed = found.remove()
     for kept in stayed:
-        words.say(f"stays: {kept.path}: {kept.reason}")
-    return words.say(f"removed: {size(found.bytes)}" if not stayed else "removed: the rest")
+        words.info(f"stays: {kept.path}: {kept.reason}")
+    return words.info(f"removed: {size(found.bytes)}" if not stayed else "removed: the rest")
 
 
 def _show(found: Clearance) -> None:

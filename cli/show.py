@@ -26,11 +26,11 @@ def command(
     """
     import specs
     from cli.console import report, show_json
-    from zoo.report import harmless
+    from zoo.report import escape_control_characters
 
     chosen = specs.load(spec, overrides or ())
     if not difference:
-        return show_json(chosen.model_dump(mode="json")) if json else print(harmless(chosen.yaml()), end="")
+        return show_json(chosen.model_dump(mode="json")) if json else print(escape_control_characters(chosen.yaml()), end="")
     parent, plain = specs.parent(spec), specs.load(spec)
     changed = specs.difference(chosen, parent or plain)
     own = specs.difference(plain, parent) if parent else {}
@@ -41,10 +41,10 @@ def command(
             {key: {"parent": old, "spec": new} | reasons.get(key, {}) for key, (old, new) in changed.items()}
         )
     for key, (old, new) in changed.items():
-        print(harmless(f"{key}: {_word(old)} -> {_word(new)}{f'  # {why[key]}' if key in why else ''}"))
+        print(escape_control_characters(f"{key}: {_word(old)} -> {_word(new)}{f'  # {why[key]}' if key in why else ''}"))
     if "" in why:
-        print(harmless(f"# {why['']}"))
-    return None if changed else report().say(f"`{spec}` changes nothing")
+        print(escape_control_characters(f"# {why['']}"))
+    return None if changed else report().info(f"`{spec}` changes nothing")
 
 
 def _word(value: object) -> str:

@@ -91,4 +91,4 @@ def _show(found: Table) -> None:
         print()
         show_table(*pair_lines(found))
     for note in notes(found):
-        report().say(note)
+        report().info(note)

@@ -46,7 +46,7 @@ def command(
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
-    from specs.task import COMMANDS
+    from specs.spec import COMMANDS
     from zoo.models.find import own_run
     from zoo.models.identity import differing
     from zoo.system.ram import keep_freed
@@ -65,9 +65,9 @@ def command(
         return None
     place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
     model, name = ("--model", str(place)) if place else ("--spec", spec)
-    model, name = f"{model} {quote(name)}", quote(name if place else chosen.short)
+    model, name = f"{model} {quote(name)}", quote(name if place else chosen.short_name)
     name += "" if chosen.named else " --name NAME"
-    words.say(f"next: zoo {COMMANDS[chosen.task.kind]} {model}, zoo evaluate {model}, zoo publish {name}")
+    words.info(f"next: zoo {COMMANDS[chosen.task.kind]} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 
 

@@ -53,7 +53,7 @@ def listing(graphs: Graphs) -> Listing:
     )
 
 
-_NEEDED = "it needs the pass `{}`: take it out of `compilation.without`"
+_NEEDED = "it needs the pass `{}`: take it out of `compilation.disabled_passes`"
 
 
 class Lister:

@@ -16,8 +16,8 @@ import specs
 import zoo
 from specs import Spec, ZooError, catalogue, history, loader
 from specs.notation import dump
-from specs.written import Written
-from specs.written import given as given_value
+from specs.reader import LocatedValue
+from specs.reader import locate as given_value
 from zoo.files import places
 from zoo.publishing.verify import verify
 from zoo.report import Report
@@ -180,7 +180,7 @@ def test_what_is_written_in_an_old_file_stays() -> None:
 def test_an_upgraded_value_has_a_place() -> None:
     lines = written_before(specs.load("tiny")).splitlines()
     old = {name: given_value({}, "spec.yaml", line) for name, line in (("architecture", 3), ("training", 30))}
-    found = history.upgraded(Written(old, "spec.yaml", 1), unsaid=history.FIRST)
+    found = history.upgraded(LocatedValue(old, "spec.yaml", 1), unsaid=history.FIRST)
     assert found.at(("architecture", "decoder", 1, "kind")).where == "spec.yaml:3"
     assert found.at(("training", "patience")).where == "spec.yaml:30"
     assert set(found.value) == set(old), "a section that is not there is missing"
@@ -272,7 +272,7 @@ overrides = st.fixed_dictionaries(
         "vocabulary.byte_fallback": st.booleans(),
         "decoding.max_source_length": st.integers(1, 100_000),
         "decoding.workers": st.one_of(st.just("auto"), st.integers(1, 1024)),
-        "compilation.without": st.lists(st.text("abc_", min_size=1), max_size=3),
+        "compilation.disabled_passes": st.lists(st.text("abc_", min_size=1), max_size=3),
     },
 )
 

@@ -120,8 +120,8 @@ def refuses(order: Order) -> str | None:
         return "it only translates"
     if not set(TRANSLATING) <= order.graphs.keys():
         return "it translates, and nothing else"
-    if "plan_cache" in order.spec.compilation.without:
-        return "it needs the pass `plan_cache`: take it out of `compilation.without`"
+    if "plan_cache" in order.spec.compilation.disabled_passes:
+        return "it needs the pass `plan_cache`: take it out of `compilation.disabled_passes`"
     for purpose in TRANSLATING:
         graph = order.graphs[purpose]
         for node in graph.nodes:

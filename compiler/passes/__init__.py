@@ -1,7 +1,7 @@
 """The passes, in the order in which they run. To add one: its file, and its line here.
 
 A pass takes the graphs that share weights and gives them back changed. It is exact (the same numbers, to rounding)
-or approximate, can be switched off by name (`compilation.without`), and is tested against the interpreter.
+or approximate, can be switched off by name (`compilation.disabled_passes`), and is tested against the interpreter.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ def graphs(
 
 
 def optimise(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """All passes but those in `compilation.without`, each one's result verified. Raises ZooError on an unknown name."""
+    """All passes but those in `compilation.disabled_passes`, each one's result verified. Raises ZooError on an unknown name."""
     names = [p.name for p in PASSES]
-    for name in spec.compilation.without:
+    for name in spec.compilation.disabled_passes:
         if name not in names:
             near = nearest(name, names)
             hint = f"did you mean `{near}`?" if near else f"the passes are {', '.join(names)}"
-            raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
+            raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a pass", hint=hint)
     for step in PASSES:
-        if step.name not in spec.compilation.without:
+        if step.name not in spec.compilation.disabled_passes:
             before, graphs = graphs, step.apply(graphs, spec, terms)
             _verify(graphs, step.name, before)
     return graphs

@@ -29,7 +29,7 @@ from remote import opened, serve, turns
 import specs
 from zoo.data.batches import Pairs, epoch_batches
 from zoo.planning.sample import sampled
-from zoo.report import Plain
+from zoo.report import PlainReport
 from zoo.system.clock import host, spread, timed
 from zoo.training.benchmarks.train import made_up
 
@@ -45,7 +45,7 @@ def main() -> None:
     command = [__file__, given.spec, *given.overrides, "--child"]
     for name in (name for name in names if name.startswith("zoo-")):  # before several processes measure at once
         spec = specs.load(given.spec, given.overrides)
-        sampled(learners.Zoo.spec(spec, name.removeprefix("zoo-")), Plain())
+        sampled(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
     for system in systems.values():  # not timed: what is compiled or laid out on first use

@@ -85,7 +85,7 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
 
     def make(without: tuple[str, ...] = (), **architecture: object) -> tuple[EmittedProgram, EmittedProgram, Recorder]:
         spec = small(**architecture)
-        spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
+        spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
         weights, recorder = build(spec).weights(), Recorder()
         plain, recorded = (build(spec, weights=weights, backend="eager") for _ in range(2))
         assert isinstance(plain, EmittedProgram)
@@ -99,7 +99,7 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
 SHAPES: Mapping[str, dict[str, Any]] = {
     "post": {},
     "pre": {"norm": "pre", "positional_encoding": "learned", "tied_embeddings": "none"},
-    "a row a beam": {"without": ("beams_as_queries",)},
+    "a row a beam": {"disabled_passes": ("beams_as_queries",)},
 }
 
 

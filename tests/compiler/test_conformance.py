@@ -239,7 +239,7 @@ def test_a_state_that_does_not_grow_is_carried_as_caches_are(small: Callable[...
     plain = [each.name for each in PASSES]
     weights, walks = initial_weights(spec, lowered), []
     for without in ([], ["plan_cache"], ["beams_as_queries"], plain):
-        asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
+        asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
         order = Order(asked, optimise(lowered, asked, Terms()), weights)
         walks.append(list(_walk(eager.build(order))))
     for walk in walks:
@@ -256,7 +256,7 @@ def test_the_state_of_every_kind_of_sub_layer_is_carried(small: Callable[..., Sp
     spec = small(**{**SHAPES[kind], "N": 3})
     walks = []
     for without in ([], ["beams_as_queries"], [each.name for each in PASSES]):
-        compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+        compilation = spec.compilation.model_copy(update={"disabled_passes": tuple(without)})
         walks.append(list(_walk(build(spec.model_copy(update={"compilation": compilation}), backend="eager"))))
     for walk in walks:
         for mine, theirs in zip(walk, walks[-1], strict=True):
@@ -268,7 +268,7 @@ def test_several_new_positions_are_one_step(small: Callable[..., Spec], planned:
     """Masks have an offset and caches take as many as come: what follows is that of one position after the other."""
     spec = small()
     without = ["beams_as_queries", *([] if planned else ["plan_cache"])]
-    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
+    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
     lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _recurrent(spec)}
     graphs = optimise(lowered, asked, Terms())
     weights, step = initial_weights(spec, graphs), graphs[Purpose.DECODE_STEP]

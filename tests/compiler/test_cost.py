@@ -29,7 +29,7 @@ def _flops(run: Callable[[], object]) -> int:
 @pytest.mark.parametrize("without", [[], WITHOUT])
 def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: list[str]) -> None:
     spec = small()
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})})
     program = build(spec, [Purpose.TRAIN, *TRANSLATE])
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 7, "target": 5}
@@ -48,7 +48,7 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: 
 @pytest.mark.parametrize("without", [[], WITHOUT])
 def test_a_training_step_costs_three_times_the_forward_pass(small: Callable[..., Spec], without: list[str]) -> None:
     spec = small(dropout=0.0)
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})})
     program = build(spec, [Purpose.TRAIN])
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     with FlopCounterMode(display=False) as counter:

@@ -229,7 +229,7 @@ def test_an_unknown_pass_is_refused(small: Callable[..., Spec]) -> None:
 
 
 def _without(spec: Spec, *names: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": names})})
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": names})})
 
 
 def test_what_a_pass_breaks_is_refused(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_it_agrees_with_the_interpreter_step_by_step(
     layers: Callable[..., Spec], of: dict[str, object], without: list[str]
 ) -> None:
     spec = layers(of, N=3)
-    compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": tuple(without)})
     found = disagreement(build(spec.model_copy(update={"compilation": compilation}), [Purpose.TRAIN, *TRANSLATE]))
     assert set(found) == {Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP}
     assert all(error < 1e-5 for error in found.values()), found

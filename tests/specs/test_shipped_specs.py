@@ -15,7 +15,7 @@ from specs.catalogue import FOLDER
 from specs.loader import load, parent
 
 NAMES = specs.names()
-ENTITLED = set(specs.ENTITLING)
+ENTITLED = set(specs.METADATA_FIELDS)
 PAPER = {
     "a-h1": {"architecture.h": 1, "architecture.d_k": 512, "architecture.d_v": 512},
     "a-h4": {"architecture.h": 4, "architecture.d_k": 128, "architecture.d_v": 128},
@@ -77,7 +77,7 @@ def test_the_catalogue_holds_what_the_paper_has() -> None:
 def test_loads_under_its_name_and_its_path(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FOLDER.parent)
     spec = load(name)
-    assert spec.short == name
+    assert spec.short_name == name
     for reference in (f"specs/{name}.yaml", f"./specs/{name}.yaml", str(FOLDER / f"{name}.yaml"), f"specs/{name}"):
         assert load(reference) == spec
         assert load(reference).short == name

@@ -39,7 +39,7 @@ def test_snapshot(snapshot: dict[str, Any]) -> None:
     with pytest.raises(specs.ZooError) as error:
         cause(snapshot)
     assert told(error) == (snapshot["error"], snapshot["hint"])
-    assert [each.summary for each in error.value.further] == snapshot.get("further", [])
+    assert [each.summary for each in error.value.additional] == snapshot.get("further", [])
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_errors_of_parents_come_first_and_stand_where_they_were_written() -> Non
         load("mine.yaml", ["decoding.beam=0"])
     message = "`training.steps` must be a whole number, not `x` (deep/parent.yaml:3)"
     assert told(error)[0] == message
-    assert [each.summary for each in error.value.further] == [
+    assert [each.summary for each in error.value.additional] == [
         "`architecture.h` must be a whole number, not `x` (mine.yaml:2)",
         "`decoding.beam` must be at least 1, not `0` (command line: `decoding.beam=0`)",
     ]
-    assert all(each.hint for each in (error.value, *error.value.further))
+    assert all(each.hint for each in (error.value, *error.value.additional))
 
 
 def test_a_rule_points_at_the_field_written_last() -> None:
@@ -143,9 +143,9 @@ def test_a_file_with_a_name_of_dots() -> None:
 
 def test_very_many_errors_are_counted() -> None:
     with pytest.raises(specs.ZooError) as error:
-        load("tiny", {"compilation.without": [1] * 60})
-    assert len(error.value.further) == 21
-    assert error.value.further[-1].summary == "there are 39 more"
+        load("tiny", {"compilation.disabled_passes": [1] * 60})
+    assert len(error.value.additional) == 21
+    assert error.value.additional[-1].summary == "there are 39 more"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_very_many_errors_are_counted() -> None:
 def test_what_a_terminal_would_act_upon_is_written_out(text: str) -> None:
     with pytest.raises(specs.ZooError) as error:
         load("tiny", [text])
-    for each in (error.value, *error.value.further):
+    for each in (error.value, *error.value.additional):
         assert f"{each.summary}{each.hint}".isprintable()
 
 

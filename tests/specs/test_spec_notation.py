@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 import specs
 from specs.catalogue import FOLDER
-from specs.notation import dump, number, number_meant, on_one_line, shown
+from specs.notation import dump
+from specs.notation import parse_number
+from specs.notation import format_number
+from specs.notation import quote_in_full
+from specs.notation import quote
 from specs.reader import read
 
 
@@ -105,31 +109,31 @@ def test_everything_written_is_read_back_by_all(written: dict[str, Any]) -> None
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_is_meant_as_it_is_written(value: float) -> None:
-    assert number_meant(number(value)) == value
-    assert isfinite(float(number(value)))
+    assert parse_number(format_number(value)) == value
+    assert isfinite(float(format_number(value)))
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(1e-9, "1.0e-9"), (300_000, "300000"), (2.5e-7, "2.5e-7"), (1e22, "1.0e+22"), (0.1, "0.1")]
 )
 def test_numbers_look_like_this(value: float, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 @given(st.one_of(values, st.lists(values), st.dictionaries(st.text(), values)))
 def test_what_an_error_shows_is_short_and_on_one_line(value: object) -> None:
-    assert len(shown(value)) < 500
-    assert shown(value).isprintable()
+    assert len(quote(value)) < 500
+    assert quote(value).isprintable()
 
 
 @given(st.one_of(values, st.lists(values), st.dictionaries(st.text(), values)))
 def test_what_a_field_is_stands_on_one_line(value: object) -> None:
-    assert on_one_line(value).isprintable()
-    assert len(on_one_line(value)) < 500
+    assert quote_in_full(value).isprintable()
+    assert len(quote_in_full(value)) < 500
 
 
 def test_lists_and_mappings_are_written_out() -> None:
-    assert on_one_line({"encoder": 12, "decoder": 2}) == "`{encoder: 12, decoder: 2}`"
-    assert on_one_line(({"kind": "feed_forward"},)) == "`[{kind: feed_forward}]`"
-    assert on_one_line([]) == "`[]`"
-    assert on_one_line(6) == "`6`"
+    assert quote_in_full({"encoder": 12, "decoder": 2}) == "`{encoder: 12, decoder: 2}`"
+    assert quote_in_full(({"kind": "feed_forward"},)) == "`[{kind: feed_forward}]`"
+    assert quote_in_full([]) == "`[]`"
+    assert quote_in_full(6) == "`6`"

@@ -17,7 +17,7 @@ def test_command_line_values_are_read_as_yaml() -> None:
             "corpus.deduplicate=true",
             "corpus.max_ratio=3",
             "corpus.folder=../some where/x=y",
-            "compilation.without=[fuse_projections]",
+            "compilation.disabled_passes=[fuse_projections]",
             "architecture={h: 4, norm: pre}",
         ],
     )
@@ -25,9 +25,9 @@ def test_command_line_values_are_read_as_yaml() -> None:
     assert spec.corpus.deduplicate is True
     assert isinstance(spec.corpus.max_ratio, float)
     assert spec.corpus.folder == "../some where/x=y"
-    assert spec.compilation.without == ("fuse_projections",)
+    assert spec.compilation.disabled_passes == ("fuse_projections",)
     assert (spec.architecture.h, spec.architecture.norm, spec.architecture.d_k) == (4, "pre", 64)
-    assert spec.short == "base"
+    assert spec.short_name == "base"
 
 
 @pytest.mark.parametrize(("written", "value"), [("1e-3", 1e-3), ("5E+2", 500.0), ("2.e0", 2.0)])
@@ -66,7 +66,7 @@ def test_a_file_extends_a_name_or_a_path_beside_it(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     spec = load("deep/own.yml")
     assert (spec.training.steps, spec.architecture.N, spec.architecture.h) == (7, 3, 16)
-    assert (spec.short, spec.name) == ("own", "transformer-big-ende")
+    assert (spec.short_name, spec.name) == ("own", "transformer-big-ende")
     assert load(Path("deep") / "own.yml") == spec
     assert specs.parent("deep/own.yml") == load("mine.yaml")
 
@@ -142,7 +142,7 @@ def test_errors_of_overrides_come_in_their_order() -> None:
     wrong = ["training.steps=x", "decoding.beam=y", "architecture.h=z", "training.steps=w"]
     with pytest.raises(specs.ZooError) as caught:
         load("tiny", wrong)
-    assert [each.where for each in (caught.value, *caught.value.further)] == [
+    assert [each.where for each in (caught.value, *caught.value.additional)] == [
         f"command line: `{text}`" for text in wrong[1:]
     ]
 

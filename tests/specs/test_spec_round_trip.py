@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 import specs
 from specs.loader import load, parent, parse
-from specs.written import Written
-from specs.written import given as given_value
+from specs.reader import LocatedValue
+from specs.reader import locate as given_value
 
 NAMES = specs.names()
 
@@ -74,12 +74,12 @@ mappings = st.fixed_dictionaries({}, optional={"a": leaf, "B": sections, "C": se
 
 
 @given(mappings, mappings, mappings)
-def test_overlaying_is_associative(a: Written, b: Written, c: Written) -> None:
+def test_overlaying_is_associative(a: LocatedValue, b: LocatedValue, c: LocatedValue) -> None:
     assert a.overlaid(b).overlaid(c).plain() == a.overlaid(b.overlaid(c)).plain()
 
 
 @given(mappings, mappings)
-def test_the_upper_one_wins_and_the_lower_one_fills(a: Written, b: Written) -> None:
+def test_the_upper_one_wins_and_the_lower_one_fills(a: LocatedValue, b: LocatedValue) -> None:
     empty = given_value({}, "file")
     assert a.overlaid(a).plain() == a.overlaid(empty).plain() == empty.overlaid(a).plain() == a.plain()
     assert a.overlaid(b).overlaid(b).plain() == a.overlaid(b).plain()

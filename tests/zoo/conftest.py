@@ -187,7 +187,7 @@ class Listening(Report):
     def __init__(self):
         self.said, self.warnings = [], []
 
-    def say(self, text):
+    def info(self, text):
         self.said.append(text)
 
     def warn(self, text):
@@ -228,7 +228,7 @@ class Words(Report):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
     warn = say

@@ -115,7 +115,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
                 problem = "the files of the corpus have changed while they were read"
                 raise ZooError(problem, hint="start again when they are whole", exit_code=1)
     prepared = Prepared(folder)
-    report.say(f"prepared in {folder}")
+    report.info(f"prepared in {folder}")
     return prepared
 
 
@@ -209,7 +209,7 @@ class _Preparation:
     def _learned(self, judged: Fates, counts: Counts) -> Vocabulary:
         sample = learned_from(counts.kept)
         chosen = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
-        self.report.say(f"learning {self.spec.vocabulary.size:,} tokens from {chosen} pairs")
+        self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {chosen} pairs")
         return Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept, self.spec.task)
 
     def _train(self, judged: Fates) -> Iterator[Pair]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from specs import Task
-from specs.task import SCORES
+from specs.spec import SCORES
 from zoo.evaluation import bleu, chrf, f1, paper_bleu, perplexity, ter
 
 if TYPE_CHECKING:

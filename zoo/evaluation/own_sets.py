@@ -49,7 +49,7 @@ def evaluate_model(
     sources, references = texts(translator.spec, known, report, translator.vocabulary)
     answers = Answers(translator, sources, references, report)
     if show:
-        report.say(samples(sources, references, answers.outputs))
+        report.info(samples(sources, references, answers.outputs))
     scores = scored(answers, translator.spec.task)
     precision = how.get("precision") or translator.spec.compilation.precision
     scores[MACHINE] = f"{called(str(translator.device))}, {translator.backend}, {precision}"

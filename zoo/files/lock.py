@@ -58,7 +58,7 @@ def alone(path: Path, report: Report | None = None) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if report:
-                    report.say(f"waiting for another process that fetches {path.name}")
+                    report.info(f"waiting for another process that fetches {path.name}")
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError:  # a file system without locks
                 pass

@@ -10,7 +10,7 @@ from hashlib import sha256 as hashed_with
 from pathlib import Path, PurePosixPath
 
 from specs import ZooError
-from specs.notation import shown
+from specs.notation import quote
 from zoo.files import digests
 from zoo.files.content import MOST, content, opened
 from zoo.files.files import read_json, sha256, write_json
@@ -78,7 +78,7 @@ class Manifest:
 
     def _entry(self, name: str) -> Entry:
         if name not in self.entries:
-            raise _damaged(self.folder, f"it does not say enough ({shown(name)})")
+            raise _damaged(self.folder, f"it does not say enough ({quote(name)})")
         return self.entries[name]
 
     def _check_size(self, path: Path, found: int, entry: Entry) -> None:
@@ -102,10 +102,10 @@ def read(folder: Path) -> Manifest:
         inside = PurePosixPath(name)
         leads_in = inside.parts and str(inside) == name and not inside.is_absolute() and ".." not in inside.parts
         if not leads_in or not name.isprintable():
-            raise _damaged(folder, f"{shown(name)} names no file of its folder")
+            raise _damaged(folder, f"{quote(name)} names no file of its folder")
         said = (entry.get("bytes"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
         if type(said[0]) is not int or not isinstance(said[1], str) or not _DIGEST.fullmatch(said[1]):
-            raise _damaged(folder, f"it does not say enough ({shown(name)})")
+            raise _damaged(folder, f"it does not say enough ({quote(name)})")
         entries[name] = Entry(said[0], said[1])
     return Manifest(folder, entries, identity)
 

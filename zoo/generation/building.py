@@ -37,7 +37,7 @@ def built(
     with waiting(report, words):
         program = build(spec, purposes, weights=weights, folder=folder, **how)  # type: ignore[arg-type]
     if program.backend == LAZY:
-        report.say(FIRST_RUN)
+        report.info(FIRST_RUN)
     return program
 
 
@@ -49,7 +49,7 @@ def waiting(report: Report, words: str) -> Iterator[None]:
     def tell() -> None:
         if over.wait(PATIENCE):
             return
-        report.say(words)
+        report.info(words)
         with report.progress("compiling", None, "seconds") as shown:
             shown.advance(round(PATIENCE))
             while not over.wait(1):

@@ -75,7 +75,7 @@ def compile_spec(
     chosen, order = ordered(
         spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
     )
-    (report or Report()).say(f"{chosen.name}: {chosen.summary}")
+    (report or Report()).info(f"{chosen.name}: {chosen.summary}")
     before, start = _artefacts(), time.perf_counter()
     with waiting(report or Report(), "compiling, which this machine does once"):
         program = chosen.build(order)

@@ -14,7 +14,8 @@ from zoo.generation.building import built
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
 from zoo.models.contents import read_model
-from zoo.report import Library, Report
+from zoo.report import Report
+from zoo.report import WarningsReport
 
 ATTENDS = "eager"
 """What shows attention, whatever translates: one pass over one sentence is over before anything is compiled."""
@@ -50,7 +51,7 @@ def open_model(
     """
     device = find_device(device)
     model = read_model(folder)
-    report = report or Library()
+    report = report or WarningsReport()
     how: How = {"device": device, "precision": precision, "backend": backend}
     program = built(model.spec, TRANSLATE, model.weights.tensors, report, **how)
     translator = kind(model.spec.task)(

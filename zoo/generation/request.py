@@ -18,7 +18,7 @@ from specs.decoding import (
     MAX_TOP_K,
     MAX_WORKERS,
 )
-from specs.notation import shown
+from specs.notation import quote
 from zoo.generation.beam import Beam, StoppingRule
 from zoo.generation.constraint import Constraint
 from zoo.generation.hypothesis import LengthPenalty
@@ -165,4 +165,4 @@ def _whole(name: str, value: object) -> None:
 
 def _quoted(value: object) -> str:
     """As Python writes it, unless that is long."""
-    return shown(value)[1:-1] if isinstance(value, int) and not isinstance(value, bool) else repr(value)[:100]
+    return quote(value)[1:-1] if isinstance(value, int) and not isinstance(value, bool) else repr(value)[:100]

@@ -58,7 +58,7 @@ def export(name: str, to: str, folder: Path, report: Report) -> Done:
                 exit_code=1,
             )
     for note in notes:
-        report.say(f"note: {note}")
+        report.info(f"note: {note}")
     return Done(folder, checked, tuple(notes))
 
 

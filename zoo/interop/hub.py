@@ -47,7 +47,7 @@ def fetched(source: str, report: Report) -> Path:
     try:
         listed = hub.HfApi().model_info(name, revision=revision or None).siblings or []
         wanted = _wanted([each.rfilename for each in listed])
-        report.say(f"fetching {len(wanted)} files of {name}")
+        report.info(f"fetching {len(wanted)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted))
     except Exception as error:  # where there is no network, the errors of the client that it asks by
         first = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -83,7 +83,7 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
     def fill(bundle: ModelFolder) -> Facts:
         imported = _read(of, place, Wanted(name, choice.languages, choice.positions, called))
         for note in (*imported.notes, *_of_the_import(imported)):
-            report.say(f"note: {note}")
+            report.info(f"note: {note}")
         origin = {**imported.origin, "source": source if hub.is_on_hub(source) else called}
         if texts:
             found.append(compared(of, place, imported, texts, report))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from specs import ZooError
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 
 
 class Settings:
@@ -81,7 +81,7 @@ class Settings:
         return default
 
     def _wrong(self, key: str, why: str, hint: str | None = None) -> ZooError:
-        value = on_one_line(self.values.get(key)).strip("`")
+        value = quote_in_full(self.values.get(key)).strip("`")
         return ZooError(f"`{key}: {value}` {why}", where=self.where, hint=hint)
 
 

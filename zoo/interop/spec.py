@@ -29,7 +29,7 @@ def imported_spec(wanted: Wanted, description: str, **sections: Mapping[str, Any
     if network.get("positional_encoding") == "learned":
         corpus["max_length"] = min(_LONGEST, network["max_positions"] - 1)
     said = {"name": wanted.name, "description": _plain(description), "corpus": corpus}
-    return specs.load("base", {**said, **sections}).called(wanted.name)
+    return specs.load("base", {**said, **sections}).with_short_name(wanted.name)
 
 
 def _plain(words: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
-from specs.history import NewerFormat
+from specs.history import NewerFormatError
 from zoo.files import places
 from zoo.files.partial import begun
 from zoo.models.folder import BASIS, RUNS, SPEC, ModelFolder
@@ -18,7 +18,8 @@ from zoo.models.pull import looked, pull, there
 from zoo.models.registries.listed import registries, unasked
 from zoo.models.registries.reference import Reference
 from zoo.models.registries.reference import reference as parsed
-from zoo.report import Library, Report
+from zoo.report import Report
+from zoo.report import WarningsReport
 
 _YAML = (".yaml", ".yml")
 
@@ -59,7 +60,7 @@ def of_spec(reference: str) -> Path:
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` is not there, no other run in "
         f"`{RUNS}` is of this spec, and `{published.folder}` is not there{_newer()}",
-        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` would put it on the shelf",
+        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short_name}` would put it on the shelf",
     )
 
 
@@ -70,7 +71,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     Raises ZooError, with the places looked at, where there is none of them, where the run has no weights yet, and as
     `pull` does.
     """
-    name, report = os.fspath(reference), report or Library()
+    name, report = os.fspath(reference), report or WarningsReport()
     looked_at = [Path(name)]
     if ModelFolder(looked_at[0]).exists:
         return _trained(ModelFolder(looked_at[0]))
@@ -94,7 +95,7 @@ def published(reference: str | os.PathLike[str], report: Report | None = None) -
 
     Raises ZooError where there is none of them, and as `pull` does.
     """
-    report = report or Library()
+    report = report or WarningsReport()
     found, wanted = on_shelf(reference, report), parsed(os.fspath(reference))
     if found is None and wanted is not None:
         found = pull(wanted, report)
@@ -109,7 +110,7 @@ def on_shelf(reference: str | os.PathLike[str], report: Report | None = None) ->
     wanted = parsed(name)
     if ModelFolder(Path(name)).published:
         return Path(name)
-    return None if wanted is None else _on_shelf(wanted, report or Library())
+    return None if wanted is None else _on_shelf(wanted, report or WarningsReport())
 
 
 def pulled(reference: str, report: Report) -> Path:
@@ -198,7 +199,7 @@ def _newer() -> str:
     for run in map(ModelFolder, all_runs()):
         try:
             _ = run.spec
-        except NewerFormat as error:
+        except NewerFormatError as error:
             found.append(f"; {error.summary}")
         except ZooError:
             continue
@@ -223,7 +224,7 @@ def _run_called(name: str) -> ModelFolder | None:
     Raises ZooError where a file is named, and the run there is of another spec.
     """
     of_file = specs.load(name) if name.endswith(_YAML) else None
-    path = Path((of_file.short if of_file else name).removeprefix("specs/"))
+    path = Path((of_file.short_name if of_file else name).removeprefix("specs/"))
     if path.is_absolute() or ".." in path.parts or path == Path():
         return None
     run = ModelFolder(RUNS / path)

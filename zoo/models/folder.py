@@ -30,7 +30,7 @@ class ModelFolder:
     @classmethod
     def default(cls, spec: Spec) -> Self:
         """Where the run of a spec is, unless somebody says otherwise."""
-        return cls(RUNS / spec.short)
+        return cls(RUNS / spec.short_name)
 
     @property
     def exists(self) -> bool:

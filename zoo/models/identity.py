@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import Spec, difference
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 
 _FOLDER = "corpus.folder"
 Differing = Mapping[str, tuple[Any, Any]]
@@ -37,5 +37,5 @@ def _are_two(spec: Spec, other: Spec) -> bool:
 def told(fields: Differing, there: str, here: str) -> str:
     """A line for each field: its value `there`, and its value `here`."""
     return "".join(
-        f"\n  {key}: {on_one_line(old)} {there}, {on_one_line(new)} {here}" for key, (old, new) in fields.items()
+        f"\n  {key}: {quote_in_full(old)} {there}, {quote_in_full(new)} {here}" for key, (old, new) in fields.items()
     )

@@ -130,7 +130,7 @@ def _bring(found: Found, place: Path, report: Report) -> None:
     folder = places.pulls() / f"{revision.name}@{revision.digest}"
     with explained(folder), alone(folder, report):
         if not _is_here(place, revision, report):
-            report.say(f"`{revision.pin}` from `{address}`")
+            report.info(f"`{revision.pin}` from `{address}`")
             folder.mkdir(parents=True, exist_ok=True)
             lacking = {
                 name: file
@@ -148,7 +148,7 @@ def _bring(found: Found, place: Path, report: Report) -> None:
                 of(revision, address).write(partial)
                 _require_free(place, found)  # somebody may have published meanwhile
         else:
-            report.say(f"`{revision.pin}` of `{address}` is here already, and whole")
+            report.info(f"`{revision.pin}` of `{address}` is here already, and whole")
             if origin(place) is None:
                 of(revision, address).write(place)
         remove(folder)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import specs
-from specs import ENTITLING, Spec, ZooError, difference
+from specs import Spec, ZooError, difference
+from specs import METADATA_FIELDS
 from zoo.data.presence import called
 from zoo.evaluation.ensembles import KeptEnsemble, ensembles
 from zoo.evaluation.metric import Metric
@@ -19,7 +20,7 @@ from zoo.report import Report
 from zoo.training.record import Record, record_of
 
 _UNTOLD = (
-    *(*ENTITLING, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
+    *(*METADATA_FIELDS, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
     *("corpus.source", "corpus.target", "corpus.folder", "corpus.train", "corpus.dev", "corpus.test"),
     *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
     *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation_steps"),

@@ -46,7 +46,7 @@ def rewritings(spec: Spec, length: int) -> tuple[Rewriting, ...]:
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
     before, found = sizes({**train, **translate}, spec, length), []
     for each in PASSES:
-        if each.name in spec.compilation.without:
+        if each.name in spec.compilation.disabled_passes:
             continue
         train, translate = each.apply(train, spec, terms[0]), each.apply(translate, spec, terms[1])
         after = sizes({**train, **translate}, spec, length)

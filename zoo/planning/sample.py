@@ -38,7 +38,7 @@ def sampled(spec: Spec, report: Report, program: EmittedProgram | None = None) -
         return None
     if found := calibration.kept(spec):
         return found
-    report.say("measuring once how this processor computes the spec's products ...")
+    report.info("measuring once how this processor computes the spec's products ...")
     try:
         found = _measured(_Passes(spec, program or trainable(_eager(spec))))
     except FAILURES as error:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
-from specs.task import COMMANDS
+from specs.spec import COMMANDS
 from zoo.evaluation.metric import metrics_of
 from zoo.evaluation.scores import MACHINE
 from zoo.publishing.facts import Facts

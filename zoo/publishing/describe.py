@@ -18,7 +18,8 @@ from zoo.models.folder import SCORES, SPEC, ModelFolder
 from zoo.models.origin import digest, origin
 from zoo.models.pull import Found, looked, published
 from zoo.models.registries.reference import reference
-from zoo.report import Library, Report
+from zoo.report import Report
+from zoo.report import WarningsReport
 
 _LONGEST = 1_000_000  # bytes of a spec, and of scores
 
@@ -54,7 +55,7 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
     `name` may be pinned, or the folder of a bundle. Raises ZooError where there is no such model, or where what is
     known of it is damaged.
     """
-    report = report or Library()
+    report = report or WarningsReport()
     folder, wanted = find.on_shelf(name, report), reference(os.fspath(name))
     if folder is not None:
         return _of_folder(folder)

@@ -9,7 +9,7 @@ from typing import Any
 
 import specs
 from specs import Archive, Spec, ZooError, difference
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 from zoo.data.prepare import Prepared
 from zoo.evaluation.metric import METRICS
 from zoo.files import manifest, places
@@ -55,7 +55,7 @@ def _parent(spec: Spec) -> Parent:
     changed = {short: dict(_changed(spec, other)) for short, other in _shipped().items()}
     nearest = min(changed, key=lambda short: len(changed[short]))
     if not changed[nearest] and (parent := specs.parent(nearest)):
-        return Parent(parent.short, dict(_changed(spec, parent)))
+        return Parent(parent.short_name, dict(_changed(spec, parent)))
     return Parent(nearest, changed[nearest])
 
 
@@ -67,7 +67,7 @@ def _shipped() -> Mapping[str, Spec]:
 def _changed(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]]]:
     for key, (there, here) in difference(spec, other).items():
         if key.partition(".")[0] in _COMPARED:
-            yield key, (on_one_line(there).strip("`"), on_one_line(here).strip("`"))
+            yield key, (quote_in_full(there).strip("`"), quote_in_full(here).strip("`"))
 
 
 def _text(spec: Spec, run: Run) -> Text:

@@ -70,7 +70,7 @@ def upload(
             report.warn(f"{error.summary}; this shelf does not say that it is `{found.pin}`")
     if formerly is not None:
         publishing.forward(place, formerly, name)
-        report.say(f"`{formerly}`{_pinned(place, formerly)} leads to `{name}` now")
+        report.info(f"`{formerly}`{_pinned(place, formerly)} leads to `{name}` now")
     publishing.write_index(place, _page, report)
     return found
 

@@ -97,7 +97,7 @@ def _file(spec: Spec) -> Path:
         "architecture": spec.architecture.model_dump(mode="json"),
         "vocabulary": spec.vocabulary.size if len({*spec.vocabulary.sizes}) == 1 else spec.vocabulary.sizes,
         "batch": [training.source_tokens, training.target_tokens, training.accumulation_steps, training.precision],
-        "without": sorted(compilation.without),
+        "without": sorted(compilation.disabled_passes),
         "machine": _machine(),
     }
     return (

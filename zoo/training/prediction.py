@@ -73,7 +73,7 @@ class Prediction:
         self._expected = forecast(spec, share, steps, able, outset.held, shards, outset.sample)
         if steps:
             measured = f"{able.flops / 1e9:,.0f} GFLOP/s of products and {able.bytes / 1e9:,.0f} GB/s of copies"
-            report.say(f"forecast for {steps:,} steps: {self._expected} of memory, by {measured}")
+            report.info(f"forecast for {steps:,} steps: {self._expected} of memory, by {measured}")
 
     def compare(self, progress: Progress) -> None:
         """Says what happened in the steps that were done, if any were."""
@@ -81,4 +81,4 @@ class Prediction:
         if steps:
             happened = Forecast(seconds / steps, seconds, ram.most_used(self._device))
             said = replace(self._expected, seconds=steps * self._expected.step_seconds)
-            self._report.say(f"{steps:,} steps took {happened} of memory; the forecast was {said}")
+            self._report.info(f"{steps:,} steps took {happened} of memory; the forecast was {said}")

@@ -54,12 +54,12 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
     with TemporaryDirectory(prefix="zoo-") as folder:
         file, whole, killed = Path(folder, "spec.yaml"), Run(Path(folder, "whole")), Run(Path(folder, "killed"))
         file.write_text(_short(spec).yaml(), encoding="utf-8")
-        report.say(f"training {STEPS} steps without a break")
+        report.info(f"training {STEPS} steps without a break")
         _run(file, whole, device)
         for step in kills:
-            report.say(f"training until a kill after step {step}")
+            report.info(f"training until a kill after step {step}")
             _run(file, killed, device, kill_after=step)
-        report.say(f"resuming to step {STEPS}")
+        report.info(f"resuming to step {STEPS}")
         _run(file, killed, device)
         first, second = (checkpoints(run)[-1] for run in (whole, killed))
         return Verdict(

@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 from zoo.files.files import read_json, remove_folder, require_utf8, write_json, writing
 from zoo.files.partial import begun
 from zoo.models.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
@@ -105,7 +105,7 @@ class Run(ModelFolder):
         changed = {key: pair for key, pair in difference(spec, self.spec).items() if key not in MAY_DIFFER}
         if changed:
             lines = "".join(
-                f"\n  {key}: {on_one_line(old)} in the run, {on_one_line(new)} now"
+                f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
                 for key, (old, new) in changed.items()
             )
             hint = f"`zoo train {self.spec_file}` goes on with the run's own values; {_RESUME}"
@@ -133,22 +133,22 @@ class Run(ModelFolder):
                 hint=f"`zoo doctor` says why; `--fresh` starts over with `{basis.backend}`",
             )
         if begun.backend != basis.backend:
-            report.say(
+            report.info(
                 f"with the backend {basis.backend}, and not {begun.backend}: sums are rounded otherwise from here"
             )
         if begun.software != basis.software:
-            report.say(f"with {basis.software}, and not {begun.software}: steps may come out otherwise from here on")
+            report.info(f"with {basis.software}, and not {begun.software}: steps may come out otherwise from here on")
         if begun.processes != basis.processes:
             otherwise = "dropout falls otherwise" if random else "sums are rounded otherwise"
-            report.say(
+            report.info(
                 f"the number of processes is {basis.processes}, and was {begun.processes}: {otherwise} from here on"
             )
             begun = replace(basis, named=begun.named, machine=begun.machine)
         if basis.sharded and not begun.sharded:
-            report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
+            report.info("with weights and moments spread over the processes: sums are rounded otherwise from here on")
             begun = replace(begun, sharded=True)
         if begun.matrix_library not in ("", *matrix_libraries()):
-            report.say(f"{begun.matrix_library} cannot compute the products here: sums are rounded otherwise from here")
+            report.info(f"{begun.matrix_library} cannot compute the products here: sums are rounded otherwise from here")
             begun = replace(begun, matrix_library=basis.matrix_library)
         with writing(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")

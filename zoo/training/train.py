@@ -90,7 +90,7 @@ def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, rep
             ended = _trained(spec, place, processes, fresh=fresh, report=report)
         if ended and processes.first:
             average(place)
-            report.say(f"averaged the last checkpoints into {place.weights}")
+            report.info(f"averaged the last checkpoints into {place.weights}")
             _score_dev(place, str(processes.device), report)
     return Trained(place, ended, processes.first)
 
@@ -109,7 +109,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     with processes.first_then_others(on_each_machine=True):
         first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, first)
-    report.say(f"train: {prepared.counts}")
+    report.info(f"train: {prepared.counts}")
     device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
     data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_here else None)
@@ -119,7 +119,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     outset = Outset.of(spec, program, report) if processes.first else None
     chosen, threads = outset.matrix_library if outset else "", torch.get_num_threads()
     basis = Basis(
-        *(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, chosen, spec.named),
+        *(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, chosen, spec.has_own_name),
         machine=called(device),
     )
     with processes.first_then_others():
@@ -147,7 +147,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
             data.verify(wait=False)  # a damaged corpus is the better word for what came of it
             raise
     if not done:
-        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` goes on from there")
+        report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` goes on from there")
     return done
 
 
@@ -173,7 +173,7 @@ def _threads(count: int, report: Report) -> Iterator[None]:
     """While it lasts, torch computes on as many threads as the run began with: the order of its sums depends on it."""
     ours = torch.get_num_threads()
     if count != ours:
-        report.say(f"on {count} threads, as the run began, and not on {ours}: sums come out the same then")
+        report.info(f"on {count} threads, as the run began, and not on {ours}: sums come out the same then")
         torch.set_num_threads(count)
     try:
         yield
@@ -183,11 +183,11 @@ def _threads(count: int, report: Report) -> Iterator[None]:
 
 def _score_dev(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
-        report.say("there is no dev set to score")
+        report.info("there is no dev set to score")
         return
     with unscored(report):
         scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
-        report.say(f"dev: {in_words(scores)}")
+        report.info(f"dev: {in_words(scores)}")
 
 
 @contextmanager
@@ -201,7 +201,7 @@ def _stopping(report: Report) -> Iterator[Callable[[], bool]]:
     def ask(number: int, frame: FrameType | None) -> None:
         asked.set()
         signal.signal(number, before[signal.Signals(number)])
-        report.say("stopping after this step (once more stops at once, without a checkpoint)")
+        report.info("stopping after this step (once more stops at once, without a checkpoint)")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

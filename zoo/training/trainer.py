@@ -108,9 +108,9 @@ class Trainer:
         # Clocks differ, and the first process's is the one that is kept.
         ended, stop = every.any(every.first and self.ended, stopped())
         if ended:
-            self.report.say(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
+            self.report.info(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
         elif self.progress.step:
-            self.report.say(f"resuming at step {self.progress.step:,}")
+            self.report.info(f"resuming at step {self.progress.step:,}")
             if self.data.draws and not self.progress.drawn:  # this version's say how many of the pool are done
                 self.report.warn(_CUT_BEFORE)
         log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
@@ -188,9 +188,9 @@ class Trainer:
         self.progress = replace(self.progress, due=due)
         if tensors:
             checkpoint.save(self.run, self.spec, tensors, self.progress)
-            self.report.say(summary(line, best=self.progress.best_step == self.progress.step))
+            self.report.info(summary(line, best=self.progress.best_step == self.progress.step))
             if due and self.dev and self.dev.samples:
-                self.report.say(self.dev.samples)
+                self.report.info(self.dev.samples)
 
     def _count_skipped(self) -> None:
         """Asks the device. Raises ZooError where no step in MAX_SKIPPED changed anything."""

@@ -30,7 +30,7 @@ def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
     batches = (1, 3) if setting.toy else BATCHES
     yield from _by_batch(setting, spec, weights, batches, "eager")
     apart = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"without": ("beams_as_queries",)})}
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": ("beams_as_queries",)})}
     )
     batch = batches[-2]
     yield (

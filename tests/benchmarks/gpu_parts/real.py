@@ -10,7 +10,8 @@ from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from zoo.data.prepare import prepare
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.own_sets import texts
-from zoo.report import Plain, Report
+from zoo.report import Report
+from zoo.report import PlainReport
 from zoo.system.clock import timed
 from zoo.training.train import train
 
@@ -26,7 +27,7 @@ def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
     except ZooError as error:
         raise Absent(f"{error.problem}: `zoo prepare {spec.name}`, and name its ZOO_HOME") from error
     device, folder = str(setting.device), setting.folder / "runs" / spec.name
-    seconds, run = timed(lambda: train(spec, run=folder, fresh=True, device=device, report=Plain()))
+    seconds, run = timed(lambda: train(spec, run=folder, fresh=True, device=device, report=PlainReport()))
     yield "training", {"prepared, s": preparing, "s": seconds}
     translator = zoo.load(str(run.folder), device=device)
     sources, references = texts(spec, "test", Report(), translator.vocabulary)

@@ -41,7 +41,7 @@ class Stop(Report):
         self.at = at
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
     warn = say

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from specs import ZooError
-from specs.notation import shown
+from specs.notation import quote
 from zoo.evaluation.evalb.bracketing import Bracketing, of_line, of_tree
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
 from zoo.evaluation.evalb.row import ERROR, SKIPPED, VALID, Row, points, row
@@ -112,7 +112,7 @@ def _reference(line: str, where: str) -> Bracketing:
     found = of_line(line)
     if found is None:
         raise ZooError(
-            f"{shown(line)} is no bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
+            f"{quote(line)} is no bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
         )
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from specs import ZooError
-from specs.notation import shown
+from specs.notation import quote
 
 ROOT = "TOP"
 """The label over a whole sentence."""
@@ -128,18 +128,18 @@ class Reader:
                 if (done := self._closed()) is not None:
                     yield done
             elif not self._open:
-                raise ZooError(f"{shown(token)} stands outside of all brackets", hint=_HINT)
+                raise ZooError(f"{quote(token)} stands outside of all brackets", hint=_HINT)
             elif self._fresh:
                 self._label, self._fresh = token, False
                 self._open[-1] = (token, self._open[-1][1])
             elif self._word or self._open[-1][1] or not self._open[-1][0]:
-                raise ZooError(f"{shown(token)} is a word without a bracket of its own", hint=_HINT)
+                raise ZooError(f"{quote(token)} is a word without a bracket of its own", hint=_HINT)
             else:
                 self._word = token
 
     def _opened(self) -> None:
         if self._word:
-            raise ZooError(f"a bracket opens behind the word {shown(self._word)}", hint=_HINT)
+            raise ZooError(f"a bracket opens behind the word {quote(self._word)}", hint=_HINT)
         if len(self._open) == DEEPEST:
             raise too_deep()
         self._open.append(("", []))
@@ -171,10 +171,10 @@ def read(text: str) -> Tree:
     try:
         trees = list(reader.add(text))
     except ZooError as error:
-        raise ZooError(f"{shown(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
+        raise ZooError(f"{quote(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
     if reader.inside or len(trees) != 1:
         why = "a bracket is not closed" if reader.inside else f"there are {len(trees)} of them"
-        raise ZooError(f"{shown(text)} is not one bracketed tree: {why}", hint=_HINT)
+        raise ZooError(f"{quote(text)} is not one bracketed tree: {why}", hint=_HINT)
     return trees[0]
 
 

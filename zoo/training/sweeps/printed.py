@@ -13,7 +13,7 @@ ORDERED = ("perplexity", "paper_bleu")
 
 def printed(row: Row) -> table3.Row | None:
     """Of a row of Table 3, however it is scaled; None of any other."""
-    folder, _, key = row.spec.short.rpartition("/")
+    folder, _, key = row.spec.short_name.rpartition("/")
     return table3.BY_KEY.get(key) if folder == "table3" else None
 
 

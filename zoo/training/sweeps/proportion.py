@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import specs
-from specs import ENTITLING, Spec, ZooError
+from specs import Spec, ZooError
+from specs import METADATA_FIELDS
 
 _WORD = re.compile("[A-Za-z_]+")
 
@@ -20,7 +21,7 @@ class NoProportion(ZooError):
     def __init__(self, row: Spec, key: str, now: float, of: Fraction) -> None:
         self.key, self.multiple = key, of.denominator
         super().__init__(
-            f"`{row.short}` has {of} of the `{key}` that it extends, and of {now:g} that is no whole number",
+            f"`{row.short_name}` has {of} of the `{key}` that it extends, and of {now:g} that is no whole number",
             where=f"command line: `{key}`",
             hint=multiples_hint(key, self.multiple),
         )
@@ -42,7 +43,7 @@ def proportionate(reference: str, above: Spec, scaled: Spec, overrides: Sequence
     broken: list[ZooError] = []
     plain = _leaves(specs.load(reference, overrides))
     for key, (there, here) in specs.difference(row, above).items():
-        if key in ENTITLING:
+        if key in METADATA_FIELDS:
             continue
         try:
             wanted = _proportionate(row, key, here, there, _leaves(scaled).get(key, there))
@@ -53,7 +54,7 @@ def proportionate(reference: str, above: Spec, scaled: Spec, overrides: Sequence
             found.append(f"{key}={_written(wanted)}")
     if broken:
         first, *further = broken
-        first.further = tuple(further)
+        first.additional = tuple(further)
         raise first
     own = {text.partition("=")[0] for text in found}
     return [text for text in overrides if text.partition("=")[0].strip() not in own], found
@@ -63,8 +64,8 @@ def _proportionate(row: Spec, key: str, here: Any, there: Any, now: Any) -> Any:
     if now == there or not (_is_number(here) and _is_number(there)):
         return here
     if not _is_number(now) or not there:
-        problem = f"`{row.short}` has {here} in place of {there} for `{key}`, which is in no proportion to {now}"
-        hint = f"leave `{key}` out, or `{row.short}`"
+        problem = f"`{row.short_name}` has {here} in place of {there} for `{key}`, which is in no proportion to {now}"
+        hint = f"leave `{key}` out, or `{row.short_name}`"
         raise ZooError(problem, where=f"command line: `{key}`", hint=hint)
     ratio = Fraction(str(here)) / Fraction(str(there))
     exact = ratio * Fraction(str(now))

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import specs
-from specs import ENTITLING, Parsing, Spec, ZooError, nearest
-from specs.catalogue import within
+from specs import Parsing, Spec, ZooError, nearest
+from specs import METADATA_FIELDS
+from specs.catalogue import specs_in_folder
 from zoo.training.sweeps.proportion import NoProportion, multiples_hint, proportionate
 
 SEED = "training.seed"
@@ -43,16 +44,16 @@ def rows_of(references: Sequence[str], overrides: Sequence[str]) -> tuple[Row, .
         raise ZooError(
             f"`{SEED}` is the sweep's own", where="command line", hint="`--seeds N` trains by the seeds 1 to N"
         )
-    found = dict.fromkeys(each for reference in references for each in within(reference) or (reference,))
+    found = dict.fromkeys(each for reference in references for each in specs_in_folder(reference) or (reference,))
     plain = {reference: specs.load(reference) for reference in found}
     _require_distinct(plain)
     made: dict[str, Row] = {}
     broken: list[ZooError] = []
-    for reference in sorted(plain, key=lambda each: (_depth(each, plain), _natural(plain[each].short))):
+    for reference in sorted(plain, key=lambda each: (_depth(each, plain), _natural(plain[each].short_name))):
         try:
             made[reference] = _row(reference, plain, made, overrides)
         except NoProportion as error:
-            broken += [error, *error.further]
+            broken += [error, *error.additional]
     if broken:
         raise _together(broken)
     rows = tuple(made.values())
@@ -70,7 +71,7 @@ def _row(reference: str, plain: dict[str, Spec], made: dict[str, Row], overrides
         return Row(_name(spec), reference, tuple(overrides), scaled, None, ())
     texts, own = proportionate(reference, plain[above], made[above].spec, overrides)
     scaled = specs.load(reference, [*texts, *own])
-    differing = [key for key in specs.difference(scaled, made[above].spec) if key not in ENTITLING]
+    differing = [key for key in specs.difference(scaled, made[above].spec) if key not in METADATA_FIELDS]
     return Row(_name(spec), reference, (*texts, *own), scaled, made[above].name, tuple(differing))
 
 
@@ -79,7 +80,7 @@ def _above(reference: str, plain: dict[str, Spec]) -> str | None:
     parent = specs.parent(reference)
     if parent is None:
         return None
-    return next((each for each, spec in plain.items() if (spec.short, spec) == (parent.short, parent)), None)
+    return next((each for each, spec in plain.items() if (spec.short_name, spec) == (parent.short_name, parent)), None)
 
 
 def _depth(reference: str, plain: dict[str, Spec]) -> int:
@@ -100,7 +101,7 @@ def _together(broken: Sequence[ZooError]) -> ZooError:
         ZooError(e.problem, where=e.where, hint=multiples_hint(key, multiples[key]) if key in multiples else e.hint)
         for key, e in by_key.items()
     ]
-    return ZooError(told[0].problem, where=told[0].where, hint=told[0].hint, further=told[1:])
+    return ZooError(told[0].problem, where=told[0].where, hint=told[0].hint, additional=told[1:])
 
 
 def _require_distinct(plain: dict[str, Spec]) -> None:
@@ -123,7 +124,7 @@ def _require_different(rows: Sequence[Row]) -> None:
 
 
 def _name(spec: Spec) -> str:
-    return spec.short.rpartition("/")[2]
+    return spec.short_name.rpartition("/")[2]
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

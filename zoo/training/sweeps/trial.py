@@ -95,5 +95,5 @@ _ANOTHER = "give this sweep a folder of its own with `--folder DIR`, or set what
 
 def default_folder(rows: Sequence[Row]) -> Path:
     """Where the runs are, unless somebody says otherwise: called by the folder that all the specs are in."""
-    folders = {row.spec.short.rpartition("/")[0] for row in rows}
+    folders = {row.spec.short_name.rpartition("/")[0] for row in rows}
     return RUNS / "-".join(["sweep", *(folders.pop().split("/") if len(folders) == 1 else [])]).rstrip("-")

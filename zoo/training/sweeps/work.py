@@ -49,7 +49,7 @@ class Child:
             for line in stream:
                 self._last = line.rstrip() if line.startswith("error: ") else self._last
                 if line.strip():
-                    self._report.say(f"{self.trial.name}: {line.rstrip()}")
+                    self._report.info(f"{self.trial.name}: {line.rstrip()}")
 
     @property
     def status(self) -> int | None:
@@ -80,7 +80,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
     checkpoint. Raises ZooError, when all others are done, where one failed.
     """
     waiting = [trial for trial in trials if not trial.finished]
-    report.say(f"{len(trials):,} runs, {len(trials) - len(waiting):,} of them done")
+    report.info(f"{len(trials):,} runs, {len(trials) - len(waiting):,} of them done")
     threads = max(1, cores() // jobs) if jobs > 1 and _THREADS not in os.environ else None
     running: list[Child] = []
     failed: list[Child] = []
@@ -102,7 +102,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                     running[-1].stop()
                 continue
             if waiting and not running and (busy := waiting[0].busy) and busy != said:
-                report.say(f"waiting: {(said := busy)}")
+                report.info(f"waiting: {(said := busy)}")
             time.sleep(_AGAIN)
     if failed:
         raise _failure(failed, len(trials))
