@@ -89,7 +89,7 @@ def inventory(pattern: str | None, report: Report) -> Inventory:
     What is damaged is left out, with a warning: it must not hide the rest.
     """
     return Inventory(
-        tuple(spec for spec in _shipped() if _matches(pattern, spec.short_name, spec.name)),
+        tuple(spec for spec in _shipped() if _matches(pattern, spec.short, spec.name)),
         tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
         tuple(model for model in _on_shelf(report) if _matches(pattern, model.name)),
     )
