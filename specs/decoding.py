@@ -17,7 +17,7 @@ def _form_of_workers(value: Any) -> str:
 
 
 class Decoding(Section):
-    """How translations are decoded (section 6.1)."""
+    """Options of beam search and sampling (section 6.1)."""
 
     search: Literal["beam", "sample"] = Field(
         description="Decoding method (section 6.1: beam). beam is beam search; sample draws each token from the "

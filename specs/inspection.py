@@ -1,4 +1,4 @@
-"""What can be said about specs: their differences, the comments in their files, and the JSON Schema for editors."""
+"""Differences between specs, the comments in their files, and the JSON Schema for editors."""
 
 import os
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How values are written as YAML, so that YAML 1.1 and 1.2 parsers read the same, and how errors quote them."""
+"""YAML notation that YAML 1.1 and 1.2 parsers read alike, and quotation of values in error messages."""
 
 import re
 import unicodedata

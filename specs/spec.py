@@ -52,7 +52,7 @@ SCORES = {
 
 
 class Compilation(Section):
-    """How a model is compiled. None of these options changes what the model is."""
+    """Options of the compiler. None of these options changes what the model is."""
 
     backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"] = Field(
         description="Backend that runs the program (not in the paper). auto selects the fastest that is installed for "

@@ -10,7 +10,7 @@ TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 class Training(Section):
-    """How the weights are trained (section 5) and averaged (section 6.1)."""
+    """Options of training (section 5) and of averaging checkpoints (section 6.1)."""
 
     steps: Steps = Field(
         description="Number of training steps (section 5.2 and Table 3: 100,000 for base, 300,000 for big). "

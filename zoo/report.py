@@ -1,4 +1,4 @@
-"""How long-running work reports to its caller: messages, warnings and progress."""
+"""Messages, warnings and progress of long-running work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGE = Path(__file__).parent
 
 
 class Progress:
-    """Progress of one piece of work, as a context manager. This base class shows nothing."""
+    """Progress of one task, as a context manager. This base class shows nothing."""
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         """Report that `n` more units are done.
