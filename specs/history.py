@@ -62,10 +62,7 @@ def _format_number(written: LocatedValue, version: str | None) -> int:
         raise ZooError(f"`format` must be at least {FIRST_FORMAT}, not {quote(number)}", where=written.where, hint=hint)
     if number > FORMAT:
         author = "a newer version of zoo" if version is None else f"zoo {version}"
-        problem = (
-            f"{author} wrote this file in format {quote(number)[1:-1]}; this version reads formats {FIRST_FORMAT} to "
-            f"{FORMAT}"
-        )
+        problem = f"{author} wrote this file in format {quote(number)[1:-1]}; this version reads formats up to {FORMAT}"
         raise NewerFormatError(problem, where=written.where, hint="install a newer version of zoo")
     return number
 

@@ -147,9 +147,13 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         return f"`{key}` must be {words} {limit}, not {quote(value)}", explanation
     if kind in _EXPECTED:
         number = parse_number(value) if kind in ("int_type", "float_type") and isinstance(value, str) else None
+        if kind == "int_type" and isinstance(number, float):
+            number = int(number) if number.is_integer() else None
         hint = explanation if number is None else f"write `{format_number(number)}`"
         return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
-    message = error["msg"]
+    if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
+        return f"`{key}` cannot be {quote(value)}", explanation
+    message = error["msg"].replace("Tuple", "List").replace(" after validation", "")
     return f"`{key}` cannot be {quote(value)}: {message[:1].lower()}{message[1:]}", explanation
 
 
@@ -179,9 +183,9 @@ def _suggest_field(path: Path, known: Sequence[str]) -> str:
     """Return the hint for an unknown field: a similar name, the same name in another section, or all names."""
     *parents, last = path
     name = str(last)
-    if (near := nearest(name, known)) is not None:
+    near, inner = nearest(name, known), name.rpartition(".")[2]
+    if near is not None and "." not in name:
         return f"did you mean `{near}`?"
-    inner = name.rpartition(".")[2]
     sections = [section for section in Spec.model_fields if inner in _resolve([section]).subfields]
     if sections and len(parents) < 2:
         return f"did you mean `{sections[0]}: {{{inner}: ...}}`?"

@@ -231,7 +231,7 @@ class Words(Report):
     def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
 
 @pytest.fixture

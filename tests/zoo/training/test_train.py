@@ -44,7 +44,7 @@ class Stop(Report):
     def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
     def progress(self, label: str, total: int | None, unit: str) -> ShownProgress:
         stop = self
