@@ -11,12 +11,12 @@ from torch import Tensor
 from compiler.backends import Backend, built, choose
 from compiler.backends.backend import Order
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose, stored
-from compiler.initial import initial_weights
+from compiler.graph import Purpose, stored_tensors
+from compiler.initialization import initial_weights
+from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
 from compiler.program import Program
-from compiler.terms import terms_of
-from compiler.weights import check
+from compiler.weights import check_weights
 from specs import Spec, ZooError
 
 
@@ -71,9 +71,9 @@ def ordered(
     lowered = graphs(spec, purposes, device, precision)
     if weights is None:
         weights = initial_weights(spec, lowered)
-    check(weights, stored(lowered.values()), spec.name)
+    check_weights(weights, stored_tensors(lowered.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}  # copies what a file has otherwise
-    order = Order(spec, lowered, weights, device, terms_of(spec, purposes, device, precision).precision, folder)
+    order = Order(spec, lowered, weights, device, compile_options(spec, purposes, device, precision).precision, folder)
     return choose(backend or spec.compilation.backend, order), order
 
 

@@ -31,7 +31,7 @@ Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]
 
 MOST = 64
 """Buckets whose records are kept, the latest ones."""
-SCALED = {"batch": 1, "source": 16, "room": 16}
+SCALED = {"batch": 1, "source": 16, "capacity": 16}
 """The sizes that are filled up, and the least that each is filled up to."""
 
 
@@ -130,8 +130,8 @@ class Captured:
 
     def _put(self, name: str, value: Tensor, place: Tensor) -> None:
         """Copies a value into the corner of its place, zeros beside it, unless it is there already."""
-        carried = self._graph.carried.get(name)
-        rows = carried.rows if carried else 0
+        carried = self._graph.states.get(name)
+        rows = carried.row_axis if carried else 0
         if carried and name in self._lent and self._lent[name]() is value:
             if value.narrow(rows, 0, 0).shape == place.narrow(rows, 0, 0).shape:
                 return
@@ -162,8 +162,8 @@ class Captured:
         """Without the rows that are nobody's."""
         found = {}
         for name, result in record.results.items():
-            carried = self._graph.carried.get(name)
-            rows = (carried.rows, inputs[name].shape[carried.rows]) if carried else (0, inputs["token"].numel())
+            carried = self._graph.states.get(name)
+            rows = (carried.row_axis, inputs[name].shape[carried.row_axis]) if carried else (0, inputs["token"].numel())
             found[name] = result.narrow(rows[0], 0, rows[1])
             if record.inputs.get(name) is result:
                 self._lent[name] = ref(found[name])

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.graph import Graph
-from compiler.operations.operation import Kind, Type
-from compiler.size import BEAMS, ROOM, SOURCE
+from compiler.operations.operation import ValueKind, ValueType
+from compiler.size import BEAMS, CAPACITY, SOURCE
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Decoder:
         """The state before the first step, a row a sentence, from what the encoder made of the sources."""
         step, sentences = self._step, source.shape[0]
         memory = {name: value for name, value in memory.items() if name in step.inputs}
-        sizes = {"batch": sentences, "source": source.shape[1], "beams": 1, "read": 0, "room": ROOMS}
+        sizes = {"batch": sentences, "source": source.shape[1], "beams": 1, "past": 0, "capacity": ROOMS}
         number = next((value.dtype for value in memory.values() if value.is_floating_point()), torch.float32)
         carried = {
             name: source.new_zeros(
-                [size(**sizes) for size in type_.shape], dtype=torch.long if type_.kind is Kind.INTEGER else number
+                [size(**sizes) for size in type_.shape], dtype=torch.long if type_.kind is ValueKind.INTEGER else number
             )
             for name, type_ in step.inputs.items()
-            if name in step.carried
+            if name in step.states
         }
         position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
         return State(source, memory, carried, position, (0,) * sentences)
@@ -78,16 +78,16 @@ class Decoder:
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""
-        at, carried = sentences.to(parents.device, non_blocking=True), self._step.carried
+        at, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (at[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.index_select(0, at)[:, :1].expand(parents.shape)
         if sentences.shape[0] == state.source.shape[0]:
-            moved = {name: value.index_select(carried[name].rows, rows) for name, value in state.carried.items()}
+            moved = {name: value.index_select(carried[name].row_axis, rows) for name, value in state.carried.items()}
             return replace(state, carried=moved, position=position)
         read = tuple(state.read[sentence] for sentence in sentences.tolist())
         memory = {name: value.index_select(0, at) for name, value in state.memory.items()}
         moved = {
-            name: self._shortened(name, value, max(read)).index_select(carried[name].rows, rows)
+            name: self._shortened(name, value, max(read)).index_select(carried[name].row_axis, rows)
             for name, value in state.carried.items()
         }
         return State(state.source.index_select(0, at), memory, moved, position, read)
@@ -100,19 +100,19 @@ class Decoder:
             for name, value in first.memory.items()
         }
         carried = {
-            name: _joined(value, second.carried[name], each.rows, each.grows, at_end=self._is_planned(name))
+            name: _joined(value, second.carried[name], each.row_axis, each.length_axis, at_end=self._is_planned(name))
             for name, value in first.carried.items()
-            if (each := self._step.carried[name])
+            if (each := self._step.states[name])
         }
         return State(source, memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
 
     @property
     def recordable(self) -> Graph | None:
         """The step with all inputs there may be, unless caches grow in each of its steps."""
-        if not all(each.grows is None or self._is_planned(name) for name, each in self._step.carried.items()):
+        if not all(each.length_axis is None or self._is_planned(name) for name, each in self._step.states.items()):
             return None
         found = self._step.types[self._step.outputs["log_probabilities"]]
-        return replace(self._step, inputs={**self._step.inputs, ALLOWED: replace(found, kind=Kind.MASK)})
+        return replace(self._step, inputs={**self._step.inputs, ALLOWED: replace(found, kind=ValueKind.MASK)})
 
     @cached_property
     def _by_sentence(self) -> bool:
@@ -121,19 +121,19 @@ class Decoder:
 
     def _is_planned(self, name: str) -> bool:
         """Whether what is carried has room for more than was read; else it grows in each step, or never."""
-        grows = self._step.carried[name].grows
-        return grows is not None and self._step.inputs[name].shape[grows] == ROOM
+        grows = self._step.states[name].length_axis
+        return grows is not None and self._step.inputs[name].shape[grows] == CAPACITY
 
     def _with_room(self, name: str, value: Tensor, read: int) -> Tensor:
         """With room for another position."""
-        grows = self._step.carried[name].grows
+        grows = self._step.states[name].length_axis
         if grows is None or not self._is_planned(name) or read < value.shape[grows]:
             return value
         return _padded(value, grows, value.shape[grows] + ROOMS)
 
     def _shortened(self, name: str, value: Tensor, read: int) -> Tensor:
         """Without positions that no row has reached."""
-        grows = self._step.carried[name].grows
+        grows = self._step.states[name].length_axis
         if grows is None:
             return value
         if not self._is_planned(name):
@@ -141,7 +141,7 @@ class Decoder:
         return value.narrow(grows, 0, min(value.shape[grows], max(ROOMS, -(-read // ROOMS) * ROOMS)))
 
 
-def _axis(memory: Type) -> int | None:
+def _axis(memory: ValueType) -> int | None:
     """Of what the encoder made: where the source's positions are."""
     return next((axis for axis, size in enumerate(memory.shape) if size == SOURCE), None)
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from compiler.captured import Captured, Recorder, Results
 from compiler.decoder import ALLOWED, Decoder, State
 from compiler.forking import survive
-from compiler.graph import Graphs, Purpose, stored
+from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.switches import fast_float32
 from compiler.top_k import TopK, top_k
-from compiler.weights import Origin, check
+from compiler.weights import Origin, check_weights
 from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -185,7 +185,7 @@ class EmittedProgram(nn.Module):
 
         Raises ZooError where names or shapes are not those of the spec.
         """
-        check(file, stored(self.graphs.values()), self.spec.name)
+        check_weights(file, stored_tensors(self.graphs.values()), self.spec.name)
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:

@@ -14,7 +14,7 @@ from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Code, Inexpressible, Instruction, Place
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Type
+from compiler.operations.operation import ValueKind, ValueType
 from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
@@ -49,7 +49,7 @@ def listing(graphs: Graphs) -> Listing:
         tuple(second.made),
         tuple(widths),
         tuple(_width(step.inputs[name]) for name in memory),
-        tuple(_width(step.inputs[name]) for name in step.carried),
+        tuple(_width(step.inputs[name]) for name in step.states),
     )
 
 
@@ -99,7 +99,7 @@ class Lister:
 
     def same(self, node: Node) -> None:
         """The result lies where the first input does."""
-        if node.type.kind is Kind.FLOAT:  # tokens and positions lie in no buffer
+        if node.type.kind is ValueKind.FLOAT:  # tokens and positions lie in no buffer
             self.places[node.name] = self.place(node.inputs[0])
 
     def place(self, value: str) -> Place:
@@ -127,7 +127,7 @@ class Lister:
 
     def cached(self, node: Node) -> None:
         """The result is the slot of the cache that it extends."""
-        slot = Place(list(self.graph.carried).index(node.inputs[0]))
+        slot = Place(list(self.graph.states).index(node.inputs[0]))
         heads = node.type.shape[1].constant
         new = self.place(node.inputs[1])
         self.made.append(Instruction(Code.APPEND, slot, new, width=self.width(node.name), heads=heads))
@@ -135,11 +135,11 @@ class Lister:
 
     def carried(self, node: Node, state: str) -> Place:
         """The slot of the cache of a state that becomes the node's result, which has one position."""
-        to = self.nodes.get(self.graph.carried[state].value)
+        to = self.nodes.get(self.graph.states[state].value)
         if to is None or to.operation != Slice(1, start=-1) or to.inputs != (node.name,) or to.type != node.type:
             name = type(node.operation).__name__
             raise Inexpressible(f"it has no instruction for {name} of another state: take the backend `eager`")
-        return Place(list(self.graph.carried).index(state))
+        return Place(list(self.graph.states).index(state))
 
     def beside(self, node: Node) -> None:
         """One after the other into a place for both."""
@@ -186,14 +186,14 @@ class Lister:
     def _count(self) -> None:
         self.base: dict[str, str] = {}
         for node in self.graph.nodes:
-            if node.operation.alias:
+            if node.operation.shares_buffer:
                 self.base[node.name] = self.base.get(node.inputs[0], node.inputs[0])
         self.readers = Counter(
-            self.base.get(i, i) for n in self.graph.nodes if not n.operation.alias for i in n.inputs
+            self.base.get(i, i) for n in self.graph.nodes if not n.operation.shares_buffer for i in n.inputs
         ) + Counter(self.base.get(v, v) for v in self.graph.results.values())
 
     def _read(self, node: Node) -> tuple[str, ...]:
-        if node.operation.alias or node.name in self.waiting:
+        if node.operation.shares_buffer or node.name in self.waiting:
             return ()
         return tuple(self.base.get(i, i) for i in self.read(node))
 
@@ -213,7 +213,7 @@ class Lister:
         return self.places[node.name]
 
 
-def _width(type_: Type) -> int:
+def _width(type_: ValueType) -> int:
     """Numbers of a row: heads times their width where there are heads."""
     if len(type_.shape) == 4:
         return type_.shape[1].constant * type_.shape[3].constant

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from compiler.artefact import Artefact
 from compiler.backends.backend import Order, digest
-from compiler.graph import Purpose, stored
+from compiler.graph import Purpose, stored_tensors
 from compiler.lower import lower
-from compiler.lower.attention import scale
+from compiler.lower.attention import attention_scale
 from compiler.operations.attention import Attention
-from compiler.operations.embedding import Embed, Position
+from compiler.operations.elementwise import Add, Dropout, Gelu, Norm, Relu, Silu
+from compiler.operations.embedding import Embedding, PositionalEncoding
 from compiler.operations.mask import CausalMask, PaddingMask
-from compiler.operations.probability import LogSoftmax, Pick
+from compiler.operations.probability import LogSoftmax, PickLabels
 from compiler.operations.projection import Linear, Logits
-from compiler.operations.residual import Add, Dropout, Gelu, Norm, Relu, Silu
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, UNK, Spec
@@ -29,8 +29,8 @@ POSITIONS = 4096
 """Rows of the table that sinusoids become there: it has others of its own, so ours are written out."""
 
 KNOWN = {
-    *(Add, Attention, CausalMask, Dropout, Embed, Gelu, Linear, LogSoftmax, Logits),
-    *(MergeHeads, Norm, PaddingMask, Pick, Position, Relu, Silu, Slice, SplitHeads),
+    *(Add, Attention, CausalMask, Dropout, Embedding, Gelu, Linear, LogSoftmax, Logits),
+    *(MergeHeads, Norm, PaddingMask, PickLabels, PositionalEncoding, Relu, Silu, Slice, SplitHeads),
 }
 """What the Transformer that it knows is made of."""
 LAYERS = {
@@ -42,7 +42,7 @@ ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU"}
 """What it calls each curve."""
 
 
-_WRITERS = (__file__, *(inspect.getsourcefile(each) for each in (sinusoids, scale)))
+_WRITERS = (__file__, *(inspect.getsourcefile(each) for each in (sinusoids, attention_scale)))
 """What a model follows from but its spec and its weights."""
 
 
@@ -78,7 +78,7 @@ def beyond(order: Order) -> str | None:
     used = {type(node.operation) for node in lower(order.spec, Purpose.SCORE).nodes}
     if strange := sorted(each.__name__ for each in used - KNOWN):
         return f"CTranslate2 has no word for {strange[0]}"
-    wanted = stored(order.graphs.values())
+    wanted = stored_tensors(order.graphs.values())
     writer = _Writer(order.spec, {name: torch.empty(each.shape, device="meta") for name, each in wanted.items()})
     writer.model()
     if left := sorted(set(wanted) - writer.written):
@@ -156,7 +156,7 @@ class _Writer:
         output.weight = self.widened(self.tensor(f"{part}.output").T.contiguous(), a.d_v)
         if a.projection_bias:
             output.bias = self.tensor(f"{part}.output_bias")
-        attention.queries_scale = scale(a)
+        attention.queries_scale = attention_scale(a)
         self.norm(attention.layer_norm, part)
 
     def widened(self, heads: Tensor, width: int) -> Tensor:

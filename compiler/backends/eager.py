@@ -12,12 +12,14 @@ from torch import nn
 
 from compiler.backends.backend import Backend, Order
 from compiler.backends.cuda_graphs import captured
-from compiler.emit import Code, emit
+from compiler.emit import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
 
 
-def program(order: Order, functions: Mapping[Purpose, Function], code: Code, backend: str = "eager") -> EmittedProgram:
+def program(
+    order: Order, functions: Mapping[Purpose, Function], code: EmittedCode, backend: str = "eager"
+) -> EmittedProgram:
     """A program of these functions with the weights of the order: its own where it will train, else shared."""
     made = EmittedProgram(order.spec, order.graphs, functions, str(code), backend=backend, precision=order.precision)
     if Purpose.TRAIN in order.graphs:
@@ -28,12 +30,12 @@ def program(order: Order, functions: Mapping[Purpose, Function], code: Code, bac
     return made.eval()
 
 
-def functions(code: Code) -> dict[Purpose, Function]:
+def functions(code: EmittedCode) -> dict[Purpose, Function]:
     """The function of each purpose, executed by Python line by line."""
     return main(code, execute(code))
 
 
-def main(code: Code, namespace: dict[str, Any]) -> dict[Purpose, Function]:
+def main(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
     """The function of each purpose among the names that the code defines, in which layers are called as modules."""
     for name in code.layers:
         namespace[name] = partial(_called, namespace[name])
@@ -44,7 +46,7 @@ def _called(layer: Callable[..., Any], parameters: nn.Module, *inputs: Any) -> A
     return parameters(layer, *inputs)
 
 
-def execute(code: Code) -> dict[str, Any]:
+def execute(code: EmittedCode) -> dict[str, Any]:
     """The names that the code defines. Its lines are known to tracebacks, debuggers and torch.compile."""
     text = str(code)
     file = f"<zoo {hashlib.sha256(text.encode()).hexdigest()[:12]}>"

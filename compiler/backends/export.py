@@ -15,16 +15,16 @@ from compiler.backends.eager import functions, program
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
-from compiler.operations.embedding import Position
-from compiler.operations.operation import Kind
+from compiler.operations.embedding import PositionalEncoding
+from compiler.operations.operation import ValueKind
 from compiler.size import Size
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-EXAMPLE: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "room": 16, "new": 5}
+EXAMPLE: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "capacity": 16, "new": 5}
 """Sizes to trace with: none alike, and none of 0 or 1, which torch.export would take for constants."""
-LARGEST: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "room": 4096, "new": 64}
+LARGEST: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "capacity": 4096, "new": 64}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 
@@ -58,7 +58,7 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 
     most = dict(LARGEST)
     for node in graph.nodes:  # a learned table ends
-        if isinstance(node.operation, Position) and node.parameters and graph.purpose is Purpose.ENCODE:
+        if isinstance(node.operation, PositionalEncoding) and node.parameters and graph.purpose is Purpose.ENCODE:
             most["source"] = graph.parameters[node.parameters[0]].origin.shape[0]
     dims = {name: Dim(name, min=1, max=most[name]) for name in _symbols(graph)}
     return tuple(
@@ -78,7 +78,7 @@ def _alone(size: Size, dims: Mapping[str, Any]) -> Any:
 def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     type_ = made.graphs[purpose].inputs[name]
     shape = [size(**EXAMPLE) for size in type_.shape]
-    if type_.kind is Kind.INTEGER:
+    if type_.kind is ValueKind.INTEGER:
         return torch.full(shape, 3)
     return torch.zeros(shape, dtype=next(made.parameters()).dtype)
 
@@ -125,7 +125,7 @@ def refuses(order: Order) -> str | None:
     for purpose in TRANSLATING:
         graph = order.graphs[purpose]
         for node in graph.nodes:
-            if not node.operation.exportable([graph.types[value] for value in node.inputs]):
+            if not node.operation.is_exportable([graph.types[value] for value in node.inputs]):
                 name = type(node.operation).__name__
                 return f"torch cannot export {name} for sources of any length: take the backend `eager`"
     if order.precision == "int8":

@@ -22,7 +22,7 @@ from compiler.decoder import ROOMS
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
-from compiler.operations.operation import Kind
+from compiler.operations.operation import ValueKind
 from specs import Spec, ZooError
 
 
@@ -43,7 +43,7 @@ def sizes(spec: Spec) -> dict[str, Profile]:
         "batch": (1, 32, 256),
         "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),
         "source": (1, min(32, longest), longest),
-        "room": (ROOMS, min(2 * ROOMS, rooms), rooms),
+        "capacity": (ROOMS, min(2 * ROOMS, rooms), rooms),
         "new": (1, 1, 1),
     }
     return {name: Profile(*((size,) for size in three)) for name, three in every.items()}
@@ -118,7 +118,7 @@ def _compile(order: Order, folder: Path, torch_tensorrt: Any) -> None:  # pragma
                 min_shape=profile.least,
                 opt_shape=profile.usual,
                 max_shape=profile.most,
-                dtype=torch.int64 if graph.inputs[name].kind is Kind.INTEGER else float_type,
+                dtype=torch.int64 if graph.inputs[name].kind is ValueKind.INTEGER else float_type,
             )
             for name, profile in profiles(graph, order.spec).items()
         ]

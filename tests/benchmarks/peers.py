@@ -17,7 +17,7 @@ from compiler import Purpose, build, graphs
 from compiler.backends.backend import Order
 from compiler.backends.ctranslate2 import CTranslate2
 from compiler.backends.ctranslate2_format import written
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, Spec
 from zoo.generation.groups import padded
 from zoo.interop.huggingface.export_network import require_marian, tensors

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compiler import graphs
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from compiler.instruction import Code, Status
 from compiler.kernels.abi import Record, declared
 from compiler.kernels.library import FLAGS as USUAL

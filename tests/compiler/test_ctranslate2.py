@@ -18,7 +18,7 @@ from compiler.agree import disagreement
 from compiler.backends.backend import Order
 from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.ctranslate2_format import POSITIONS
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.dispatch import dispatched
 from zoo.generation.hypothesis import Hypothesis

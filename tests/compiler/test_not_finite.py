@@ -14,7 +14,7 @@ from torch.nn.functional import layer_norm
 from compiler import TRANSLATE, graphs, integers
 from compiler.backends import BACKENDS, Order
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from compiler.instruction import Code, Curve
 from specs import EOS, Spec, ZooError
 from zoo.generation.beam import Beam

@@ -13,7 +13,7 @@ from specs import EOS, ZooError
 
 NEVER = -1e9
 """Bias on the logit of a token that the foreign model does not have: its probability is 0, and training, which smooths
-labels over what can come (`compiler.operations.probability.CLOSED`), leaves it so."""
+labels over what can come (`compiler.operations.probability.SUPPRESSED_LOGIT`), leaves it so."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """What PAD, UNK, BOS and EOS are called."""
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import Purpose, lower
-from compiler.graph import stored
-from compiler.weights import check
+from compiler.graph import stored_tensors
+from compiler.weights import check_weights
 from specs import Parsing, Spec, ZooError
 from zoo.files import manifest
 from zoo.files.content import content
@@ -73,7 +73,7 @@ def _read(of: ModelFolder, listed: Manifest | None) -> Model:
         raise ZooError(problem, hint=_RESTORE, exit_code=1)
     of_file = weights.read(of.weights, listed)
     try:
-        check(of_file.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
+        check_weights(of_file.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
     except ZooError as error:
         raise ZooError(error.problem, where=str(of.weights), hint=error.hint, exit_code=1) from None
     return Model(spec, vocabulary, of_file)

@@ -46,12 +46,12 @@ class Kind:
     def flops(self, sizes: Sizes) -> int:
         """By its graph, a multiply-add counted as two: what Table 1 counts."""
         found = complexity(self.sublayer(sizes["k"], sizes["r"]), 16, sizes["d"], causal=True)
-        return (found.over_positions if self.projected else found.operations)(batch=1, source=sizes["n"])
+        return (found.mixing_flops if self.projected else found.flops)(batch=1, source=sizes["n"])
 
     def counted(self, sizes: Sizes) -> tuple[int, int]:
         """By its graph: sequential steps, and the longest path."""
         found = complexity(self.sublayer(sizes["k"], sizes["r"]), sizes["n"], sizes["d"], causal=True)
-        return found.steps, found.path
+        return found.sequential_operations, found.max_path_length
 
 
 def _one(sizes: Sizes) -> int:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower, paths
+from compiler import TRANSLATE, Graph, Graphs, Purpose, complexity, cost, emit, graphs, lower
 from compiler.drawing import draw
 from compiler.graph import Node
-from compiler.operations.embedding import Embed
-from compiler.operations.operation import Kind
+from compiler.operations.embedding import Embedding
+from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Logits
 from compiler.size import Size, product
 from specs import Spec
@@ -143,7 +143,7 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
         seen |= new
         result = _result(nodes)
         yield Layer(
-            name=name or result.name if not isinstance(result.operation, Embed) else _side(result),
+            name=name or result.name if not isinstance(result.operation, Embedding) else _side(result),
             shape=str(result.type).removeprefix("f"),
             parameters=sum(graph.parameters[parameter].count for parameter in new),
             flops=str(flops),
@@ -154,14 +154,14 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
 def _positions(graph: Graph, stack: str, length: int) -> Positions:
     nodes = [node for node in graph.nodes if node.layer.startswith(f"{stack}.")]
     made = {node.name for node in nodes}
-    start = next(i for i in nodes[0].inputs if i not in made and graph.types[i].kind is Kind.FLOAT)
+    start = next(i for i in nodes[0].inputs if i not in made and graph.types[i].kind is ValueKind.FLOAT)
     given = graph, start, nodes[-1].name, length
-    return Positions(stack, paths.steps(graph, length, nodes[0].layer), paths.path(*given), paths.furthest(*given))
+    return Positions(stack, complexity.sequential_operations(graph, length, nodes[0].layer), complexity.path_length(*given), complexity.connected_distance(*given))
 
 
 def _result(nodes: Sequence[Node]) -> Node:
     """The node that a segment is there for: an embedding, the logits, or a layer's last."""
-    named = [node for node in nodes if isinstance(node.operation, Embed | Logits)]
+    named = [node for node in nodes if isinstance(node.operation, Embedding | Logits)]
     return named[0] if named else nodes[-1]
 
 
@@ -171,7 +171,7 @@ def _side(node: Node) -> str:
 
 def _products(graph: Graph, node: Node) -> Size:
     types = graph.types
-    return node.operation.products(tuple(types[name] for name in node.inputs), graph.shapes(node))
+    return node.operation.matmul_flops(tuple(types[name] for name in node.inputs), graph.shapes(node))
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:
@@ -179,4 +179,4 @@ def _cache_bytes(final: Graphs, length: int) -> int:
     sizes = at(step, 1, length)
     memory = sum(4 * product(step.inputs[name].shape)(**sizes) for name in step.inputs if name in encode.outputs)
     # The last step's own keys and values are in it.
-    return cost(step).cache_bytes(**{**sizes, "read": length}) + memory
+    return cost(step).cache_bytes(**{**sizes, "past": length}) + memory

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, lower
+from compiler.cost import memory_traffic
+from compiler.options import compile_options
 from compiler.size import BEAMS
-from compiler.terms import terms_of
-from compiler.traffic import traffic
 from specs import Spec
 from zoo.planning.footprint import pairs
 
@@ -41,7 +41,7 @@ class Rewriting:
 
 def rewritings(spec: Spec, length: int) -> tuple[Rewriting, ...]:
     """Each pass that is not switched off with what it changed, in the order in which they run."""
-    terms = terms_of(spec, [Purpose.TRAIN]), terms_of(spec, TRANSLATE)
+    terms = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
     before, found = sizes({**train, **translate}, spec, length), []
@@ -64,9 +64,9 @@ def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
     return Sizes(
         operations=sum(len(graph.nodes) for graph in graphs.values()),
         flops=cost(encode).flops(batch=1, source=length)
-        + sum(flops(**{**last, "read": read, "room": read + 1}) for read in range(length)),
+        + sum(flops(**{**last, "past": read, "capacity": read + 1}) for read in range(length)),
         weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
-        step_bytes=traffic(step)(**last),
+        step_bytes=memory_traffic(step)(**last),
         activation_bytes=cost(graphs[Purpose.TRAIN]).activation_bytes(batch=part, source=length, target=length),
     )
 
@@ -74,4 +74,4 @@ def sizes(graphs: Graphs, spec: Spec, length: int) -> Sizes:
 def at(step: Graph, beam: int, length: int) -> Mapping[str, int]:
     """The sizes of a decoder's step for the hypotheses of one sentence, when they read the last of `length` tokens."""
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
-    return {**rows, "source": length, "read": length - 1, "room": length}
+    return {**rows, "source": length, "past": length - 1, "capacity": length}

@@ -12,7 +12,7 @@ from shutil import rmtree
 from compiler import Purpose, build, graphs
 from compiler.agree import disagreement
 from compiler.backends import BACKENDS, Order
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.system.clock import timed
@@ -24,7 +24,7 @@ import torch, specs
 from compiler import build
 from zoo.training.benchmarks.decode import made_up, translations, unending
 from compiler import graphs
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 name, device, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]
 spec = specs.load(name, overrides)
 weights = unending(spec, initial_weights(spec, graphs(spec)))

@@ -16,7 +16,7 @@ from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainabl
 from compiler.agree import disagreement
 from compiler.backends import BACKENDS, Order
 from compiler.captured import Results
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.training.benchmarks.decode import made_up, translations, unending

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from compiler import EmittedProgram, Purpose, build, graphs
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from compiler.size import Size
-from compiler.traffic import traffic
+from compiler.cost import memory_traffic
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from tests.benchmarks.peers import Marian
@@ -116,7 +116,7 @@ def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[l
     for name, value in given.items():
         for size, n in zip(graph.inputs[name].shape, value.shape, strict=True):
             sizes |= {symbol: n for symbol in size.symbols - sizes.keys() if size == Size.symbol(symbol)}
-    return seconds, traffic(graph)(**sizes)
+    return seconds, memory_traffic(graph)(**sizes)
 
 
 def _waits(setting: Setting, work: Any, steps: int) -> float | str:

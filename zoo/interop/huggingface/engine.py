@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compiler.operations.embedding import encoding
+from compiler.operations.embedding import sinusoidal_encoding
 from zoo.interop.imported import Answer, Imported
 
 _BATCH = 16
@@ -83,4 +83,4 @@ def _as_marian(model: Any, epsilon: float) -> None:
         table = side.embed_positions.weight
         rows, width = table.shape
         with torch.no_grad():
-            table.copy_(torch.tensor([encoding(position, width, halves=True) for position in range(rows)]))
+            table.copy_(torch.tensor([sinusoidal_encoding(position, width, halves=True) for position in range(rows)]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from compiler.operations.embedding import encoding
+from compiler.operations.embedding import sinusoidal_encoding
 from specs import Spec, ZooError
 
 _LONGEST = 4_096
@@ -94,4 +94,4 @@ def _positions(spec: Spec, of: Mapping[str, Tensor], side: str) -> Tensor:
     if a.positional_encoding == "learned":
         return of[f"{side}.positions"].float().clone()
     halves, first = a.positional_encoding == "sinusoidal_halves", a.first_position
-    return torch.tensor([encoding(first + row, a.d_model, halves) for row in range(rows(spec))])
+    return torch.tensor([sinusoidal_encoding(first + row, a.d_model, halves) for row in range(rows(spec))])

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 from safetensors import SafetensorError
 from torch import Tensor
 
-from compiler.operations.embedding import encoding
+from compiler.operations.embedding import sinusoidal_encoding
 from specs import Architecture, ZooError
 from zoo.files.content import opened, stands
 from zoo.interop.numbering import NEVER, Numbering
@@ -205,8 +205,8 @@ def _read(file: Path) -> Mapping[str, Tensor]:
 
 
 def _sinusoids(width: int) -> Iterator[Tensor]:
-    yield torch.tensor([encoding(position, width, halves=True) for position in range(_COMPARED)])
-    paper = torch.tensor([encoding(position, width) for position in range(_COMPARED)])
+    yield torch.tensor([sinusoidal_encoding(position, width, halves=True) for position in range(_COMPARED)])
+    paper = torch.tensor([sinusoidal_encoding(position, width) for position in range(_COMPARED)])
     yield torch.cat((paper[:, 0::2], paper[:, 1::2]), 1)
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower
-from compiler.initial import initial_weights
-from compiler.operations.residual import Norm
+from compiler.initialization import initial_weights
+from compiler.operations.elementwise import Norm
 from compiler.program import Stepping, SteppingProgram
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.groups import padded

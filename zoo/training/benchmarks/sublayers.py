@@ -13,7 +13,8 @@ from torch import Tensor
 import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
-from compiler.complexity import END, START, TOKENS, SubLayer, stack
+from compiler.complexity import END, START, TOKENS, SubLayer
+from compiler.complexity import sublayer_stack
 from zoo.system import clock
 
 LEAST = 0.05
@@ -75,7 +76,7 @@ def crossing(other: Sequence[Timed], one: Sequence[Timed]) -> int | None:
 
 def _program(of: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """With random weights, so that nothing is zero."""
-    graph = stack(of, d, 1, heads=heads, causal=causal)
+    graph = sublayer_stack(of, d, 1, heads=heads, causal=causal)
     code = emit([graph])
     program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
     program.to_empty(device="cpu")

@@ -14,7 +14,7 @@ import torch
 
 from compiler import Purpose, build, graphs, interpret, lower
 from compiler.host import cores
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.request import Request
 from zoo.system.clock import Spread, spread
