@@ -11,8 +11,8 @@ import pytest
 
 import specs
 from compiler import TRANSLATE, Graph, Purpose, graphs, lower
+from compiler.diagram import Box, Column, columns
 from compiler.drawing import draw
-from compiler.figure import Box, Column, columns
 from specs import Spec
 
 SVG = "{http://www.w3.org/2000/svg}"

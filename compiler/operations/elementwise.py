@@ -1,4 +1,4 @@
-"""What stands between products: the residual connection, the norm, activations, dropout (3.1, 3.3, 5.4)."""
+"""Operations between the matrix products: residual connections, layer norm (3.1), activations (3.3), dropout (5.4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Code, Curve
-from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueType,
+    ValueTypes,
+    require,
+)
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
@@ -19,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Add(Operation):
-    """The residual connection (3.1)."""
+    """Add two values of one type: the residual connection (3.1)."""
 
     code = "{0} + {1}"
     caption = ("add", "Add")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, y = inputs
         require(x == y, self, x, y)
         return x
@@ -33,7 +42,7 @@ class Add(Operation):
         return inputs[0] + inputs[1]
 
     def native(self, lister: Lister, node: Node) -> None:
-        """Left to the norm, where that alone reads it."""
+        """Leave the addition to the norm if that is its only reader."""
         if lister.sole_reader(node, Norm):
             lister.waiting.add(node.name)
         else:
@@ -42,15 +51,16 @@ class Add(Operation):
 
 @dataclass(frozen=True)
 class Norm(Operation):
-    """Layer normalisation over the last dimension, with gain and bias."""
+    """Layer normalisation over the last dimension: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1)."""
 
     epsilon: float
 
+    is_norm = True
     calls = ("torch.nn.functional.layer_norm",)
     caption = ("add", "Norm")
-    dresses = ("add",)
+    joins_boxes = ("add",)
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,) = inputs
         require(all(p == x.shape[-1:] for p in parameters) and len(parameters) == 2, self, x)
         return x
@@ -60,9 +70,9 @@ class Norm(Operation):
         centred = x - x.mean(-1, keepdim=True)
         return centred / (centred.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain + bias
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (gain, bias) = inputs, parameters
-        return f"layer_norm({x}, ({line.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
+        return f"layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
 
     def native(self, lister: Lister, node: Node) -> None:
         gain, bias = node.parameters
@@ -70,26 +80,27 @@ class Norm(Operation):
         lister.add(node, Code.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
 
 
-class Activation(Operation):
-    """What bends each number by itself (3.3)."""
+class ActivationOperation(Operation):
+    """Base of activation functions, which apply to each number separately (3.3)."""
 
     curve: ClassVar[Curve]
-    """What the native machine calls it."""
+    """Code of the function in native instructions."""
 
-    dresses = ("linear", "int8")
+    is_activation = True
+    joins_boxes = ("linear", "int8")
 
     def native(self, lister: Lister, node: Node) -> None:
-        """With the product that waits for it, where it alone reads that."""
+        """Compute it together with the projection that left it to this operation, if there is one."""
         (x,) = node.inputs
-        product = lister.nodes[x] if x in lister.waiting else None
-        if product:
-            lister.add(node, Code.LINEAR, *product.inputs, curve=self.curve, matrix=product.parameters)
+        projection = lister.nodes[x] if x in lister.waiting else None
+        if projection:
+            lister.add(node, Code.LINEAR, *projection.inputs, curve=self.curve, matrix=projection.parameters)
         else:
             lister.add(node, Code.BEND, x, curve=self.curve)
 
 
 @dataclass(frozen=True)
-class Relu(Activation):
+class Relu(ActivationOperation):
     """max(0, x) (3.3)."""
 
     curve = Curve.RELU
@@ -102,8 +113,8 @@ class Relu(Activation):
 
 
 @dataclass(frozen=True)
-class Silu(Activation):
-    """x sigmoid(x), or swish (Elfwing et al. 2018)."""
+class Silu(ActivationOperation):
+    """x · sigmoid(x), also called swish (Elfwing et al. 2018)."""
 
     curve = Curve.SILU
     code = "silu({0})"
@@ -115,8 +126,8 @@ class Silu(Activation):
 
 
 @dataclass(frozen=True)
-class Gelu(Activation):
-    """x Phi(x), Phi being the normal distribution's (Hendrycks & Gimpel 2016), and no approximation of it."""
+class Gelu(ActivationOperation):
+    """x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
 
     curve = Curve.GELU
     code = "gelu({0})"
@@ -129,17 +140,24 @@ class Gelu(Activation):
 
 @dataclass(frozen=True)
 class Dropout(Operation):
-    """Each number is zero with this probability while training, the others scaled up (5.4)."""
+    """Set each number to zero with this probability and scale the others up, in training only (5.4)."""
 
     probability: float
 
     code = "dropout({0}, {self.probability!r}, w.training)"
     calls = ("compiler.runtime.dropout",)
     caption = ("add", "Dropout")
-    dresses = None
+    joins_boxes = None
+
+    @property
+    def dropout_rate(self) -> float:
+        return self.probability
+
+    def without_dropout(self) -> None:
+        """Return None: without dropout it only copies its input."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0]
 
-    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        return product(inputs[0].shape)  # its mask
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        return product(inputs[0].shape)  # the mask
