@@ -105,9 +105,9 @@ Precision = Annotated[
 def known_backend(backend: str | None) -> str | None:
     """A backend that is none is told before a model that is not there."""
     if backend is not None:
-        from compiler.backends import require_known
+        from compiler.backends import check_backend_name
 
-        require_known(backend)
+        check_backend_name(backend)
     return backend
 
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from compiler.backends.backend import Backend, Order
+from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.ctranslate2_format import POSITIONS, beyond, tokens, written
 from compiler.graph import Graphs, Purpose
 from compiler.host import cores
@@ -32,7 +32,7 @@ class CTranslate2:
     backend = "ctranslate2"
     concurrent = False  # it has threads of its own
 
-    def __init__(self, order: Order, folder: Path, workers: int | None = None, threads: int = 1) -> None:
+    def __init__(self, order: BuildRequest, folder: Path, workers: int | None = None, threads: int = 1) -> None:
         import ctranslate2
 
         self.order, self.spec, self.device = order, order.spec, torch.device(order.device)
@@ -144,7 +144,7 @@ def _absent() -> str | None:
     return "CTranslate2 is not installed: `pip install -e '.[ctranslate2]'` in zoo's own folder"
 
 
-def _refuses(order: Order) -> str | None:
+def _refuses(order: BuildRequest) -> str | None:
     import ctranslate2
 
     if Purpose.TRAIN in order.graphs:

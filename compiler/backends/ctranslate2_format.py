@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from compiler.artefact import Artefact
-from compiler.backends.backend import Order, digest
+from compiler.backends.backend import BuildRequest, digest
 from compiler.graph import Purpose, stored
 from compiler.lower import lower
 from compiler.lower.attention import scale
@@ -46,7 +46,7 @@ _WRITERS = (__file__, *(inspect.getsourcefile(each) for each in (sinusoids, scal
 """What a model follows from but its spec and its weights."""
 
 
-def written(order: Order) -> Path:
+def written(order: BuildRequest) -> Path:
     """The folder of the model in CTranslate2's format, written unless it is there."""
     import ctranslate2
 
@@ -69,7 +69,7 @@ def written(order: Order) -> Path:
     return Artefact(order.folder, "ctranslate2", key).make(write)
 
 
-def beyond(order: Order) -> str | None:
+def beyond(order: BuildRequest) -> str | None:
     """What CTranslate2 has not that a model has, if there is something. It has to be installed."""
     sides = {"encoder": order.spec.architecture.encoder, "decoder": order.spec.architecture.decoder}
     for side, sublayers in sides.items():

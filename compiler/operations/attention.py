@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.embedding import scaled
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 def scores(query: Tensor, key: Tensor, scale: float, vector: Tensors) -> Tensor:
@@ -100,10 +100,10 @@ class Attention(Operation):
         masks = list(filter(None, inputs[3:]))
         return f"hidden: {', '.join(masks)}" if masks else ""
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise Inexpressible("it has no instruction for additive attention: take the backend `eager`")
-        lister.attention(node, self.scale)
+            raise UnsupportedGraph("it has no instruction for additive attention: take the backend `eager`")
+        codegen.attention(node, self.scale)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.operation import Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Append(Operation):
         grown[..., :length, :], grown[..., length:, :] = cache, new
         return grown
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise Inexpressible("it has no instruction for a cache without heads: take the backend `eager`")
-        lister.cached(node)
+            raise UnsupportedGraph("it has no instruction for a cache without heads: take the backend `eager`")
+        codegen.append_to_cache(node)
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Write(Operation):
     """The cache write where there is room. cache [rows, h, room, d], new [rows, h, new, d], position [rows, new]"""
 
     overwrites = 0
-    code = "written({0}, {1}, {2})"
-    calls = ("compiler.runtime.written",)
+    code = "write_cache({0}, {1}, {2})"
+    calls = ("compiler.runtime.write_cache",)
     caption = ("cache", "Cache write")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -73,5 +73,5 @@ class Write(Operation):
         """In place: the new positions alone."""
         return 2 * inputs[1].bytes(of_a_float)
 
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.cached(node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.append_to_cache(node)

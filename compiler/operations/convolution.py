@@ -25,7 +25,7 @@ class Convolution(Operation):
     after: int
     dilation: int = 1
 
-    calls = ("compiler.windows.convolved",)
+    calls = ("compiler.windows.convolve",)
     caption = ("linear", "Convolution")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -54,7 +54,7 @@ class Convolution(Operation):
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         reach = (self.before, self.after)
-        return f"convolved({inputs[0]}, {parameters[0]}, {parameters[1]}, {reach}, {self.dilation})"
+        return f"convolve({inputs[0]}, {parameters[0]}, {parameters[1]}, {reach}, {self.dilation})"
 
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         result = self.infer(inputs, parameters)
@@ -74,7 +74,7 @@ class Convolution(Operation):
 class SeparateConvolution(Convolution):
     """As Convolution, each feature by itself: the first half of a separable one. x [batch, n, d], kernel [k, d]"""
 
-    calls = ("compiler.windows.convolved_apart",)
+    calls = ("compiler.windows.convolve_depthwise",)
     caption = ("linear", "Convolution of each feature")
 
     def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
@@ -89,7 +89,7 @@ class SeparateConvolution(Convolution):
 
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         reach = (self.before, self.after)
-        return f"convolved_apart({inputs[0]}, {parameters[0]}, {parameters[1]}, {reach}, {self.dilation})"
+        return f"convolve_depthwise({inputs[0]}, {parameters[0]}, {parameters[1]}, {reach}, {self.dilation})"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import cos, sin
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Code
+from compiler.instruction import Opcode
 from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 def scaled(x: str, scale: float) -> str:
@@ -50,10 +50,10 @@ class Embed(Operation):
     def detail(self, inputs: Sequence[str]) -> str:
         return "" if self.scale == 1 else f"times {self.scale:.4g}"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         (table,) = node.parameters
-        rows = lister.shape(table)[0]
-        lister.add(node, Code.EMBED, scale=self.scale, table=table, rows=rows)
+        rows = codegen.parameter_shape(table)[0]
+        codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=rows)
 
 
 def encoding(position: int, width: int, halves: bool = False) -> list[float]:
@@ -104,8 +104,8 @@ class Position(Operation):
         read = sum((each.bytes(of_a_float) for each in inputs), Size())
         return read + result.bytes(of_a_float) * (2 if weights.terms else 1)
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         table = next(iter(node.parameters), None)
-        rows = lister.shape(table)[0] if table else 0
+        rows = codegen.parameter_shape(table)[0] if table else 0
         sinusoids = {"halves": self.halves, "first": self.first}
-        lister.add(node, Code.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
+        codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 class Mask(Operation):
@@ -29,7 +29,7 @@ class Mask(Operation):
         """Next to nothing: it is made once for all layers, of tokens and shapes."""
         return Size()
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Part of the attention that takes it."""
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 Shape = tuple[Size, ...]
 Tensors = Sequence["Tensor"]
@@ -145,8 +145,8 @@ class Operation(ABC):
         """What a drawing says of it beside its name; of its inputs are given the details."""
         return ""
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Adds the native machine's instructions for it. Raises Inexpressible where it has none."""
         if not self.alias:
-            raise Inexpressible(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
-        lister.same(node)
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
+        codegen.alias_input(node)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 from specs import PAD
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 CLOSED = -1e8
 """A token with a logit of this or less cannot come, and training leaves it so: what an imported model lacks."""
@@ -31,10 +31,10 @@ class LogSoftmax(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].float().log_softmax(-1)
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Part of LOGITS, whose result is in no buffer."""
-        if node.inputs[0] in lister.places:
-            raise Inexpressible("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
+        if node.inputs[0] in codegen.operands:
+            raise UnsupportedGraph("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import MAX_INT8_ROWS, Code, Inexpressible, Instruction
+from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
 from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.operations.residual import Activation
 from compiler.operations.views import Slice
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Linear(Operation):
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][1]
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Left to the activation, where that alone reads it."""
-        if lister.sole_reader(node, Activation):
-            lister.waiting.add(node.name)
+        if codegen.sole_reader(node, Activation):
+            codegen.fused.add(node.name)
         else:
-            lister.add(node, Code.LINEAR, *node.inputs, matrix=node.parameters)
+            codegen.add(node, Opcode.LINEAR, *node.inputs, matrix=node.parameters)
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class Logits(Operation):
     def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """What is left of them after padded places were sliced off are the vocabulary's."""
-        tokens = lister.sole_reader(node, Slice) or node
-        width = lister.width(tokens.name)
+        tokens = codegen.sole_reader(node, Slice) or node
+        width = codegen.row_length(tokens.name)
         if tokens is not node and tokens.operation != Slice(-1, 0, width):
-            raise Inexpressible("it has no instruction for a part of the logits: take the backend `eager`")
-        a = lister.place(node.inputs[0])
-        lister.made.append(Instruction(Code.LOGITS, a=a, width=width, matrix=node.parameters))
+            raise UnsupportedGraph("it has no instruction for a part of the logits: take the backend `eager`")
+        a = codegen.operand(node.inputs[0])
+        codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 
 
 class QuantisedLinear(Linear):
@@ -92,7 +92,7 @@ class QuantisedLinear(Linear):
     A row's scale is that of its largest number alone, so that no row depends on its neighbours.
     """
 
-    calls = ("compiler.integers.quantised_linear",)
+    calls = ("compiler.runtime.quantised_linear",)
     caption = ("int8", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -102,15 +102,15 @@ class QuantisedLinear(Linear):
     def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
         return f"quantised_linear({', '.join((*inputs, *parameters))})"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        _check_rows(lister.shape(node.parameters[0])[0])
-        super().native(lister, node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        _check_rows(codegen.parameter_shape(node.parameters[0])[0])
+        super().native(codegen, node)
 
 
 class QuantisedLogits(Logits):
     """`Logits` in int8, as in QuantisedLinear. x [..., d], table [V, d], scales [V] [, b [V]] -> [..., V]"""
 
-    calls = ("compiler.integers.quantised_linear",)
+    calls = ("compiler.runtime.quantised_linear",)
     caption = ("logits", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -121,9 +121,9 @@ class QuantisedLogits(Logits):
         (x,), (table, *others) = inputs, parameters
         return f"quantised_linear({', '.join((x, f'{table}.T', *others))})"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        _check_rows(lister.shape(node.parameters[0])[1])
-        super().native(lister, node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        _check_rows(codegen.parameter_shape(node.parameters[0])[1])
+        super().native(codegen, node)
 
 
 def _quantised(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
@@ -135,4 +135,4 @@ def _quantised(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
 def _check_rows(rows: int) -> None:
     if rows > MAX_INT8_ROWS:
         most = f"{MAX_INT8_ROWS:,} numbers a row, not {rows:,}"
-        raise Inexpressible(f"its int8 products take at most {most}: take the backend `eager`")
+        raise UnsupportedGraph(f"its int8 products take at most {most}: take the backend `eager`")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Code
+from compiler.instruction import Opcode
 from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
 from compiler.size import ONE, Size, product
 from specs import PAD
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 TWO = Size.of(2)
 
@@ -91,12 +91,12 @@ class Ssru(Recurrence):
     def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
         return product(inputs[0].shape)  # the sigmoid
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gate, value, *rest = node.inputs
         if rest and not self.backwards:
-            lister.add(node, Code.AVERAGE, gate, value, c=lister.carried(node, rest[0]))
+            codegen.add(node, Opcode.SSRU_STEP, gate, value, c=codegen.recurrent_state(node, rest[0]))
         else:
-            lister.add(node, Code.AVERAGE_SOURCE, gate, value, backwards=self.backwards)
+            codegen.add(node, Opcode.SSRU_SOURCE, gate, value, backwards=self.backwards)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Code, Curve
+from compiler.instruction import ActivationKind, Opcode
 from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
 from compiler.size import Size, product
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Add(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] + inputs[1]
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Left to the norm, where that alone reads it."""
-        if lister.sole_reader(node, Norm):
-            lister.waiting.add(node.name)
+        if codegen.sole_reader(node, Norm):
+            codegen.fused.add(node.name)
         else:
-            lister.add(node, Code.ADD, *node.inputs)
+            codegen.add(node, Opcode.ADD, *node.inputs)
 
 
 @dataclass(frozen=True)
@@ -64,35 +64,35 @@ class Norm(Operation):
         (x,), (gain, bias) = inputs, parameters
         return f"layer_norm({x}, ({line.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gain, bias = node.parameters
-        read = lister.read(node)
-        lister.add(node, Code.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
+        read = codegen.inputs(node)
+        codegen.add(node, Opcode.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
 
 
 class Activation(Operation):
     """What bends each number by itself (3.3)."""
 
-    curve: ClassVar[Curve]
+    activation: ClassVar[ActivationKind]
     """What the native machine calls it."""
 
     dresses = ("linear", "int8")
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """With the product that waits for it, where it alone reads that."""
         (x,) = node.inputs
-        product = lister.nodes[x] if x in lister.waiting else None
+        product = codegen.nodes[x] if x in codegen.fused else None
         if product:
-            lister.add(node, Code.LINEAR, *product.inputs, curve=self.curve, matrix=product.parameters)
+            codegen.add(node, Opcode.LINEAR, *product.inputs, activation=self.activation, matrix=product.parameters)
         else:
-            lister.add(node, Code.BEND, x, curve=self.curve)
+            codegen.add(node, Opcode.ACTIVATE, x, activation=self.activation)
 
 
 @dataclass(frozen=True)
 class Relu(Activation):
     """max(0, x) (3.3)."""
 
-    curve = Curve.RELU
+    activation = ActivationKind.RELU
     code = "relu({0})"
     calls = ("torch.nn.functional.relu",)
     caption = ("linear", "ReLU")
@@ -105,7 +105,7 @@ class Relu(Activation):
 class Silu(Activation):
     """x sigmoid(x), or swish (Elfwing et al. 2018)."""
 
-    curve = Curve.SILU
+    activation = ActivationKind.SILU
     code = "silu({0})"
     calls = ("torch.nn.functional.silu",)
     caption = ("linear", "SiLU")
@@ -118,7 +118,7 @@ class Silu(Activation):
 class Gelu(Activation):
     """x Phi(x), Phi being the normal distribution's (Hendrycks & Gimpel 2016), and no approximation of it."""
 
-    curve = Curve.GELU
+    activation = ActivationKind.GELU
     code = "gelu({0})"
     calls = ("torch.nn.functional.gelu",)
     caption = ("linear", "GELU")

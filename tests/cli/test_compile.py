@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compiler.artefact import Artefact
-from compiler.backends import BACKENDS, Order
+from compiler.backends import BACKENDS, BuildRequest
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -23,7 +23,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """A backend `keeping`, which is eager and keeps an artefact; the list has the folder of each time it wrote one."""
     written: list[Path] = []
 
-    def build(order: Order) -> Any:
+    def build(order: BuildRequest) -> Any:
         def write(folder: Path) -> None:
             written.append(folder)
             (folder / "part").mkdir()

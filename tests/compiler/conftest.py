@@ -16,10 +16,10 @@ from torch import Tensor
 from compiler import graphs
 from compiler.host import cpp_compiler
 from compiler.initial import initial_weights
-from compiler.instruction import Code, Status
+from compiler.instruction import Opcode, Status
 from compiler.kernels.abi import Record, declared
 from compiler.kernels.library import FLAGS as USUAL
-from compiler.kernels.library import compile_to
+from compiler.kernels.library import compile_kernels
 from specs import Spec
 
 FLAGS = {
@@ -57,7 +57,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "x86-64-v3" and not {"avx2", "fma"} <= set(Path("/proc/cpuinfo").read_text().split()):
         pytest.skip("this processor has no AVX2")
     others = [flag for flag in USUAL if not flag.startswith(("-O", "-march"))]
-    done = compile_to(made, [*others, *FLAGS[request.param], "-Wall", "-Werror"])
+    done = compile_kernels(made, [*others, *FLAGS[request.param], "-Wall", "-Werror"])
     assert done.returncode == 0, done.stderr
     return declared(ctypes.CDLL(str(made)))
 
@@ -78,7 +78,7 @@ class Machine:
         self.widths.append(width)
         return len(self.widths) - 1
 
-    def add(self, code: Code, to: list[Any] | None = None, **fields: Any) -> int:
+    def add(self, code: Opcode, to: list[Any] | None = None, **fields: Any) -> int:
         i = Record(code=int(code), b=-1, scale=fields.pop("scale", 1.0))
         for name, value in fields.items():
             setattr(i, name, self.pointer(value) if isinstance(value, Tensor) else value)
@@ -91,7 +91,7 @@ class Machine:
 
     def embed(self, table: Tensor, to: list[Any] | None = None, **fields: Any) -> int:
         width = table.shape[1]
-        return self.add(Code.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
+        return self.add(Opcode.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
 
     def matrix(self, w: Tensor, bias: Tensor | None = None, scales: Tensor | None = None) -> int:
         shape = (*w.shape, *w.stride(), self.pointer(bias) if bias is not None else None)
@@ -105,7 +105,7 @@ class Machine:
 
     def logits(self, a: int, matrix: int, width: int, **fields: Any) -> None:
         self.vocabulary = width
-        self.add(Code.LOGITS, a=a, matrix=matrix, width=width, **fields)
+        self.add(Opcode.LOGITS, a=a, matrix=matrix, width=width, **fields)
 
     def show(self, buffer: int, width: int, at: int = 0) -> None:
         """Ends the step with logits that are this buffer's numbers, and a 0."""

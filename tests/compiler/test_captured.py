@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_flatten
 
 from compiler import EmittedProgram, build
 from compiler.captured import MOST, Results, bucket
+from compiler.program import top_k
 from compiler.switches import fast_float32
-from compiler.top_k import top_k
 from specs import BOS, EOS, Spec
 from zoo.generation.beam import Beam
 from zoo.generation.brackets import Brackets

@@ -14,8 +14,8 @@ from torch import Tensor
 
 import specs
 from compiler import TRANSLATE, Purpose, build, graphs, interpret, lower
-from compiler.agree import disagreement
-from compiler.backends.backend import Order
+from compiler.backends.backend import BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.ctranslate2_format import POSITIONS
 from compiler.initial import initial_weights
@@ -49,10 +49,10 @@ SOURCE = torch.tensor([[7, 8, 9, 10, 11, EOS], [5, EOS, PAD, PAD, PAD, PAD], [EO
 TARGET = torch.tensor([[BOS, 9, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]])
 
 
-def _order(spec: Spec, weights: dict[str, Tensor] | None = None, folder: Path | None = None) -> Order:
+def _order(spec: Spec, weights: dict[str, Tensor] | None = None, folder: Path | None = None) -> BuildRequest:
     lowered = graphs(spec)
     weights = initial_weights(spec, lowered) if weights is None else weights
-    return Order(spec, lowered, weights, precision=spec.compilation.precision, folder=folder)
+    return BuildRequest(spec, lowered, weights, precision=spec.compilation.precision, folder=folder)
 
 
 def _shaken(spec: Spec) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ def _in(precision: str, spec: Spec) -> Spec:
 def test_it_scores_as_the_interpreter_does(small: Callable[..., Spec], architecture: dict[str, object]) -> None:
     spec = small(**architecture)
     order = _order(spec, _shaken(spec))
-    assert ctranslate2.refuses(order) is None
+    assert ctranslate2.unsupported_reason(order) is None
     found = ctranslate2.build(order).score(SOURCE, TARGET)
     torch.testing.assert_close(found, _expected(spec, dict(order.weights)), atol=1e-5, rtol=1e-5)
 
@@ -90,9 +90,9 @@ def test_its_format_has_a_place_for_every_shipped_spec(name: str) -> None:
     order = _order(spec, _shaken(spec))
     kinds = {each.kind for each in (*spec.architecture.encoder, *spec.architecture.decoder)}
     if strange := kinds - {"self_attention", "cross_attention", "feed_forward"}:
-        assert f"has layers of {strange.pop()}" in str(ctranslate2.refuses(order))
+        assert f"has layers of {strange.pop()}" in str(ctranslate2.unsupported_reason(order))
         return
-    assert ctranslate2.refuses(order) is None
+    assert ctranslate2.unsupported_reason(order) is None
     found = ctranslate2.build(order).score(SOURCE, TARGET)
     torch.testing.assert_close(found, _expected(spec, dict(order.weights)), atol=1e-5, rtol=1e-5)
 
@@ -231,16 +231,16 @@ def test_what_it_cannot_do_it_refuses_aloud(small: Callable[..., Spec]) -> None:
 
     spec, lowered = small(), graphs(small())
     if "bfloat16" not in engine.get_supported_compute_types("cpu"):
-        assert "does not compute in bfloat16" in str(ctranslate2.refuses(_order(_in("bfloat16", spec))))
-    train = Order(spec, {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}, {})
-    assert "only translates" in str(ctranslate2.refuses(train))
+        assert "does not compute in bfloat16" in str(ctranslate2.unsupported_reason(_order(_in("bfloat16", spec))))
+    train = BuildRequest(spec, {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}, {})
+    assert "only translates" in str(ctranslate2.unsupported_reason(train))
     step = lowered[Purpose.DECODE_STEP]
     some = next(p for p in step.parameters.values() if p.name.endswith("w1"))
     other = replace(some, origin=replace(some.origin, name="decoder.0.gate.w1"))
     stranger = {**lowered, Purpose.DECODE_STEP: replace(step, parameters={**step.parameters, some.name: other})}
-    assert "no place for `decoder.0.gate.w1`" in str(ctranslate2.refuses(Order(spec, stranger, {})))
+    assert "no place for `decoder.0.gate.w1`" in str(ctranslate2.unsupported_reason(BuildRequest(spec, stranger, {})))
     if not engine.get_cuda_device_count():
-        assert "--device cpu" in str(ctranslate2.refuses(replace(_order(spec), device="cuda")))
+        assert "--device cpu" in str(ctranslate2.unsupported_reason(replace(_order(spec), device="cuda")))
 
 
 def test_a_model_is_written_once_and_again_where_weights_or_precision_differ(
@@ -270,6 +270,6 @@ def test_a_damaged_model_is_written_again(small: Callable[..., Spec], tmp_path: 
 
 
 def test_where_it_is_not_installed_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ctranslate2.absent() is None
+    assert ctranslate2.unavailable_reason() is None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install -e '.[ctranslate2]'" in str(ctranslate2.absent())
+    assert "pip install -e '.[ctranslate2]'" in str(ctranslate2.unavailable_reason())

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
-from compiler.backends.backend import Order
+from compiler.backends.backend import BuildRequest
 from compiler.backends.cuda_graphs import CudaGraphs, captured
 from specs import Spec
 
@@ -87,10 +87,10 @@ def test_programs_are_recorded_on_a_gpu_if_they_only_translate(
     spec = small()
     program = build(spec, backend="eager")
     assert isinstance(program, EmittedProgram)
-    order = Order(spec, program.graphs, program.weights(), device)
+    order = BuildRequest(spec, program.graphs, program.weights(), device)
     assert (captured(program, order)._captured is not None) == (device != "cpu")
     for purposes in ([Purpose.SCORE], [Purpose.TRAIN, *TRANSLATE]):
         other = trainable(spec, purposes) if Purpose.TRAIN in purposes else build(spec, purposes, backend="eager")
         assert isinstance(other, EmittedProgram)
-        order = Order(spec, graphs(spec, purposes), other.weights(), device)
+        order = BuildRequest(spec, graphs(spec, purposes), other.weights(), device)
         assert captured(other, order)._captured is None

@@ -13,18 +13,18 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import layer_norm
 
-from compiler import integers, runtime
-from compiler.instruction import MAX_INT8_ROWS, Code, Curve, Status
+from compiler import runtime
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Opcode, Status
+from compiler.program import top_k
 from compiler.recurrences import ssru
-from compiler.top_k import top_k
 
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
 """Rows, inputs, outputs."""
-CURVES: Mapping[Curve, Callable[[Tensor], Tensor]] = {
-    Curve.STRAIGHT: torch.clone,
-    Curve.RELU: torch.relu,
-    Curve.SILU: functional.silu,
-    Curve.GELU: functional.gelu,
+CURVES: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
+    ActivationKind.NONE: torch.clone,
+    ActivationKind.RELU: torch.relu,
+    ActivationKind.SILU: functional.silu,
+    ActivationKind.GELU: functional.gelu,
 }
 
 
@@ -41,21 +41,21 @@ def close(ours: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize(("rows", "inner", "outer"), SHAPES)
 @pytest.mark.parametrize("curve", CURVES)
-def test_products(by_hand: Any, rows: int, inner: int, outer: int, curve: Curve) -> None:
+def test_products(by_hand: Any, rows: int, inner: int, outer: int, curve: ActivationKind) -> None:
     x, w, bias = torch.randn(rows, inner + 3), torch.randn(outer, inner).T / inner**0.5, torch.randn(outer)
     machine = by_hand()
     a, out = machine.embed(x), machine.buffer(outer + 9)
     p = machine.matrix(w, bias if curve else None)
-    machine.add(Code.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, curve=curve, matrix=p)
+    machine.add(Opcode.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, curve=curve, matrix=p)
     machine.show(out, outer, at=5)
     close(machine.once(rows), CURVES[curve](x[:, 3:] @ w + bool(curve) * bias))
 
 
 @pytest.mark.parametrize("curve", CURVES)
-def test_curves_are_torchs_far_from_zero_too(by_hand: Any, curve: Curve) -> None:
+def test_curves_are_torchs_far_from_zero_too(by_hand: Any, curve: ActivationKind) -> None:
     x = torch.cat([torch.linspace(-12, 12, 2001), torch.tensor([-200.0, -90.0, -0.0, 90.0, 200.0])])[:, None]
     machine = by_hand()
-    machine.show(machine.add(Code.BEND, a=machine.embed(x), out=machine.buffer(1), width=1, curve=curve), 1)
+    machine.show(machine.add(Opcode.ACTIVATE, a=machine.embed(x), out=machine.buffer(1), width=1, curve=curve), 1)
     torch.testing.assert_close(machine.once(len(x)), CURVES[curve](x), rtol=1e-6, atol=2e-6)
 
 
@@ -74,7 +74,7 @@ def test_sums_of_8_bit_integers_are_exact(by_hand: Any, rows: int, inner: int, o
     machine = by_hand()
     out = machine.buffer(outer)
     p = machine.matrix(w, scales=torch.ones(outer))
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=p)
+    machine.add(Opcode.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=p)
     machine.show(out, outer)
     assert torch.equal(machine.once(rows).round().double(), x.double().round() @ w.double())
 
@@ -86,9 +86,9 @@ def test_rows_are_scaled_each_by_itself(by_hand: Any, rows: int, inner: int, out
     x[rows // 2] = 0.0
     machine = by_hand()
     out = machine.buffer(outer)
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=machine.matrix(w, bias, scales))
+    machine.add(Opcode.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=machine.matrix(w, bias, scales))
     machine.show(out, outer)
-    close(machine.once(rows), integers.quantised_linear(x, w, scales, bias))
+    close(machine.once(rows), runtime.quantised_linear(x, w, scales, bias))
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_rows_by_themselves(by_hand: Any, rows: int, width: int, halves: bool, f
     table = torch.randn(9, width)
     machine = by_hand()
     a, b, out = machine.embed(x, scale=3.0), machine.embed(y), machine.buffer(width)
-    machine.add(Code.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
-    machine.add(Code.POSITION, a=out, out=out, width=width, halves=halves, first=first)
-    machine.add(Code.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
-    machine.add(Code.ADD, a=out, b=b, out=out, width=width)
-    machine.add(Code.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
+    machine.add(Opcode.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
+    machine.add(Opcode.POSITION, a=out, out=out, width=width, halves=halves, first=first)
+    machine.add(Opcode.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
+    machine.add(Opcode.ADD, a=out, b=b, out=out, width=width)
+    machine.add(Opcode.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
     machine.show(a, width)
     tokens = torch.arange(rows)
     state = machine.start(tokens, [1] * rows)
@@ -128,15 +128,15 @@ def test_attention_to_the_source_and_to_the_memory(by_hand: Any, heads: int, key
     machine = by_hand(memory=[ids, v, k, v])
     a, b, c = (machine.embed(table, machine.encode) for table in (q_table, k_table, v_table))
     out, own = machine.buffer(v), machine.embed(torch.eye(ids), machine.encode)
-    machine.add(Code.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, width=v, **size)
+    machine.add(Opcode.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, width=v, **size)
     for slot, (buffer, width, parts, keys) in enumerate(
         [(own, ids, 1, 1), (out, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0)]
     ):
-        machine.add(Code.KEEP, machine.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
+        machine.add(Opcode.KEEP, machine.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
     both, query = machine.buffer(2 * v), machine.embed(q_table)
     sole = {"heads": 1, "key_width": ids, "value_width": v, "scale": 1.0}
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=both, width=v, **sole)
-    machine.add(Code.ATTEND_MEMORY, a=query, b=2, c=3, out=both, out_at=v, width=v, **size)
+    machine.add(Opcode.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=both, width=v, **sole)
+    machine.add(Opcode.ATTEND_MEMORY, a=query, b=2, c=3, out=both, out_at=v, width=v, **size)
     machine.show(both, 2 * v)
     sources = [torch.randperm(ids)[:length] for length in (1, 16, 17, 33, 40, 2)]
     state = machine.start(torch.cat(sources), [len(s) for s in sources])
@@ -161,13 +161,13 @@ def test_averages_of_a_source_go_either_way(by_hand: Any, width: int) -> None:
     for at, backwards in ((0, False), (width, True)):
         out = machine.buffer(width)
         given = {"a": gate, "b": value, "out": out, "width": width, "backwards": backwards}
-        machine.add(Code.AVERAGE_SOURCE, machine.encode, **given)
-        machine.add(Code.COPY, machine.encode, a=out, out=both, out_at=at, width=width)
-    machine.add(Code.KEEP, machine.encode, out=0, a=own, width=ids, heads=1, keys=True)
-    machine.add(Code.KEEP, machine.encode, out=1, a=both, width=2 * width, heads=1)
+        machine.add(Opcode.SSRU_SOURCE, machine.encode, **given)
+        machine.add(Opcode.COPY, machine.encode, a=out, out=both, out_at=at, width=width)
+    machine.add(Opcode.KEEP, machine.encode, out=0, a=own, width=ids, heads=1, keys=True)
+    machine.add(Opcode.KEEP, machine.encode, out=1, a=both, width=2 * width, heads=1)
     sole = {"heads": 1, "key_width": ids, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
     found = machine.buffer(2 * width)
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=found, **sole)
+    machine.add(Opcode.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=found, **sole)
     machine.show(found, 2 * width)
     sources = [torch.randperm(ids)[:length] for length in (1, 17, 40)]
     state = machine.start(torch.cat(sources), [len(source) for source in sources])
@@ -187,11 +187,11 @@ def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width
     q_table, k_table, v_table = (torch.randn(ids, width) for width in (k, k, v))
     machine = by_hand(cache=[k, k, v])
     query, key, value = (machine.embed(table) for table in (q_table, k_table, v_table))
-    machine.add(Code.APPEND, a=key, out=0, width=k)
-    machine.add(Code.APPEND, a=value, out=2, width=v)
+    machine.add(Opcode.APPEND, a=key, out=0, width=k)
+    machine.add(Opcode.APPEND, a=value, out=2, width=v)
     out, size = machine.buffer(v + k), {"heads": heads, "key_width": key_width, "value_width": value_width}
-    machine.add(Code.ATTEND_CACHE, a=query, b=0, c=2, out=out, width=v, scale=0.5, **size)
-    machine.add(Code.AVERAGE, a=query, b=key, c=1, out=out, out_at=v, width=k)
+    machine.add(Opcode.ATTEND_CACHE, a=query, b=0, c=2, out=out, width=v, scale=0.5, **size)
+    machine.add(Opcode.SSRU_STEP, a=query, b=key, c=1, out=out, out_at=v, width=k)
     machine.show(out, v + k)
     machine.open()
 
@@ -336,7 +336,7 @@ def test_threads_share_a_program(by_hand: Any) -> None:
         assert all(pool.map(run, [1, 300, 7, 131] * 20))
 
 
-@pytest.mark.parametrize("code", [-1, len(Code), 2**30])
+@pytest.mark.parametrize("code", [-1, len(Opcode), 2**30])
 def test_an_instruction_that_is_none_is_refused(by_hand: Any, code: int) -> None:
     machine = by_hand()
     machine.show(machine.embed(torch.randn(9, 16)), 16)
@@ -373,7 +373,7 @@ def test_a_piece_that_is_none_is_refused(by_hand: Any, token: int) -> None:
 def test_a_position_after_the_last_learned_one_is_refused(by_hand: Any) -> None:
     machine, width = by_hand(), 16
     a, out = machine.embed(torch.randn(9, width)), machine.buffer(width)
-    machine.add(Code.POSITION, a=a, out=out, width=width, rows=2, table=torch.randn(2, width))
+    machine.add(Opcode.POSITION, a=a, out=out, width=width, rows=2, table=torch.randn(2, width))
     machine.show(out, width)
     tokens = torch.tensor([8])
     state = machine.start(tokens, [1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compiler.top_k import top_k
+from compiler.program import top_k
 from specs import BOS, EOS, PAD
 
 

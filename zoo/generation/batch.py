@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder
 from specs import BOS, EOS, ZooError
 from zoo.generation.chooser import Chooser, Chosen
 from zoo.generation.constraint import Bounds
@@ -26,7 +26,7 @@ class Batch(Generic[State]):
 
     def __init__(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         chooser: Chooser,
         histories: Sequence[History],
         state: State,
@@ -39,7 +39,9 @@ class Batch(Generic[State]):
         self._under_way: deque[_Step] = deque()
 
     @classmethod
-    def start(cls, program: Steps[State], chooser: Chooser, sources: Sequence[Source], device: torch.device) -> Self:
+    def start(
+        cls, program: StepwiseDecoder[State], chooser: Chooser, sources: Sequence[Source], device: torch.device
+    ) -> Self:
         """With sentences whose prefixes, already read, are of one length.
 
         Raises ZooError for a prefix that is not allowed, ValueError for a sentence that a constraint leaves nothing.

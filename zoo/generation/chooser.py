@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder
 from zoo.generation.constraint import Constraint
 from zoo.generation.history import History
 from zoo.generation.source import Source
@@ -44,7 +44,7 @@ class Chooser(Protocol):
 
     def step(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],

@@ -11,9 +11,9 @@ from typing import Unpack
 
 from torch import Tensor
 
-from compiler.agree import disagreement
 from compiler.artefact import MANIFEST
-from compiler.assemble import ordered
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
 from specs import Spec
 from zoo.files import places
 from zoo.files.occupied import folder_bytes
@@ -72,7 +72,7 @@ def compile_spec(
     """
     if weights is None:
         require_to_translate(spec, device)
-    chosen, order = ordered(
+    chosen, order = prepare_build(
         spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
     )
     (report or Report()).say(f"{chosen.name}: {chosen.summary}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from compiler.program import Translating
+from compiler.program import TranslationModel
 from zoo.generation.external import searched_by_program
 from zoo.generation.loop import Found
 from zoo.generation.request import Request
@@ -15,7 +15,7 @@ from zoo.generation.workers import searched, workers_of
 
 
 def dispatched(
-    program: Translating,
+    program: TranslationModel,
     windows: Iterable[Sequence[Source]],
     request: Request,
     *,

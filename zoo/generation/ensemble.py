@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from compiler.program import Stepping, Translating
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, TranslationModel, top_k
 from specs import ZooError
 from zoo.text.vocabulary import Vocabulary
 
@@ -26,9 +25,9 @@ class Ensemble:
 
     search: Literal["steps"] = "steps"
 
-    def __init__(self, programs: Sequence[Translating]) -> None:
+    def __init__(self, programs: Sequence[TranslationModel]) -> None:
         """Raises ZooError for one that searches by itself."""
-        self.programs: list[Stepping] = []
+        self.programs: list[TranslationModel] = []
         for program in programs:
             if program.search == "own":
                 raise ZooError(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder
 from zoo.generation.batch import Batch
 from zoo.generation.chooser import Chooser
 from zoo.generation.history import History
@@ -20,7 +20,9 @@ Found = tuple[int, list[Hypothesis]]
 
 
 @torch.no_grad()
-def search(program: Steps[State], waiting: Waiting, chooser: Chooser, device: torch.device) -> Iterator[Found]:
+def search(
+    program: StepwiseDecoder[State], waiting: Waiting, chooser: Chooser, device: torch.device
+) -> Iterator[Found]:
     """What is found for each sentence, as soon as it is.
 
     BOS and PAD are never produced. What is found for a sentence depends on no other sentence, ties included. Fewer
@@ -56,7 +58,7 @@ def search(program: Steps[State], waiting: Waiting, chooser: Chooser, device: to
 
 
 def _advanced(
-    program: Steps[State],
+    program: StepwiseDecoder[State],
     chooser: Chooser,
     batch: Batch[State] | None,
     entering: list[Source],

@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder, top_k
 from compiler.seeds import stream
-from compiler.top_k import top_k
 from specs import BOS, EOS, PAD
 from zoo.generation.chooser import Chosen
 from zoo.generation.constraint import Constraint
@@ -53,7 +52,7 @@ class Sample:
 
     def step(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],

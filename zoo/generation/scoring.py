@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from compiler.program import Scoring
+from compiler.program import Scorer
 from specs import ZooError
 from zoo.generation.groups import groups, padded
 from zoo.generation.translation import ForcedScore
@@ -16,7 +16,7 @@ from zoo.system.ram import FAILURES, is_short
 
 @torch.no_grad()
 def forced(
-    program: Scoring,
+    program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     *,
@@ -41,7 +41,7 @@ def forced(
 
 
 def _rows(
-    program: Scoring,
+    program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     group: Sequence[int],

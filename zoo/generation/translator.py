@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack, overload
 
 import torch
 
-from compiler.program import Translating
+from compiler.program import TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.attending import Attending
 from zoo.generation.attention import Attention
@@ -45,7 +45,7 @@ class Translator:
 
     def __init__(
         self,
-        program: Translating,
+        program: TranslationModel,
         vocabulary: Vocabulary,
         spec: Spec,
         *,

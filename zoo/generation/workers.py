@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from compiler.host import cores
-from compiler.program import Scoring, State, Steps
+from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
 from zoo.generation.chooser import Chooser
 from zoo.generation.loop import Found, search
@@ -24,7 +24,7 @@ def most_workers() -> int:
     return max(64, 8 * cores())
 
 
-def workers_of(program: Scoring, asked: int | Literal["auto"]) -> int:
+def workers_of(program: Scorer, asked: int | Literal["auto"]) -> int:
     """How many threads search: as many as there are cores where a program computes one batch on one core, else 1.
 
     Raises ZooError where more are asked for than the program or the machine can have.
@@ -45,7 +45,7 @@ def workers_of(program: Scoring, asked: int | Literal["auto"]) -> int:
 
 
 def searched(
-    program: Steps[State],
+    program: StepwiseDecoder[State],
     windows: Iterable[Sequence[Source]],
     chooser: Chooser,
     tokens: int,
@@ -108,7 +108,7 @@ def _received(results: SimpleQueue[Any], waiting: Waiting, working: int) -> Iter
 
 
 def _work(
-    program: Steps[State], waiting: Waiting, chooser: Chooser, device: torch.device, results: SimpleQueue[Any]
+    program: StepwiseDecoder[State], waiting: Waiting, chooser: Chooser, device: torch.device, results: SimpleQueue[Any]
 ) -> None:
     try:
         for each in search(program, waiting, chooser, device):

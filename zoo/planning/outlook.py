@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from compiler import Purpose, find_device, graphs
-from compiler.backends import Order, choose
+from compiler.backends import BuildRequest, choose_backend
 from compiler.switches import keeps_memory, matrix_library
 from specs import Spec
 from zoo.planning.footprint import STATE_COPIES
@@ -57,8 +57,8 @@ def outlook(spec: Spec, length: int, device: str, report: Report | None = None) 
     found, precision = find_device(device), spec.training.precision
     able, cpu = pace(torch.device(found), precision), found == "cpu"
     held = ram.most_used(torch.device(found))
-    order = Order(spec, graphs(spec, [Purpose.TRAIN], found), {}, found)
-    backend = choose(spec.compilation.backend, order).name
+    order = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], found), {}, found)
+    backend = choose_backend(spec.compilation.backend, order).name
     # Asked of a model that the machine has no room for, a sample would be the end of this process.
     sample = None
     if cpu and backend == "eager" and ram.fits(STATE_COPIES * weight_bytes(spec), torch.device(found)):

@@ -16,7 +16,7 @@ from jaxtyping import Float32, Int64
 from safetensors import SafetensorError
 from torch import Tensor
 
-from compiler.program import Scoring
+from compiler.program import Scorer
 from specs import BOS, EOS, PAD, Spec, ZooError
 from zoo.files.content import opened
 from zoo.files.files import writing
@@ -44,7 +44,7 @@ class Proof:
             safetensors.torch.save_file(vars(self), partial)
 
     @torch.no_grad()
-    def check(self, program: Scoring, device: torch.device | None = None) -> float:
+    def check(self, program: Scorer, device: torch.device | None = None) -> float:
         """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
         # One after the other: the logits of all would take any amount of memory.
         source, target = self.source.to(device), self.target.to(device)
@@ -63,7 +63,7 @@ class Proof:
 
 
 @torch.no_grad()
-def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
+def prove(program: Scorer, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
     """The proof that these sentences and their translations make; the program must be of float32, on the CPU."""
     source = padded([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
     target = padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")

@@ -16,7 +16,7 @@ import torch
 
 import specs
 from compiler import TRANSLATE, Purpose, graphs
-from compiler.backends import BACKENDS, Order, choose
+from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
 from zoo.files import places
@@ -107,7 +107,7 @@ def diagnosis() -> Diagnosis:
         processor=_processor(),
         calibrations=tuple(all_kept()),
         gpus=tuple(_gpus()),
-        backends=tuple(Found(each.name, each.summary, each.absent()) for each in BACKENDS.values()),
+        backends=tuple(Found(each.name, each.summary, each.unavailable_reason()) for each in BACKENDS.values()),
         automatic=dict(_automatic()),
         places=tuple(_places()),
         free_bytes=shutil.disk_usage(there).free,
@@ -158,8 +158,8 @@ def _automatic() -> Iterator[tuple[str, str]]:
     spec = specs.load("tiny")
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         for words, purposes in (("translating", TRANSLATE), ("training", (Purpose.TRAIN,))):
-            order = Order(spec, graphs(spec, purposes, device), {}, device)
-            yield f"{words} on {device}", choose("auto", order).name
+            order = BuildRequest(spec, graphs(spec, purposes, device), {}, device)
+            yield f"{words} on {device}", choose_backend("auto", order).name
 
 
 def _places() -> Iterator[Place]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from compiler.switches import own_process
+from compiler.switches import tune_process_memory
 from zoo.system import installed
 
 FAILURES = (MemoryError, RuntimeError)
@@ -72,4 +72,4 @@ _PEAK = re.compile(r"VmHWM:\s*(\d+) kB")
 
 def keep_freed() -> None:
     """Has this process keep what it frees, for its whole life: for one that trains or times layers, and no more."""
-    own_process()
+    tune_process_memory()

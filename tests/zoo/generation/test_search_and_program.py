@@ -27,7 +27,7 @@ def rows(*tokens):
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
 def program(request, tmp_path_factory):
     norm, backend = request.param
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ CHOOSERS = {
 
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_native_kernels_find_what_pytorch_finds(sources, search, tmp_path_factory, name):
-    if problem := BACKENDS["native"].absent():
+    if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
     spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
     torch.manual_seed(0)

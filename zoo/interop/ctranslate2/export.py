@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from compiler import Purpose
-from compiler.assemble import ordered
-from compiler.backends import choose
+from compiler.assemble import prepare_build
+from compiler.backends import choose_backend
 from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.ctranslate2_format import beyond, written
 from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
@@ -43,7 +43,7 @@ class CTranslate2:
         if not isinstance(bundle.vocabulary.target, Tokenizer):
             raise _refused("its target is brackets of trees, and no text")
         with tempfile.TemporaryDirectory(prefix="zoo-") as passing:
-            _, order = ordered(
+            _, order = prepare_build(
                 bundle.spec,
                 (Purpose.SCORE,),
                 weights=bundle.tensors,
@@ -51,9 +51,9 @@ class CTranslate2:
                 backend="eager",
                 folder=Path(passing),
             )
-            if ctranslate2.absent() is None and (why := beyond(order)):
+            if ctranslate2.unavailable_reason() is None and (why := beyond(order)):
                 raise _refused(why)
-            choose(self.name, order)
+            choose_backend(self.name, order)
             shutil.copyfile(written(order) / "model.bin", folder / "model.bin")
         vocabulary = bundle.vocabulary
         names = [_names(side) for side in (vocabulary.source, vocabulary.target) if isinstance(side, Tokenizer)]

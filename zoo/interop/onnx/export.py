@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from compiler.agree import disagreement
-from compiler.assemble import ordered
-from compiler.backends.onnx import opened, write_quietly
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
+from compiler.backends.onnx import open_models, write_models
 from zoo.interop.exported import Bundle, Checked
 from zoo.models.folder import SPEC
 from zoo.version import __version__
@@ -26,8 +26,8 @@ class Onnx:
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Both models, and what makes their numbers of a text."""
-        _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
-        write_quietly(order, folder)
+        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        write_models(order, folder)
         (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")
         bundle.vocabulary.save(folder)
         return [_USE]
@@ -37,7 +37,7 @@ class Onnx:
         if find_spec("onnxruntime") is None:
             return None
         onnxruntime = import_module("onnxruntime")
-        _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
-        found = disagreement(opened(order, folder), weights=bundle.tensors)
+        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        found = disagreement(open_models(order, folder), weights=bundle.tensors)
         most = float(torch.tensor([*found.values()]).max())  # of a tensor, so that one that is no number stays
         return Checked(f"onnxruntime {onnxruntime.__version__}", most, "the interpreter")

@@ -15,7 +15,7 @@ from torch import Tensor
 from compiler import Purpose, build, find_device, graphs, interpret, lower
 from compiler.initial import initial_weights
 from compiler.operations.residual import Norm
-from compiler.program import Stepping, SteppingProgram
+from compiler.program import Program, TranslationModel
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.groups import padded
 from zoo.generation.hypothesis import Hypothesis
@@ -131,7 +131,7 @@ def measure(
     )
 
 
-def _circumstances(program: SteppingProgram, spec: Spec, work: Work, device: str) -> dict[str, Any]:
+def _circumstances(program: Program, spec: Spec, work: Work, device: str) -> dict[str, Any]:
     """The fields of Speed that are known before anything is measured."""
     return {
         "name": spec.name,
@@ -171,7 +171,7 @@ def made_up(spec: Spec, sentences: int) -> list[list[int]]:
 
 
 def translations(
-    program: Stepping,
+    program: TranslationModel,
     sources: Sequence[Sequence[int]],
     spec: Spec,
     *,
