@@ -191,8 +191,8 @@ def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
         raise ZooError("collect2: final link failed: No space left on device")
 
     monkeypatch.setattr(library, "_compile", full)
-    monkeypatch.setattr(artefact, "_passing", lambda: tmp_path / "passing")  # where other tests have compiled them
-    with pytest.warns(RuntimeWarning, match="No space left on device: the backend `eager` translates instead"):
+    monkeypatch.setattr(artefact, "_temporary_root", lambda: tmp_path / "passing")  # where other tests have compiled them
+    with pytest.warns(RuntimeWarning, match="No space left on device: using the slower backend `eager` instead"):
         program: Any = build(small(), backend="auto", folder=tmp_path / "auto")
     assert program.backend == "eager"
     with pytest.raises(ZooError, match="No space left on device"):

@@ -17,7 +17,7 @@ from compiler.assemble import find_device
 from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.backends.conformance import disagreement
 from compiler.backends.export import TRANSLATING, export_programs
-from compiler.backends.inductor import _with_variants
+from compiler.backends.inductor import _allow_variants
 from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles, size_profiles
 from compiler.decoder import CACHE_BLOCK
 from compiler.initial import initial_weights
@@ -78,7 +78,7 @@ def test_there_is_one_cpu() -> None:
 
 
 def test_a_call_of_what_inductor_compiles_leaves_nothing_behind() -> None:
-    called = _with_variants(lambda parameters, inputs: {})
+    called = _allow_variants(lambda parameters, inputs: {})
     before = torch._dynamo.config.recompile_limit
     called(torch.nn.Module(), {})
     variables = len(copy_context())
@@ -147,12 +147,12 @@ class TestAot:
 
 class TestTensorRt:
     def test_it_refuses_what_it_cannot_do(self, small: Callable[..., Spec]) -> None:
-        refuses = BACKENDS["tensorrt"].refuses
+        refuses = BACKENDS["tensorrt"].unsupported_reason
         assert refuses(_order(small(), "cuda")) is None
         assert "NVIDIA GPU" in (refuses(_order(small())) or "")
         assert "int8" in (refuses(replace(_order(small(), "cuda"), precision="int8")) or "")
         training = graphs(small(), [Purpose.TRAIN, *TRANSLATE], "cuda")
-        assert "only translates" in (refuses(BuildRequest(small(), training, {}, "cuda")) or "")
+        assert "can only translate" in (refuses(BuildRequest(small(), training, {}, "cuda")) or "")
 
     def test_profiles_hold_every_length_that_the_spec_has(self, small: Callable[..., Spec]) -> None:
         spec = small()
@@ -164,8 +164,8 @@ class TestTensorRt:
             for least, usual, most in zip(*profile, strict=True):
                 assert 1 <= least <= usual <= most
         longest = spec.corpus.max_length + 1
-        assert found["source"].most[1] == longest
-        assert found["decoder.0.keys"].most[2] >= 3 * longest + spec.decoding.extra_length
+        assert found["source"].max[1] == longest
+        assert found["decoder.0.keys"].max[2] >= 3 * longest + spec.decoding.extra_length
         rows, (batch, beams) = found["decoder.0.keys"].usual[0], found["token"].usual
         assert rows == batch * beams
 
@@ -177,12 +177,12 @@ class TestTensorRt:
         how = {"length_factor": factor, "extra_length": extra}
         spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update=how)})
         limit = int(spec.corpus.max_length * factor) + extra
-        assert size_profiles(spec)["room"].most[0] >= limit + 1
+        assert size_profiles(spec)["room"].max[0] >= limit + 1
 
     def test_a_beam_that_is_too_wide_is_told_how_it_may_be_wider(self, small: Callable[..., Spec]) -> None:
         spec = small()
         wanted = {"token": input_profiles(graphs(spec)[Purpose.DECODE_STEP], spec)["token"]}
-        batch, beams = wanted["token"].most
+        batch, beams = wanted["token"].max
         with pytest.raises(ZooError, match="was built for at most") as caught:
             check_shapes(wanted, [torch.zeros(batch, beams + 1)])
         assert "`decoding.beam`" in str(caught.value.hint)
@@ -190,9 +190,9 @@ class TestTensorRt:
     def test_a_shape_beyond_its_profile_is_an_error(self, small: Callable[..., Spec]) -> None:
         spec = small()
         wanted = input_profiles(graphs(spec)[Purpose.ENCODE], spec)
-        check_shapes(wanted, [torch.zeros(wanted["source"].most)])
+        check_shapes(wanted, [torch.zeros(wanted["source"].max)])
         with pytest.raises(ZooError, match="was built for at most") as caught:
-            check_shapes(wanted, [torch.zeros(1, wanted["source"].most[1] + 1)])
+            check_shapes(wanted, [torch.zeros(1, wanted["source"].max[1] + 1)])
         assert caught.value.hint
 
     @pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cu130", "2.14.0"])

@@ -57,11 +57,11 @@ def test_rows_by_themselves(by_hand: Any, kernel: str) -> None:
     gain, bias = torch.randn(WIDTH), torch.randn(WIDTH)
     machine = by_hand()
     a, b, out = machine.embed(x, scale=2.0), machine.embed(y), machine.buffer(WIDTH)
-    norm = {"code": Opcode.NORM, "gain": gain, "bias": bias, "epsilon": 1e-5}
+    norm = {"opcode": Opcode.NORM, "gain": gain, "bias": bias, "epsilon": 1e-5}
     expected, fields = {
         "embed": (2 * x, None),
-        "add": (2 * x + y, {"code": Opcode.ADD, "b": b}),
-        "position": (2 * x + y[0], {"code": Opcode.POSITION, "rows": ROWS, "table": y}),
+        "add": (2 * x + y, {"opcode": Opcode.ADD, "b": b}),
+        "position": (2 * x + y[0], {"opcode": Opcode.POSITION, "rows": ROWS, "table": y}),
         "norm": (layer_norm(2 * x, (WIDTH,), gain, bias), norm),
         "norm of a sum": (layer_norm(2 * x + y, (WIDTH,), gain, bias), {**norm, "b": b}),
     }[kernel]
@@ -82,7 +82,7 @@ def test_products(by_hand: Any, curve: ActivationKind, inner: int, quantised: bo
     machine = by_hand()
     out = machine.buffer(outer)
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
-    machine.add(Opcode.LINEAR, a=machine.embed(x), out=out, width=outer, curve=curve, matrix=matrix)
+    machine.add(Opcode.LINEAR, a=machine.embed(x), out=out, width=outer, activation=curve, matrix=matrix)
     machine.show(out, outer)
     expected = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
     agree(machine.once(ROWS), CURVES[curve](expected))
@@ -107,16 +107,16 @@ def test_attention(by_hand: Any, where: str, length: int) -> None:
     machine.add(Opcode.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, **size)
     kept = [(b, width, heads, 1), (c, width, heads, 0), (one, 1, 1, 1), (out, width, 1, 0)]
     for slot, (buffer, numbers, parts, keys) in enumerate(kept):
-        machine.add(Opcode.KEEP, machine.encode, out=slot, a=buffer, width=numbers, heads=parts, keys=keys)
+        machine.add(Opcode.STORE_MEMORY, machine.encode, out=slot, a=buffer, width=numbers, heads=parts, keys=keys)
     every = machine.buffer(3 * width)
     query, key, value = (machine.embed(table) for table in tables.values())
     # The mean of all that the encoder's attention gave: the same score for each of its positions.
     mean = {"heads": 1, "key_width": 1, "value_width": width, "scale": 1.0, "width": width}
     machine.add(Opcode.ATTEND_MEMORY, a=machine.embed(torch.ones(ROWS, 1)), b=2, c=3, out=every, **mean)
-    machine.add(Opcode.ATTEND_MEMORY, a=query, b=0, c=1, out=every, out_at=width, **size)
-    machine.add(Opcode.APPEND, a=key, out=0, width=width)
-    machine.add(Opcode.APPEND, a=value, out=1, width=width)
-    machine.add(Opcode.ATTEND_CACHE, a=query, b=0, c=1, out=every, out_at=2 * width, **size)
+    machine.add(Opcode.ATTEND_MEMORY, a=query, b=0, c=1, out=every, out_column=width, **size)
+    machine.add(Opcode.APPEND_CACHE, a=key, out=0, width=width)
+    machine.add(Opcode.APPEND_CACHE, a=value, out=1, width=width)
+    machine.add(Opcode.ATTEND_CACHE, a=query, b=0, c=1, out=every, out_column=2 * width, **size)
     machine.show(every, 3 * width)
 
     clean = range(len(BITS), ROWS)

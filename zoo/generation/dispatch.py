@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 from compiler.program import TranslationModel
-from zoo.generation.external import searched_by_program
 from zoo.generation.loop import Found
 from zoo.generation.request import Request
 from zoo.generation.source import Source
@@ -27,7 +26,5 @@ def dispatched(
     Raises ZooError for what is wanted and the program cannot do.
     """
     workers = workers_of(program, request.workers)
-    if program.search == "own":
-        return searched_by_program(program, windows, request, device)
     workers = workers if most is None else max(1, min(workers, most))
     return searched(program, windows, request.chooser(), request.tokens, workers, device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Float32, Int
@@ -23,17 +23,11 @@ States = tuple[Any, ...]
 class Ensemble:
     """A program whose probabilities are the mean of those of its `programs`, which have one vocabulary and device."""
 
-    search: Literal["steps"] = "steps"
 
     def __init__(self, programs: Sequence[TranslationModel]) -> None:
         """Raises ZooError for one that searches by itself."""
         self.programs: list[TranslationModel] = []
         for program in programs:
-            if program.search == "own":
-                raise ZooError(
-                    f"{type(program).__name__} searches by itself, step by step it cannot: it is for no ensemble",
-                    hint="take another backend, such as `auto`",
-                )
             self.programs.append(program)
 
     @property

@@ -16,8 +16,6 @@ import torch
 from compiler import Purpose
 from compiler.assemble import prepare_build
 from compiler.backends import choose_backend
-from compiler.backends.ctranslate2 import ctranslate2
-from compiler.backends.ctranslate2_format import beyond, written
 from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
 from zoo.files.files import write_json
 from zoo.interop.ctranslate2.format import CTranslate2 as Format

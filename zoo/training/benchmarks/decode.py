@@ -102,11 +102,6 @@ def measure(
     require_to_translate(spec, how["device"])
     weights = unending(spec, initial_weights(spec, graphs(spec)))
     building, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
-    if program.search == "own":
-        raise ZooError(
-            f"the backend `{program.backend}` searches by itself: this measures the search of zoo",
-            hint="`python tests/benchmarks/decode.py` measures it beside the other backends",
-        )
     sources = made_up(spec, work.sentences)
     translate = partial(translations, program, spec=spec, device=how["device"])
     first, _ = timed(partial(translate, sources[:1], batch=1))
