@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, graphs
-from compiler.backends.backend import Order
+from compiler.backends.backend import BuildRequest
 from compiler.backends.ctranslate2 import CTranslate2
 from compiler.backends.ctranslate2_format import written
 from compiler.initial import initial_weights
@@ -67,7 +67,7 @@ class Peer:
     """CTranslate2 with this many workers of so many threads each, its model written by our backend."""
 
     def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
-        order = Order(spec, graphs(spec, precision=precision), _weights(spec), "cpu", precision, folder)
+        order = BuildRequest(spec, graphs(spec, precision=precision), _weights(spec), "cpu", precision, folder)
         self.options = {"beam_size": spec.decoding.beam, "length_penalty": spec.decoding.alpha}
         self.engine = CTranslate2(order, written(order), workers, threads)
 

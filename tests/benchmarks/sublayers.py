@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-from compiler.switches import own_process
+from compiler.switches import tune_process_memory
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.paper.timings import ENOUGH, LENGTHS
 from zoo.system.clock import host
@@ -44,7 +44,7 @@ def main() -> None:
         most = most_used(torch.device("cpu")) / 2**30
         print(f"{given.longest}: {LONGEST:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
         return
-    own_process()
+    tune_process_memory()
     print(host(), how)
     for name, of in KINDS.items():
         found = [(each.n, each.seconds) for each in timed(of, LENGTHS, enough=ENOUGH, **how)]

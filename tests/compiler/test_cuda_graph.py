@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from compiler import EmittedProgram, build
-from compiler.captured import MOST, Results, bucket
+from compiler.cuda_graph import MAX_RECORDINGS, Results, bucket
+from compiler.program import top_k
 from compiler.switches import fast_float32
-from compiler.top_k import top_k
 from specs import BOS, EOS, Spec
 from zoo.generation.beam import Beam
 from zoo.generation.brackets import Brackets
@@ -76,7 +76,7 @@ class Recorder:
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host does not ask whether there are ties."""
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: True)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
         plain, recorded = (build(spec, weights=weights, backend="eager") for _ in range(2))
         assert isinstance(plain, EmittedProgram)
         assert isinstance(recorded, EmittedProgram)
-        recorded.capture(recorder)
+        recorded.record_steps(recorder)
         return plain, recorded, recorder
 
     return make
@@ -163,7 +163,7 @@ def test_a_replay_is_the_step_to_the_last_bit(
     plain, recorded, recorder = two(**SHAPES[shape])
     again = build(plain.spec, weights=plain.weights(), backend="eager")
     assert isinstance(again, EmittedProgram)
-    again.capture(Recorder(tape=False))
+    again.record_steps(Recorder(tape=False))
     draw = torch.Generator().manual_seed(1)
     source = torch.randint(4, 101, (5, 9), generator=draw)
     tokens = [torch.randint(4, 101, (5,), generator=draw) for _ in range(20)]
@@ -185,7 +185,7 @@ def test_on_a_gpu_a_graph_is_the_step_to_the_last_bit(small: Callable[..., Spec]
     assert isinstance(again, EmittedProgram)
     assert recorded._captured
     recorder = Recorder(tape=False)
-    again.capture(recorder)
+    again.record_steps(recorder)
     source = torch.randint(4, 101, (5, 9), device="cuda")
     tokens = [torch.randint(4, 101, (5,), device="cuda") for _ in range(20)]
     for count, masks in ((None, False), (5, False), (5, True)):
@@ -199,7 +199,7 @@ def test_a_step_that_asks_its_device_cannot_be_recorded(
     two: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stand-in sees what a GPU would refuse: whether there are ties is such a question."""
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: False)
+    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: False)
     _, recorded, _ = two()
     with pytest.raises(AssertionError, match="the host waits"):
         list(_steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS])], 5))
@@ -263,7 +263,7 @@ def test_what_cannot_be_recorded_runs_as_it_is(two: Callable[..., Any]) -> None:
         function()
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    recorded.capture(refuse)
+    recorded.record_steps(refuse)
     given = torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], None
     with pytest.warns(UserWarning, match="cannot be recorded, and runs as it is: operation not permitted"):
         mine = list(_steps(recorded, *given))
@@ -282,7 +282,7 @@ def test_a_lack_of_memory_is_told_and_gives_all_of_it_back(two: Callable[..., An
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return results, replay
 
-    recorded.capture(short)
+    recorded.record_steps(short)
     beam = Beam(2, 0.6)
     theirs, mine = (found(program, sources, beam, 4096) for program in (plain, recorded))
     assert {i: each[0].tokens for i, each in mine.items()} == {i: each[0].tokens for i, each in theirs.items()}
@@ -305,9 +305,9 @@ def test_only_so_many_buckets_are_kept(two: Callable[..., Any]) -> None:
         recorded.top_k(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([7]), count)
         return recorder.records
 
-    assert [step(count) for count in range(MOST + 2, 0, -1)] == list(range(1, MOST + 3))
-    assert step(1) == step(MOST) == MOST + 2
-    assert step(MOST + 2) == MOST + 3
+    assert [step(count) for count in range(MAX_RECORDINGS + 2, 0, -1)] == list(range(1, MAX_RECORDINGS + 3))
+    assert step(1) == step(MAX_RECORDINGS) == MAX_RECORDINGS + 2
+    assert step(MAX_RECORDINGS + 2) == MAX_RECORDINGS + 3
 
 
 def test_buckets_are_at_most_a_half_too_large() -> None:
