@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from zoo.generation.opening import How
-    from zoo.generation.request import Choice
-    from zoo.generation.translation import Translation
-    from zoo.generation.translator import Translator
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.config import GenerationOptions
+    from zoo.generation.translator import Translation, Translator
 
 Lines = Callable[[int, str, list["Translation"]], Iterable[str]]
 """What is written for a line, from its number, itself and what was found for it."""
@@ -31,11 +30,11 @@ _DOES = {"translation": ("translates", "translate"), "parsing": ("parses", "pars
 _OTHER = {"translation": "`zoo train tiny` trains a translator", "parsing": "`zoo train parsing/tiny` trains a parser"}
 
 
-def opened(folders: list[Path], kind: str, how: How, input: Path | None) -> Translator:
+def opened(folders: list[Path], kind: str, how: BackendOptions, input: Path | None) -> Translator:
     """The model in a folder, or the ensemble of several, of this kind of task; who types is told when it is there."""
     from cli.console import report
     from cli.lines import typed
-    from zoo.generation.opening import open_model
+    from zoo.generation.loading import open_model
 
     for folder in folders:
         _require_task(folder, kind)
@@ -57,11 +56,11 @@ def _require_task(folder: Path, kind: str) -> None:
         raise ZooError(f"`{folder}` {_DOES[own][0]}, and does not {_DOES[kind][1]}", hint=hint)
 
 
-def answer(translator: Translator, files: Files, choice: Choice, n_best: int | None, lines: Lines) -> None:
+def answer(translator: Translator, files: Files, choice: GenerationOptions, n_best: int | None, lines: Lines) -> None:
     """Answers each line, as soon as it and all before it are done."""
     from cli.console import report
     from cli.lines import reading, typed, writing
-    from zoo.generation.stream import translate_lines
+    from zoo.generation.streaming import translate_lines
     from zoo.report import Report
 
     shown = report() if files.output or not (typed(files.input) or sys.stdout.isatty()) else Report()

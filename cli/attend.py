@@ -12,7 +12,7 @@ from cli import options
 
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
-    from zoo.generation.opening import How
+    from zoo.generation.compilation import BackendOptions
     from zoo.visualization.view import View
 
 EXAMPLES = (
@@ -113,7 +113,7 @@ def command(
 
     from cli.console import report
     from zoo.files.output import output as into
-    from zoo.generation.opening import open_model
+    from zoo.generation.loading import open_model
     from zoo.models.find import chosen
     from zoo.visualization.attention import attention_page
     from zoo.visualization.columns import columns
@@ -121,7 +121,7 @@ def command(
     text = _sentence(sentence, figure)
     _check(output, svg)
     words = report()
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     with ExitStack() as files:
         page, drawing = (files.enter_context(into(each)) if each else None for each in (output, svg))
         translator = open_model(chosen(spec, model, words), **how, report=words)

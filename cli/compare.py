@@ -43,7 +43,7 @@ def command(
     """
     from cli.console import report, show_json
     from zoo.evaluation.compare import compare_files, compare_models
-    from zoo.generation.opening import How
+    from zoo.generation.compilation import BackendOptions
     from zoo.models.find import model
 
     words = report()
@@ -52,8 +52,8 @@ def command(
         found = compare_files(Path(a), Path(b), references, language=language, report=words)
     else:
         options.refuse("files", language=language)
-        how: How = {"device": device, "precision": precision, "backend": backend}
-        found = compare_models(model(a, words), model(b, words), set or "test", **how, tokens=tokens, report=words)
+        how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+        found = compare_models(model(a, words), model(b, words), set or "test", **how, max_batch_tokens=tokens, report=words)
     if json:
         show_json([{**asdict(each), "difference": each.difference, "better": each.better} for each in found])
     else:

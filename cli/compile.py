@@ -10,7 +10,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.generation.compiled import Compiled
+    from zoo.generation.compilation import Compiled
 
 EXAMPLES = (
     "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot --device cuda"
@@ -39,10 +39,9 @@ def command(
 
     _check(spec, model)
 
-    from zoo.generation.compiled import compile_model, compile_spec
-    from zoo.generation.opening import How
+    from zoo.generation.compilation import BackendOptions, compile_model, compile_spec
 
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if model is not None:
         found = compile_model(model, **how, report=report())
     else:
@@ -65,7 +64,7 @@ def _show(found: Compiled) -> None:
 
     print(f"{found.name}: {found.backend}, {found.precision}, {found.device}; ready in {found.seconds:.1f} s")
     for each in found.kept:
-        print(f"{each.folder}, {size(each.bytes)}{', was there already' if each.there else ', made now'}")
+        print(f"{each.folder}, {size(each.bytes)}{', was there already' if each.existed else ', made now'}")
     if not found.kept:
         print("nothing is kept: this backend compiles in every process anew, or not at all")
     for purpose, difference in found.disagreement.items():

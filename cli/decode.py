@@ -13,9 +13,9 @@ from cli import options
 from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOP_K
 
 if TYPE_CHECKING:
-    from zoo.generation.opening import How
-    from zoo.generation.request import Choice
-    from zoo.generation.translation import Translation
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.config import GenerationOptions
+    from zoo.generation.translator import Translation
 
 EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
@@ -120,8 +120,8 @@ def command(
     from cli.console import report
     from zoo.models.find import all_chosen
 
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     lines = partial(_lines, json=json, n_best=n_best)
     translator = opened(all_chosen(spec, model, report()), "translation", how, input)

@@ -85,7 +85,7 @@ def command(
     from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
     from zoo.evaluation.files import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
-    from zoo.generation.opening import How
+    from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_chosen
 
     words = report()
@@ -107,12 +107,12 @@ def command(
         )
     else:
         options.refuse("two files", language=language, tokenize=tokenize, lowercase=lowercase)
-        how: How = {"device": device, "precision": precision, "backend": backend}
+        how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
         folders, split = all_chosen(spec, model, words), set or "test"
         if len(folders) > 1:
-            found = evaluate_ensemble(folders, split, **how, tokens=tokens, report=words)
+            found = evaluate_ensemble(folders, split, **how, max_batch_tokens=tokens, report=words)
         else:
-            found = evaluate_model(folders[0], split, **how, tokens=tokens, report=words)
+            found = evaluate_model(folders[0], split, **how, max_batch_tokens=tokens, report=words)
     if json:
         show_json(found if isinstance(found, dict) else asdict(found))
     elif isinstance(found, BracketScores):

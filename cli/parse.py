@@ -14,9 +14,9 @@ from cli import options
 from specs.decoding import MAX_N_BEST
 
 if TYPE_CHECKING:
-    from zoo.generation.opening import How
-    from zoo.generation.request import Choice
-    from zoo.generation.translation import Translation
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.config import GenerationOptions
+    from zoo.generation.translator import Translation
 
 EXAMPLES = (
     'echo "The old dog sees a house , and it can not sleep ." | zoo parse --spec parsing/tiny --pretty'
@@ -82,8 +82,8 @@ def command(
 
     _require_one(pretty, json, n_best)
     folders = all_chosen(spec, model, report())
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    choice: Choice = {"beam": beam, "alpha": alpha, "tokens": tokens}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    choice: GenerationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": tokens}
     with _drawn(svg, input, output) as draw:
         parser = opened(folders, "parsing", how, input)
         assert isinstance(parser, Parser)

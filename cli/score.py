@@ -14,7 +14,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.generation.translation import ForcedScore
+    from zoo.generation.scoring import TokenScores
     from zoo.generation.translator import Translator
     from zoo.report import Report
 
@@ -50,15 +50,16 @@ def command(
     """
     from cli.console import report
     from cli.lines import typed, writing
-    from zoo.generation.opening import How, open_model
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.loading import open_model
     from zoo.models.find import chosen
     from zoo.report import Report
     from zoo.text.arriving import windows
 
     _check(source, target)
     words, person = report(), source is None and typed(None)
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(chosen(spec, model, words), **how, tokens=tokens, report=words)
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    translator = open_model(chosen(spec, model, words), **how, max_batch_tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     read = [source, target] if source else [None]
     files = [str(each or "<stdin>") for each in read]
@@ -117,13 +118,13 @@ def _both(left: Iterator[str], right: Iterator[str], source: Path, target: Path)
 
 def _scored(
     translator: Translator, window: Sequence[tuple[str, str]], first: int, files: Sequence[str], report: Report
-) -> Iterator[ForcedScore]:
+) -> Iterator[TokenScores]:
     """The scores of pairs, of which the first is on that line; the error of a pair comes behind those before it."""
     from specs import ZooError
 
     sources, targets = zip(*window, strict=True)
     try:
-        scored = translator.forced(sources, targets, report=report, first=first)
+        scored = translator.score_tokens(sources, targets, report=report, first=first)
     except ZooError as error:
         if len(window) == 1:
             where = error.where or ", ".join(f"{file}:{first}" for file in files)
@@ -135,7 +136,7 @@ def _scored(
     yield from scored
 
 
-def _line(forced: ForcedScore, json: bool) -> str:
+def _line(forced: TokenScores, json: bool) -> str:
     if not json:
         return f"{forced.log_probability:.6f}"
     fields = ("log_probability", "tokens", "token_log_probabilities")

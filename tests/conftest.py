@@ -21,7 +21,7 @@ from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
 from zoo.files.files import write_json
-from zoo.generation import building
+from zoo.generation import compilation
 from zoo.models.weights import Weights
 from zoo.planning import sample
 from zoo.text.vocabulary import Vocabulary
@@ -116,7 +116,7 @@ def all_cores() -> Iterator[None]:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
     """Every test has a home and a current folder of its own, no network, and patience."""
     monkeypatch.setattr(library, "_compile", kernels)
-    monkeypatch.setattr(building, "PATIENCE", 300.0)  # what is said must not depend on how busy the machine is
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # what is said must not depend on how busy the machine is
     monkeypatch.setattr(sample, "_is_busy", lambda: False)
     folder = tmp_path / "home"
     work = tmp_path / "work"

@@ -68,9 +68,9 @@ def load(
     over their file changes the translations of this process, or ends it. Raises ZooError where there is no such model,
     or where a file of it is damaged.
     """
-    bundle, find = _ours("zoo.generation.opening"), _ours("zoo.models.find")
+    bundle, find = _ours("zoo.generation.loading"), _ours("zoo.models.find")
     report = _ours("zoo.report").Shown()
-    how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
+    how = {"device": device, "precision": precision, "backend": backend, "max_batch_tokens": tokens}
     if backend is not None:
         _ours("compiler.backends").require_known(backend)  # before a model that is not there is told
     wanted = [name] if isinstance(name, str | PathLike) else name

@@ -19,7 +19,7 @@ from compiler.backends.ctranslate2 import CTranslate2
 from compiler.backends.ctranslate2_format import written
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, Spec
-from zoo.generation.groups import padded
+from zoo.generation.batching import pad_sequences
 from zoo.interop.huggingface.export_network import require_marian, tensors
 from zoo.interop.huggingface.export_settings import config
 from zoo.training.benchmarks.decode import LENGTH, translations, unending
@@ -96,7 +96,7 @@ class Marian:
     def run(self, sources: Rows, batch: int) -> Rows:
         found: Rows = []
         for start in range(0, len(sources), batch):
-            rows = padded(sources[start : start + batch], self.model.device)
+            rows = pad_sequences(sources[start : start + batch], self.model.device)
             mask, lengths = (rows != PAD).long(), {"min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
             made = self.model.generate(input_ids=rows, attention_mask=mask, **lengths, **self.options)
             found += made[:, 1:].tolist()

@@ -20,10 +20,10 @@ from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.ctranslate2_format import POSITIONS
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.generation.batching import Source
+from zoo.generation.config import GenerationConfig, GenerationOptions
 from zoo.generation.dispatch import dispatched
-from zoo.generation.hypothesis import Hypothesis
-from zoo.generation.request import Choice, Request
-from zoo.generation.source import Source
+from zoo.generation.hypotheses import Hypothesis
 from zoo.training.benchmarks.decode import unending
 
 pytest.importorskip("ctranslate2")
@@ -148,7 +148,7 @@ def test_8_bits_are_near_and_leave_the_weights_alone(small: Callable[..., Spec])
 class TestSearch:
     """What it finds, and what ours finds in the same model."""
 
-    def both(self, spec: Spec, seed: int, choice: Choice) -> list[tuple[Hypothesis, Hypothesis]]:
+    def both(self, spec: Spec, seed: int, choice: GenerationOptions) -> list[tuple[Hypothesis, Hypothesis]]:
         """Ours and its best for some sources. PAD and BOS are impossible: its search leaves them out."""
         weights = unending(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
         program = build(spec, TRANSLATE, weights=weights, backend="eager")
@@ -156,7 +156,7 @@ class TestSearch:
         rows = [(*torch.randint(4, 101, (length,), generator=draw).tolist(), EOS) for length in range(1, 9)]
         limits = [(3 * number) % 11 for number in range(len(rows))]
         sources = [Source(number, row, limit) for number, (row, limit) in enumerate(zip(rows, limits, strict=True))]
-        request, engine = Request.of(spec, choice), ctranslate2.build(_order(spec, weights))
+        request, engine = GenerationConfig.from_spec(spec, choice), ctranslate2.build(_order(spec, weights))
         found = [dict(dispatched(each, [sources], request, device=CPU)) for each in (program, engine)]
         return [(found[0][number][0], found[1][number][0]) for number in range(len(rows))]
 

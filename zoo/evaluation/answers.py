@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Unpack
 
 from specs import ZooError
-from zoo.generation.request import Choice
-from zoo.generation.translation import ForcedScore
+from zoo.generation.config import GenerationOptions
+from zoo.generation.scoring import TokenScores
 from zoo.generation.translator import Translator
 from zoo.report import Report
 
@@ -26,7 +26,7 @@ class Answers:
         sources: Sequence[str],
         references: Sequence[str],
         report: Report | None = None,
-        **choice: Unpack[Choice],
+        **choice: Unpack[GenerationOptions],
     ) -> None:
         if len(sources) != len(references):
             raise ZooError(
@@ -61,7 +61,7 @@ class Answers:
         return [best.text for best, *_ in found], seconds
 
     @cached_property
-    def forced(self) -> list[ForcedScore]:
+    def forced(self) -> list[TokenScores]:
         """The probabilities of the references, token by token."""
         tokens = self._choice.get("tokens")
-        return self._translator.forced(self.sources, self.references, tokens=tokens, report=self._report)
+        return self._translator.score_tokens(self.sources, self.references, tokens=tokens, report=self._report)

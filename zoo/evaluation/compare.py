@@ -15,7 +15,8 @@ from zoo.evaluation.overlap import doubt, made, require_alike
 from zoo.evaluation.own_sets import split_named, texts
 from zoo.evaluation.paper_bleu import signed, tokens_of
 from zoo.evaluation.resampled import SEED, counts, draws, half_interval, probability, scores
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.report import Report
 
 NOISE = 0.05
@@ -79,7 +80,7 @@ def compare_files(
 
 
 def compare_models(
-    first: Path, second: Path, split: str, *, tokens: int | None = None, report: Report, **how: Unpack[How]
+    first: Path, second: Path, split: str, *, tokens: int | None = None, report: Report, **how: Unpack[BackendOptions]
 ) -> tuple[Compared, ...]:
     """The models in two folders, on the dev or test set that both have, by beams and penalties of their own specs.
 

@@ -16,7 +16,8 @@ from zoo.evaluation.own_sets import split_named, texts, unchanged
 from zoo.evaluation.scores import Scores
 from zoo.files.content import stands
 from zoo.files.files import read_json, write_json
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.identity import differing
@@ -35,7 +36,7 @@ class KeptEnsemble:
 
 
 def evaluate_ensemble(
-    folders: Sequence[Path], split: str, *, tokens: int | None = None, report: Report | None = None, **how: Unpack[How]
+    folders: Sequence[Path], split: str, *, tokens: int | None = None, report: Report | None = None, **how: Unpack[BackendOptions]
 ) -> Scores:
     """Scores of the ensemble of models on "dev" or "test" of the first, by its beam and penalty.
 

@@ -10,7 +10,7 @@ from specs import Task
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.metric import metrics_of
 from zoo.evaluation.scores import Scores
-from zoo.generation.request import Choice
+from zoo.generation.config import GenerationOptions
 from zoo.generation.translator import Translator
 from zoo.report import Report
 
@@ -20,7 +20,7 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[str],
     report: Report,
-    **choice: Unpack[Choice],
+    **choice: Unpack[GenerationOptions],
 ) -> Scores:
     """The scores of the task that the translator is for; progress goes to `report`.
 

@@ -16,7 +16,8 @@ from zoo.evaluation.kept_answers import keep
 from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import MACHINE, Scores
 from zoo.files.files import write_json
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
@@ -34,7 +35,7 @@ def evaluate_model(
     tokens: int | None = None,
     report: Report | None = None,
     show: bool = False,
-    **how: Unpack[How],
+    **how: Unpack[BackendOptions],
 ) -> Scores:
     """Scores of the model in a run's or a bundle's folder on "dev" or "test", by the beam and penalty of its spec.
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specs import ZooError
-from zoo.generation.translation import ForcedScore
+from zoo.generation.scoring import TokenScores
 
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers
 
 
-def perplexity(scores: Sequence[ForcedScore]) -> float:
+def perplexity(scores: Sequence[TokenScores]) -> float:
     """exp of the mean negative log-probability of a token, EOS counted, over all sentences together.
 
     Per token, so only comparable between models of one vocabulary. Raises ZooError where there is no token.

@@ -135,9 +135,7 @@ class EncodedText(NamedTuple):
 
 
 @torch.no_grad()
-def compute_attention(
-    program: EmittedProgram, source: EncodedText, target: EncodedText, *, forced: bool
-) -> Attention:
+def compute_attention(program: EmittedProgram, source: EncodedText, target: EncodedText, *, forced: bool) -> Attention:
     """Run a program that gives out its attention weights on one sentence pair.
 
     Raises:

@@ -52,7 +52,7 @@ class Artefact:
     folder: str
     bytes: int
     """Size of the folder."""
-    there: bool
+    existed: bool
     """Whether it existed before."""
 
 

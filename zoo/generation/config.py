@@ -106,9 +106,7 @@ class GenerationConfig:
         given = {name: value for name, value in options.items() if value is not None}
         if unknown := sorted(given.keys() - defaults):
             raise TypeError(f"`{unknown[0]}` is not a generation option; the options are {', '.join(defaults)}")
-        suppressed = SuppressedTokens(
-            decoding.suppressed_tokens, vocabulary_size, min_length=decoding.min_length
-        )
+        suppressed = SuppressedTokens(decoding.suppressed_tokens, vocabulary_size, min_length=decoding.min_length)
         config = cls(
             **{**defaults, **given},
             n_best=1 if n_best is None else n_best,
@@ -126,9 +124,7 @@ class GenerationConfig:
         if self.suppressed_tokens is not None:
             constraint = replace(self.suppressed_tokens, inner=constraint)
         if self.search == "beam":
-            return BeamSearch(
-                self.beam, self.alpha, self.n_best, constraint, self.length_penalty, self.stopping_rule
-            )
+            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, self.length_penalty, self.stopping_rule)
         distribution = (self.temperature, self.top_k, self.top_p)
         return Sampling(self.n_best, self.alpha, *distribution, self.seed, constraint, self.length_penalty)
 

@@ -287,9 +287,7 @@ def search(
     results: SimpleQueue[Any] = SimpleQueue()
     queue = RequestQueue(chunks, max_batch_tokens, workers, request_fill=lambda: results.put(_FILL))
     arguments = (program, queue, strategy, device, results)
-    threads = [
-        Thread(target=_work, args=arguments, name=f"search {number}", daemon=True) for number in range(workers)
-    ]
+    threads = [Thread(target=_work, args=arguments, name=f"search {number}", daemon=True) for number in range(workers)]
 
     def stop_workers() -> None:
         queue.stop()

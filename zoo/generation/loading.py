@@ -83,6 +83,4 @@ def _reopen(
     folder: Path, device: str, precision: str | None, backend: str | None, max_batch_tokens: int | None
 ) -> Translator:
     """Open the translator of a pickle."""
-    return open_model(
-        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens
-    )
+    return open_model(folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens)

@@ -52,9 +52,7 @@ class Parser(Translator):
         self, texts: Iterable[str], *, n_best: None = None, **options: Unpack[GenerationOptions]
     ) -> list[Tree | None]: ...
     @overload
-    def parse(
-        self, texts: Iterable[str], *, n_best: int, **options: Unpack[GenerationOptions]
-    ) -> list[list[Tree]]: ...
+    def parse(self, texts: Iterable[str], *, n_best: int, **options: Unpack[GenerationOptions]) -> list[list[Tree]]: ...
     def parse(
         self, texts: str | Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
     ) -> Tree | list[Tree] | list[Tree | None] | list[list[Tree]] | None:
@@ -117,9 +115,7 @@ class ParserPreprocessor(Preprocessor):
 
     unknown_effect = None  # no warning: the tree has unknown words as they were given
 
-    def __init__(
-        self, word_tokens: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *args: Any
-    ) -> None:
+    def __init__(self, word_tokens: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *args: Any) -> None:
         """Make a preprocessor.
 
         Args:
@@ -142,7 +138,9 @@ class ParserPreprocessor(Preprocessor):
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
             name, length = f"text {index + 1:,} ({shown(text)})", len(row) - 1
             if prefix.strip():
-                raise ZooError(f"{name} has the prefix {shown(prefix)}: trees have no prefix", hint="leave prefixes out")
+                raise ZooError(
+                    f"{name} has the prefix {shown(prefix)}: trees have no prefix", hint="leave prefixes out"
+                )
             if length > self.max_source_length:
                 raise ZooError(
                     f"{name} is a sentence of {length:,} tokens, but the parser takes at most "

@@ -201,14 +201,14 @@ class Preprocessor:
             if forced:
                 beginning = parts[0] if parts else text
                 source_length = len(self.vocabulary.encode(beginning, "source")) if parts else length
-                _check_prefix_length(forced, self._max_target_length(source_length) if length else None, beginning, prefix)
+                _check_prefix_length(
+                    forced, self._max_target_length(source_length) if length else None, beginning, prefix
+                )
             if parts:
                 encoded.append(SplitText(index, tuple(row), parts, prefix, text))
             else:
                 words = len(text.split())
-                encoded.append(
-                    Source(index, tuple(row), max_length, forced, text, words, text_index=self.text_index)
-                )
+                encoded.append(Source(index, tuple(row), max_length, forced, text, words, text_index=self.text_index))
         return encoded
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:

@@ -157,7 +157,12 @@ class Translator:
     ) -> list[str]: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, n_best: None = None, prefixes: Prefixes = None, **options: Unpack[GenerationOptions]
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: None = None,
+        prefixes: Prefixes = None,
+        **options: Unpack[GenerationOptions],
     ) -> list[str]: ...
     @overload
     def translate(
@@ -288,7 +293,9 @@ class Translator:
         preprocessor.max_source_length = len(split.tokens)  # parts are not split again
         preprocessor.text_index = split.index
         results = dict(self.translate_chunks([parts], config, preprocessor, max_workers=len(parts)))
-        return [join_parts(same_rank) for same_rank in zip(*(results[index] for index in sorted(results)), strict=False)]
+        return [
+            join_parts(same_rank) for same_rank in zip(*(results[index] for index in sorted(results)), strict=False)
+        ]
 
     def _to_translations(
         self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]

@@ -16,10 +16,9 @@ import torch
 
 from compiler import TRANSLATE
 from specs import BOS, EOS, UNK, ZooError
-from zoo.generation.building import built
-from zoo.generation.scoring import forced
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
+from zoo.generation.compilation import build_with_message
+from zoo.generation.scoring import score_targets
+from zoo.generation.translator import Translation, Translator
 from zoo.interop.imported import Answer, Format, Imported
 from zoo.interop.numbering import SPECIAL
 from zoo.interop.sentence_model import is_language
@@ -121,7 +120,7 @@ def _its_own(of: Format) -> Iterator[None]:
 
 def _taken(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
     """Those that the model takes as they are: a longer one it refuses, or translates in parts."""
-    most = translator.intake().most
+    most = translator.preprocessor().max_source_length
     taken = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= most]
     if not taken:
         problem = f"there is no sentence to check with: the model takes 1 to {most:,} tokens"
@@ -135,7 +134,7 @@ def _taken(texts: Sequence[str], translator: Translator, report: Report) -> list
 
 def _opened(imported: Imported, report: Report) -> tuple[Translator, str]:
     """With the backend that the spec's own choice leads to here."""
-    program = built(imported.spec, TRANSLATE, imported.tensors, report, device="cpu", precision="float32")
+    program = build_with_message(imported.spec, TRANSLATE, imported.tensors, report, device="cpu", precision="float32")
     return Translator(program, imported.vocabulary, imported.spec, report=report), program.backend
 
 
@@ -190,11 +189,11 @@ def _difference(
         hint = "check with other sentences"
         raise ZooError("no translation of these sentences came to an end: there is nothing to compare", hint=hint)
     with report.progress("check, log-probabilities", len(ended), "sentences") as progress:
-        scores = forced(
+        scores = score_targets(
             translator.program,
             [[*sources[index], translator.vocabulary.source_end] for index in ended],
             [[BOS, *targets[index], EOS] for index in ended],
-            tokens=translator.tokens,
+            max_batch_tokens=translator.max_batch_tokens,
             device=translator.device,
             progress=progress,
         )

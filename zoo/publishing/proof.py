@@ -20,7 +20,7 @@ from compiler.program import Scoring
 from specs import BOS, EOS, PAD, Spec, ZooError
 from zoo.files.content import opened
 from zoo.files.files import writing
-from zoo.generation.groups import padded
+from zoo.generation.batching import pad_sequences
 from zoo.models.header import require_header
 from zoo.report import size
 from zoo.text.vocabulary import Vocabulary
@@ -65,8 +65,8 @@ class Proof:
 @torch.no_grad()
 def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
     """The proof that these sentences and their translations make; the program must be of float32, on the CPU."""
-    source = padded([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
-    target = padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
+    source = pad_sequences([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
+    target = pad_sequences([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
     return Proof(source, target, program.score(source, target))
 
 

@@ -11,7 +11,7 @@ from specs import ZooError
 from zoo.evaluation.own_sets import texts
 from zoo.files import manifest
 from zoo.files.files import require_space, write_json, writing_folder
-from zoo.generation.opening import open_model
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models import find, weights
 from zoo.models.folder import CARD, SCORES, ModelFolder

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS
 from zoo.models.weights import RESTORE
@@ -18,7 +19,7 @@ from zoo.report import Report
 
 FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
 """What every bundle has beside its vocabulary and its manifest; later ones have facts, and some a sample."""
-PLAIN: How = {"device": "cpu", "precision": "float32", "backend": "eager"}
+PLAIN: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
 """What every machine has, and exact."""
 
 
@@ -44,7 +45,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
     there is no such model, where a file is not as it was published, where a log-probability differs by more than
     `proof.TOLERANCE`, or the score of its sample, if it has one, by more than `sample.TOLERANCE`.
     """
-    how: How = PLAIN if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
+    how: BackendOptions = PLAIN if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
     report = report or Report()
     return verify_folder(find.published(name, report), report, how)
 

@@ -13,10 +13,10 @@ from zoo.evaluation.answers import Answers
 from zoo.evaluation.metric import metrics_of, named
 from zoo.evaluation.own_sets import texts
 from zoo.evaluation.samples import samples
-from zoo.generation.building import built
-from zoo.generation.intake import Intake
-from zoo.generation.opening import kind
-from zoo.generation.request import TOKENS
+from zoo.generation.compilation import build_with_message
+from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
+from zoo.generation.loading import translator_class
+from zoo.generation.preprocessing import Preprocessor
 from zoo.report import Report
 from zoo.system.ram import FAILURES, is_short
 from zoo.text.vocabulary import Vocabulary
@@ -53,13 +53,13 @@ class DevSet:
         """Theirs, to what the metric asks."""
         forced = self.metric.forced
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
-        program = built(
+        program = build_with_message(
             self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
         )
         self.report = Report()  # said once
-        translator = kind(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
-        tokens = max(1, min(TOKENS, _LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
-        return Answers(translator, self.sources, self.references, tokens=tokens)
+        translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
+        tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
+        return Answers(translator, self.sources, self.references, max_batch_tokens=tokens)
 
 
 @contextmanager
@@ -79,13 +79,13 @@ def too_long(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
     architecture = spec.architecture
     if not spec.corpus.dev or architecture.positional_encoding != "learned":
         return None
-    intake = Intake(vocabulary, spec, architecture.max_positions, None, Report())
+    intake = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
     sources, references = texts(spec, "dev", Report(), vocabulary)
     refused = []
     for pair in zip(sources, references, strict=True):
         try:
-            intake.rows(pair[:1], "source")
-            intake.rows(pair[1:], "target")
+            intake.encode_pairs_side(pair[:1], "source")
+            intake.encode_pairs_side(pair[1:], "target")
         except ZooError as error:
             refused.append(error)
     if not refused:

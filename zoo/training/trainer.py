@@ -21,7 +21,7 @@ from specs import Spec, ZooError
 from zoo.data.ahead import ahead
 from zoo.data.batches import Batch, BatchSize
 from zoo.data.training_set import TrainingSet
-from zoo.generation.building import FIRST_RUN, LAZY, waiting
+from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
 from zoo.report import Report
 from zoo.system.peak import matrix_peak
 from zoo.training import checkpoint
@@ -88,7 +88,7 @@ class Trainer:
         self.sharded, self._outset = sharded, outset
         self.update = Update(spec, self.program, processes, report, sharded=sharded)
         self.progress = Progress()
-        self._compiles = self.program.backend == LAZY
+        self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
         # On the device, for as long as nobody asks.
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
@@ -162,7 +162,7 @@ class Trainer:
 
     def step(self, work: Work) -> StepResult:
         """The next update."""
-        with waiting(self.report, FIRST_RUN) if self._compiles else nullcontext():
+        with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
             result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
         self._compiles = False
         self._skipped += ~result.taken

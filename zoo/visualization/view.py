@@ -34,8 +34,8 @@ class Kind:
 _WRITTEN = "The target, as it is written"
 KINDS: Mapping[str, Kind] = {
     "encoder": Kind("Encoder", "The source, as it is read", "The source", "encoder", "source", "source"),
-    "decoder": Kind("Decoder", _WRITTEN, "The target so far", "decoder", "written", "read"),
-    "encoder-decoder": Kind("Encoder-decoder", _WRITTEN, "The source", "memory", "written", "source"),
+    "decoder": Kind("Decoder", _WRITTEN, "The target so far", "decoder", "target", "target_input"),
+    "encoder-decoder": Kind("Encoder-decoder", _WRITTEN, "The source", "cross", "target", "source"),
 }
 
 

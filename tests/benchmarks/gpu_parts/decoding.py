@@ -17,7 +17,7 @@ from compiler.traffic import traffic
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from tests.benchmarks.peers import Marian
-from zoo.generation.groups import padded
+from zoo.generation.batching import pad_sequences
 from zoo.training.benchmarks.decode import LENGTH, made_up, translations, unending
 
 BATCHES = (1, 32, 256, 1024)
@@ -97,7 +97,7 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) 
 def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
     """Seconds of a step with half of the tokens read, and the bytes that it has to move."""
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
-    state = program.encode(padded(sources, setting.device))
+    state = program.encode(pad_sequences(sources, setting.device))
     _, state = program.top_k(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
     every = torch.arange(len(sources), device=setting.device)
     state = program.select(state, every, torch.zeros(len(sources), beams, dtype=torch.long, device=setting.device))

@@ -11,7 +11,7 @@ from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.perplexity import perplexity
 from zoo.evaluation.scores import in_words, rows
 from zoo.files.files import read_json, write_json
-from zoo.generation.translation import ForcedScore
+from zoo.generation.scoring import TokenScores
 from zoo.report import Report
 
 SPEED = ["sentences", "seconds", "sentences_per_second"]
@@ -107,7 +107,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
 
 def test_a_number_that_is_none_has_a_word_in_json(parrot):
     translator = parrot("translation")
-    translator.forced = lambda *_, **__: [ForcedScore((-math.inf,))] * 2
+    translator.forced = lambda *_, **__: [TokenScores((-math.inf,))] * 2
     scores = evaluate(translator, translator.sources, translator.references, Report())
     assert scores["perplexity"] is None
     assert json.loads(json.dumps(scores, allow_nan=False)) == scores
@@ -124,13 +124,13 @@ def test_sources_and_references_belong_together(parrot):
 
 
 def test_perplexity_is_per_piece_over_all_sentences_together():
-    scores = [ForcedScore((-1.0, -2.0, -3.0)), ForcedScore((-4.0,))]
+    scores = [TokenScores((-1.0, -2.0, -3.0)), TokenScores((-4.0,))]
     assert perplexity(scores) == pytest.approx(math.exp(10 / 4))  # not the mean of the sentences' own
-    assert perplexity([ForcedScore((0.0,))]) == 1.0
+    assert perplexity([TokenScores((0.0,))]) == 1.0
 
 
 def test_perplexity_of_the_impossible_and_of_nothing():
-    assert perplexity([ForcedScore((-math.inf,))]) == math.inf
-    assert perplexity([ForcedScore((-5000.0,))]) == math.inf
+    assert perplexity([TokenScores((-math.inf,))]) == math.inf
+    assert perplexity([TokenScores((-5000.0,))]) == math.inf
     with pytest.raises(ZooError, match="nothing to score"):
         perplexity([])

@@ -11,7 +11,7 @@ from specs import ZooError
 from zoo.evaluation.kept_answers import kept
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.perplexity import perplexity
-from zoo.generation.opening import open_model
+from zoo.generation.loading import open_model
 from zoo.report import Report
 from zoo.training.run import Run
 
@@ -26,7 +26,7 @@ def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> N
     assert [each.output for each in answers] == [best.text for best, *_ in wanted]
     tokens = sum(each.tokens for each in answers)
     found = -sum(each.log_probability for each in answers) / tokens
-    forced = translator.forced(sources, Path("pairs.de").read_text().splitlines(), report=Report())
+    forced = translator.score_tokens(sources, Path("pairs.de").read_text().splitlines(), report=Report())
     assert tokens == sum(each.tokens for each in forced)
     assert 2.718281828459045**found == pytest.approx(perplexity(forced))
     assert not run.strangers()

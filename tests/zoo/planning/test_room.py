@@ -10,7 +10,7 @@ import torch
 import specs
 import zoo
 from specs import Spec, ZooError
-from zoo.generation.compiled import compile_spec
+from zoo.generation.compilation import compile_spec
 from zoo.planning.room import require_to_train, require_to_translate, sentences_at_once, weight_bytes
 from zoo.system import ram
 from zoo.training.benchmarks.decode import Work

@@ -11,7 +11,7 @@ import torch
 
 from specs import ZooError
 from zoo.data.batches import Batch
-from zoo.generation import building
+from zoo.generation import compilation
 from zoo.training.step import Update
 from zoo.training.trainer import Trainer, Work
 
@@ -141,7 +141,7 @@ def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
 
 
 def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "PATIENCE", 0.0)
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 0.0)
     begun: Any = trainer()
     works = begun.works()
     step = begun.update.step
@@ -151,4 +151,4 @@ def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypat
     begun._compiles = True
     for _ in range(2):
         begun.step(next(works))
-    assert words.said == [building.FIRST_RUN]
+    assert words.said == [compilation.LAZY_MESSAGE]

@@ -17,12 +17,11 @@ from compiler.initial import initial_weights
 from compiler.operations.residual import Norm
 from compiler.program import Stepping, SteppingProgram
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.generation.groups import padded
-from zoo.generation.hypothesis import Hypothesis
-from zoo.generation.opening import How
-from zoo.generation.request import Request
-from zoo.generation.source import Source
-from zoo.generation.workers import searched, workers_of
+from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.config import GenerationConfig
+from zoo.generation.engine import resolve_workers, search
+from zoo.generation.hypotheses import Hypothesis
 from zoo.planning.room import require_to_translate
 from zoo.report import Report
 from zoo.system.clock import Host, Spread, host, spread, timed
@@ -82,7 +81,7 @@ class Work:
 
 
 def measure(
-    spec: Spec, work: Work, *, folder: Path | None = None, report: Report | None = None, **how: Unpack[How]
+    spec: Spec, work: Work, *, folder: Path | None = None, report: Report | None = None, **how: Unpack[BackendOptions]
 ) -> Speed:
     """Measures the spec with its beam, length penalty and ending; compiled artefacts are kept in `folder`.
 
@@ -139,7 +138,7 @@ def _circumstances(program: SteppingProgram, spec: Spec, work: Work, device: str
         "precision": program.precision,
         "device": device,
         "host": host(),
-        "workers": workers_of(program, spec.decoding.workers),
+        "workers": resolve_workers(program, spec.decoding.workers),
         "beam": spec.decoding.beam,
         "length": LENGTH,
         **vars(work),
@@ -185,11 +184,11 @@ def translations(
     Each is of `length` tokens with its EOS, which takes as many steps.
     """
     rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
-    beam = Request.of(spec, {}, n_best).chooser()
-    workers = workers_of(program, spec.decoding.workers)
+    beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
+    workers = resolve_workers(program, spec.decoding.workers)
     # A budget of tokens that has room for this many sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
-    found = dict(searched(program, [rows], beam, tokens=tokens, workers=workers, device=device))
+    found = dict(search(program, [rows], beam, max_batch_tokens=tokens, workers=workers, device=device))
     if any(len(best.tokens) != length - 1 for best, *_ in found.values()):
         raise ZooError(
             f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
@@ -202,8 +201,8 @@ def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], found: Sequence[Hypothesis]
 ) -> float:
     """The largest difference between the log-probability of what was found and the interpreter's, in nats a token."""
-    target = padded([[BOS, *each.tokens, EOS] for each in found], "cpu")
-    inputs = {"source": padded(sources, "cpu"), "target": target}
+    target = pad_sequences([[BOS, *each.tokens, EOS] for each in found], "cpu")
+    inputs = {"source": pad_sequences(sources, "cpu"), "target": target}
     wanted = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
     tokens = (target[:, 1:] != PAD).sum(1)
     return float(((torch.tensor([each.log_probability for each in found]) - wanted).abs() / tokens).max())

@@ -16,7 +16,7 @@ from compiler import Purpose, build, graphs, interpret, lower
 from compiler.host import cores
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.generation.request import Request
+from zoo.generation.config import GenerationConfig
 from zoo.system.clock import Spread, spread
 from zoo.training.benchmarks.decode import LENGTH, Work, made_up, measure, translations, unending
 
@@ -83,7 +83,7 @@ def test_the_search_is_the_specs(small: Callable[..., Spec], monkeypatch: pytest
     monkeypatch.setattr("zoo.training.benchmarks.decode.searched", searched)
     with pytest.raises(ZooError, match="asked"):
         measure(spec, Work(sentences=2, rounds=1), device="cpu")
-    assert asked == [Request.of(spec, {}).chooser()]
+    assert asked == [GenerationConfig.from_spec(spec, {}).strategy()]
     with pytest.raises(ZooError, match="beam search is measured") as caught:
         measure(searching(search="sample"), Work(sentences=2, rounds=1), device="cpu")
     assert caught.value.hint == "set `decoding.search=beam`"
