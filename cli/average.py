@@ -73,16 +73,16 @@ def _show(found: Curve, run: str) -> None:
     metric, best = found.metric, found.best
     rows = []
     for each in found.means:
-        half = "" if each.half is None else f" ± {metric.written(each.half)}"
+        half = "" if each.half is None else f" ± {metric.format_score(each.half)}"
         more = "the best" if each is best else f"{each.more:+.{metric.decimals}f}{half}"
         steps = f"{each.steps[0]:,} to {each.steps[-1]:,}" if len(each.steps) > 1 else f"{each.steps[0]:,}"
-        rows.append((f"{each.last}", f"{each.every}", steps, metric.written(each.score), more))
-    show_table(("last>", "of every>", "steps>", f"dev {metric.called}>", "more than the best>"), rows)
+        rows.append((f"{each.last}", f"{each.every}", steps, metric.format_score(each.score), more))
+    show_table(("last>", "of every>", "steps>", f"dev {metric.title}>", "more than the best>"), rows)
     if lacking := [f"{count}" for count in COUNTS if count > max(each.last for each in found.means)]:
         how = f"`training.average={lacking[-1]}` and a smaller `training.checkpoint_steps` keep more, while it trains"
         report().say(f"for means of {', '.join(lacking)} there are too few checkpoints; {how}")
     if best.half is None:
-        return report().say(f"how much of it is chance is not known of {metric.called}")
+        return report().say(f"how much of it is chance is not known of {metric.title}")
     alike = [f"{each.last} of every {each.every}" for each in found.means if not each.worse and each is not best]
     told = f"within noise of the best: {', '.join(alike)}" if alike else "the best is beyond noise"
     written = (

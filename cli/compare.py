@@ -11,7 +11,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.evaluation.compare import Compared
+    from zoo.evaluation.comparison import Comparison
 
 EXAMPLES = "zoo compare runs/tiny runs/tiny-2\n\nzoo compare ours.de theirs.de --references newstest2014.de --json"
 
@@ -42,7 +42,7 @@ def command(
     From 0.05 on neither is called better.
     """
     from cli.console import report, show_json
-    from zoo.evaluation.compare import compare_files, compare_models
+    from zoo.evaluation.comparison import compare_files, compare_models
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import model
 
@@ -60,15 +60,15 @@ def command(
         _show(found)
 
 
-def _show(found: tuple[Compared, ...]) -> None:
+def _show(found: tuple[Comparison, ...]) -> None:
     from cli.console import report, show_table
-    from zoo.evaluation.metric import named
+    from zoo.evaluation.metrics import get_metric
 
     rows = []
     for each in found:
         scores = [f"{score:.2f} ± {half:.2f}" for score, half in zip(each.scores, each.confidence, strict=True)]
-        called = named(each.metric).called
+        called = get_metric(each.metric).title
         rows.append((called, *scores, f"{each.difference:+.2f}", f"{each.p:.3f}", each.better or "neither"))
     show_table(("", "A>", "B>", "difference>", "p>", "better"), rows)
     for each in found:
-        report().say(f"{named(each.metric).called}: {each.signature}")
+        report().say(f"{get_metric(each.metric).title}: {each.signature}")

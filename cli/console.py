@@ -16,14 +16,14 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from zoo.evaluation.metric import ON_DEV
+from zoo.evaluation.metrics import DEV_TITLES
 from zoo.report import Plain, Progress, Report, duration, figure, harmless, size
 
 _WIDE = 10_000  # columns of what is no terminal: nothing is cut
 _REFRESH = 4  # a second; more would take time from the work that is shown
 _WORDS = {
     "loss": "loss",
-    **ON_DEV,
+    **DEV_TITLES,
     "perplexity": "perplexity",
     "target_tokens_per_second": "tokens/s",
 }

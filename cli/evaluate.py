@@ -11,7 +11,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.evaluation.evalb.brackets import BracketScores
+    from zoo.evaluation.evalb.scores import BracketScores
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
@@ -82,9 +82,9 @@ def command(
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble
-    from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
+    from zoo.evaluation.evalb.scores import BracketScores, evaluate_bracket_files
+    from zoo.evaluation.evaluate import evaluate_model
     from zoo.evaluation.files import evaluate_files
-    from zoo.evaluation.own_sets import evaluate_model
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_chosen
 
@@ -98,7 +98,7 @@ def command(
         options.refuse("translations", language=language, lowercase=lowercase)
         options.refuse("a model", device=device, precision=precision, backend=backend, tokens=tokens)
         gold, test = brackets
-        found = evaluate_brackets(test, gold, parameters)
+        found = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None or references is not None:
         left, right = _both(hypotheses, references, spec, model)
         options.refuse("a model", set=set, device=device, precision=precision, backend=backend, tokens=tokens)
@@ -122,9 +122,9 @@ def command(
 
 
 def _show(found: Scores) -> None:
-    from zoo.evaluation.scores import rows
+    from zoo.evaluation.scores import table_rows
 
-    told = list(rows(found))
+    told = list(table_rows(found))
     width = max(10, *(len(called) for called, _ in told))
     for called, value in told:
         print(f"{called:<{width}}  {value}")
@@ -132,9 +132,9 @@ def _show(found: Scores) -> None:
 
 def _show_brackets(found: BracketScores, words: Report) -> None:
     """EVALB's table, and beside it what that has no place for."""
-    from zoo.evaluation.evalb.table import table
+    from zoo.evaluation.evalb.scores import format_table
 
-    print(table(found))
+    print(format_table(found))
     if failed := found.failed:
         number, row = failed[0]
         left_out = f"{len(failed):,} of {found.sentences:,} sentences are left out as errors"

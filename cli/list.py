@@ -97,12 +97,12 @@ def _show_published(pattern: str | None, json: bool) -> None:
 
 def _scores(found: Sequence[FoundRun | PublishedModel]) -> tuple[list[str], list[list[str]]]:
     """Columns of dev and test for each metric that one of these has, and the cells of each."""
-    from zoo.evaluation.metric import METRICS
+    from zoo.evaluation.metrics import METRICS
 
     metrics = [metric for metric in METRICS if metric.name in {each.metric for each in found}]
-    columns = [f"{split} {metric.called}>" for metric in metrics for split in ("dev", "test")]
+    columns = [f"{split} {metric.title}>" for metric in metrics for split in ("dev", "test")]
     cells = [
-        [m.written(score if m.name == each.metric else None) for m in metrics for score in (each.dev, each.test)]
+        [m.format_score(score if m.name == each.metric else None) for m in metrics for score in (each.dev, each.test)]
         for each in found
     ]
     return columns, cells

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.training.run import Run
 from zoo.training.search import Curve, Scored
 
@@ -23,7 +23,7 @@ def found(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
 
     def set(metric: str, *means: Scored) -> None:
         best = next(mean for mean in means if not mean.more)
-        monkeypatch.setattr("zoo.training.search.search", lambda run, **how: Curve(named(metric), means, best))
+        monkeypatch.setattr("zoo.training.search.search", lambda run, **how: Curve(get_metric(metric), means, best))
 
     return set
 

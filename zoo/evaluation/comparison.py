@@ -19,13 +19,7 @@ from zoo.evaluation.bootstrap import (
 from zoo.evaluation.evaluate import check_split, read_split
 from zoo.evaluation.files import read_aligned, resolve_language
 from zoo.evaluation.metrics import get_metric
-from zoo.evaluation.text_metrics import (
-    bleu_options,
-    check_lengths,
-    moses_tokenizer,
-    paper_signature,
-    sacrebleu_metric,
-)
+from zoo.evaluation.text_metrics import bleu_options, check_lengths, moses_tokenizer, paper_signature, sacrebleu_metric
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.report import Report

@@ -1,4 +1,4 @@
-"""Evaluation of ensembles of runs. The scores are saved beside the first run."""
+"""Evaluation of ensembles of runs. The scores are saved in the folder of the first run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILE = "ensembles.json"
 
 @dataclass(frozen=True)
 class SavedEnsemble:
-    """Scores of an ensemble that are saved beside its first run.
+    """Scores of an ensemble that are saved in the folder of its first run.
 
     Attributes:
         members: Folders of the runs, in the order in which they were named.
@@ -49,7 +49,7 @@ def evaluate_ensemble(
 ) -> Scores:
     """Score an ensemble on the dev or test set of its first model, with that model's beam and length penalty.
 
-    The float32 scores of runs are saved beside the first run.
+    The float32 scores of runs are saved in the folder of the first run.
 
     Args:
         folders: Folders of the models.
@@ -76,7 +76,7 @@ def evaluate_ensemble(
     return scores
 
 
-def saved_ensembles(folder: Path) -> Iterator[SavedEnsemble]:
+def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
     """Yield the saved ensembles of a run, except those of which a member's weights have changed.
 
     Raises:
@@ -120,7 +120,7 @@ def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Empty if there is no file."""
+    """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Empty without a file."""
     try:
         entries = list(read_json(file)["ensembles"]) if stands(file) else []
         if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):

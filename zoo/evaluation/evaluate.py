@@ -39,7 +39,7 @@ def evaluate_model(
 ) -> Scores:
     """Score the model in a run's or a bundle's folder, with the beam and length penalty of its spec.
 
-    The float32 scores of a run are saved in its `scores.json`, and its outputs beside them. They are not saved if the
+    The float32 scores of a run are saved in its `scores.json`, and its outputs in a file next to it. They are not saved if the
     run's weights have changed meanwhile.
 
     Args:
@@ -126,9 +126,10 @@ def read_split(
     pairs: list[Pair] = []
     with closing(ParallelText(spec, report)) as text:
         for number, part in enumerate(parts):
-            if isinstance(part, Grammar):
-                part_pairs = kept_set(split, part, trees=isinstance(spec.task, Parsing))
-            else:
-                part_pairs = text.pairs_of(split, number)
+            part_pairs = (
+                kept_set(split, part, trees=isinstance(spec.task, Parsing))
+                if isinstance(part, Grammar)
+                else text.pairs_of(split, number)
+            )
             pairs += [(clean(source), clean(target)) for source, target in part_pairs]
     return [source for source, _ in pairs], [target for _, target in pairs]

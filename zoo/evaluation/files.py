@@ -12,10 +12,10 @@ from zoo.evaluation.scores import Scores
 from zoo.evaluation.text_metrics import (
     bleu,
     corpus_score,
+    filtered_set_warning,
     line_count_hint,
     moses_languages,
     paper_bleu,
-    filtered_set_warning,
 )
 from zoo.report import Report
 from zoo.text.lines import read_lines
@@ -37,8 +37,8 @@ def evaluate_files(
     Args:
         hypotheses: File of translations.
         references: File of references.
-        language: Language code for the paper's BLEU. None takes it from the suffix of the references' file name; if that
-            is not a language, the paper's BLEU is left out.
+        language: Language code for the paper's BLEU. None takes it from the suffix of the references' file name; if
+            that is not a language, the paper's BLEU is left out.
         tokenize: Tokenisation of sacreBLEU's BLEU.
         lowercase: Whether BLEU and chrF ignore case.
         report: Where a warning goes.

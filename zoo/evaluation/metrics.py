@@ -41,11 +41,11 @@ class Metric:
     """Its largest possible value; the smallest is 0."""
     decimals: int = 2
     unit: str = ""
-    """What it is averaged over, such as "token"."""
+    """The unit that it is averaged over, such as "token"."""
     in_summary: bool = True
     """Whether it is part of the one-line summary of a model's scores."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Names and titles of additional numbers that are shown beside it."""
+    """Names and titles of additional numbers that are shown with it."""
 
     @property
     def signature(self) -> str:
@@ -126,9 +126,7 @@ METRICS = (
     Metric("bleu", "BLEU", compute_bleu, task="translation"),
     Metric("paper_bleu", "paper's BLEU", compute_paper_bleu, task="translation", in_summary=False),
     Metric("chrf", "chrF", compute_chrf, task="translation", in_summary=False),
-    Metric(
-        "ter", "TER", compute_ter, higher_is_better=False, task="translation", max_value=math.inf, in_summary=False
-    ),
+    Metric("ter", "TER", compute_ter, higher_is_better=False, task="translation", max_value=math.inf, in_summary=False),
     Metric("f1", "F1", compute_f1, task="parsing", details=_F1_DETAILS),
     Metric(
         "perplexity",

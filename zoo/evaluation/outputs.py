@@ -90,7 +90,7 @@ class ModelOutputs:
 
 @dataclass(frozen=True, slots=True)
 class SavedOutput:
-    """A run's output for one sentence: one line of JSON in a file beside the run's scores.
+    """A run's output for one sentence: one line of JSON in a file of the run's folder.
 
     Attributes:
         output: The best output.

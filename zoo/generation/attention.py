@@ -34,9 +34,9 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 class Attention:
     """Attention weights of a model over one text and one translation (paper, section 3.2).
 
-    Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. Tokens are those of
-    SentencePiece, with `▁` at the start of a word. For a parser, the target tokens are brackets and words. If a stack has
-    no attention of a kind, its tensor has 0 layers.
+    Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. Tokens are those
+    of SentencePiece, with `▁` at the start of a word. For a parser, the target tokens are brackets and words. If a
+    stack has no attention of a kind, its tensor has 0 layers.
     """
 
     text: str
@@ -64,8 +64,8 @@ class Attention:
     def by_words(self) -> Attention:
         """Return the attention between words instead of tokens.
 
-        A word's row is the mean of its tokens' rows, and a word's column is the sum of its tokens' columns, so that rows
-        still sum to 1. A text without spaces is one word.
+        A word's row is the mean of its tokens' rows, and a word's column is the sum of its tokens' columns, so that
+        rows still sum to 1. A text without spaces is one word.
         """
         source, target_input, target = (list(_words(row)) for row in (self.source, self.target_input, self.target))
         source_mean, source_sum = _mean(source), _sum(source)

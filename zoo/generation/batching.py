@@ -21,7 +21,8 @@ class Source:
     """One sentence to be translated or parsed, as token IDs.
 
     Attributes:
-        index: Position of the sentence among all sentences, from 0. For a part of a long text, position among its parts.
+        index: Position of the sentence among all sentences, from 0. For a part of a long text, position among its
+            parts.
         tokens: Token IDs, EOS last.
         max_length: Largest number of tokens of the translation, without EOS.
         prefix: Token IDs that the translation must start with.

@@ -30,8 +30,8 @@ class BeamSearch:
     ranked by score. The first `size` of the others stay alive. The stopping rule is one of:
 
     - "admissible": the search ends when no live hypothesis can still be among the best.
-    - "full": only the first `size` continuations may end, and the search is over when `size` hypotheses have ended, as in
-      fairseq and CTranslate2.
+    - "full": only the first `size` continuations may end, and the search is over when `size` hypotheses have ended, as
+      in fairseq and CTranslate2.
     - "shrinking": each hypothesis that ends makes the beam one narrower, and live hypotheses are cut off at the maximum
       length, as in Marian. Each step takes as many continuations as there are live hypotheses.
     """
@@ -82,8 +82,8 @@ class BeamSearch:
     ) -> Selection:
         """Select the candidates of each sentence from the continuations of its rows.
 
-        A sentence's result is independent of the other sentences. Among equal totals, the lower parent comes first, then
-        the more probable token, then the lower token ID.
+        A sentence's result is independent of the other sentences. Among equal totals, the lower parent comes first,
+        then the more probable token, then the lower token ID.
 
         Args:
             continuations: The most probable tokens of each row.

@@ -34,7 +34,7 @@ LAZY_MESSAGE = (
 
 
 class BackendOptions(TypedDict, total=False):
-    """Where and how a model runs. The spec gives what is left out or None.
+    """Device, precision and backend of a model. The spec gives what is left out or None.
 
     `device` is auto, cpu, cuda or cuda:N; `precision` is float32, bfloat16 or int8; `backend` is auto or a name that
     `zoo doctor` lists.

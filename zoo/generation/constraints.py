@@ -41,7 +41,8 @@ class Constraint(Protocol):
     """Restriction of a search to certain tokens. It holds no state of sentences, so that all workers share one.
 
     Forbidden tokens are no candidates. Allowed tokens keep the model's log-probabilities, without renormalisation. The
-    search itself suppresses PAD and BOS. It also feeds prefixes, so that a sentence has one row until its prefix is read.
+    search itself suppresses PAD and BOS. It also feeds prefixes, so that a sentence has one row until its prefix is
+    read.
     """
 
     def start(self, sources: Sequence[Source], device: torch.device) -> ConstraintState:
@@ -83,11 +84,7 @@ class _SuppressionState:
     """Tokens that are not suppressed, the tokens that each row needs before EOS, and the inner constraint's state."""
 
     def __init__(
-        self,
-        kept: Bool[Tensor, "1 V"],
-        missing: Int[Tensor, " rows"],
-        max_missing: int,
-        inner: ConstraintState | None,
+        self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
     ) -> None:
         # `max_missing` bounds `missing` on the host, so that the device need not be asked.
         self._kept, self._missing, self._max_missing, self._inner = kept, missing, max_missing, inner
@@ -131,8 +128,9 @@ class BracketConstraint:
     """Constraint that makes every output a well-formed bracketed tree over exactly the words of its sentence.
 
     The tree is one constituent, or the only word itself. A bracket may open while words are left and everything can
-    still be closed within the maximum length. A closing bracket matches the constituent that was opened last, which must
-    not be empty. The root closes after the last word, and only EOS follows. Each word is written as its sentence has it.
+    still be closed within the maximum length. A closing bracket matches the constituent that was opened last, which
+    must not be empty. The root closes after the last word, and only EOS follows. Each word is written as its sentence
+    has it.
     """
 
     def __init__(
@@ -197,7 +195,7 @@ class _Tables(NamedTuple):
     """
 
     effects: Int[Tensor, "V 5"]
-    """What each token adds to the counters, and the label that it pushes."""
+    """Changes of the counters by each token, and the label that it pushes."""
     max_counters: Int[Tensor, " counters"]
     """Largest counter values that the rules tell apart."""
     strides: Int[Tensor, " counters"]
@@ -213,8 +211,9 @@ class _Tables(NamedTuple):
 class BracketState:
     """Stack of open brackets of each hypothesis, with four counters.
 
-    The counters are: open brackets; words left; constituents that still fit into the maximum length; brackets that opened
-    directly one after another. The bottom of a stack is a sentinel. Entries above the top of the stack are undefined.
+    The counters are: open brackets; words left; constituents that still fit into the maximum length; brackets that
+    opened directly one after another. The bottom of a stack is a sentinel. Entries above the top of the stack are
+    undefined.
     """
 
     def __init__(

@@ -31,7 +31,8 @@ class RequestQueue:
     """Queue of sentences that wait for a free row in a batch. All worker threads share it.
 
     One thread fills the queue (`fill`); the workers empty it (`take`). A batch holds as many sentences as fit
-    `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most its share of the queued tokens.
+    `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most its share of the queued
+    tokens.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class RequestQueue:
     def put_back(self, sources: Sequence[Source], used_tokens: int) -> bool:
         """Return the sentences of a batch that did not fit into memory to the queue, and halve the batch size.
 
-        If a single sentence does not fit beside other workers, the calling worker has to end, unless it is the last.
+        If a single sentence does not fit while other workers run, the calling worker has to end, unless it is the last.
 
         Args:
             sources: The sentences of the batch.
@@ -183,8 +184,8 @@ def run_worker(
 ) -> Iterator[SearchResult]:
     """Decode sentences from the queue until it is exhausted, and yield each result as soon as it is known.
 
-    The result of a sentence is independent of the other sentences in the batch, ties included. A batch that does not fit
-    into memory is split. A sentence has fewer hypotheses than requested only if the search has met no more.
+    The result of a sentence is independent of the other sentences in the batch, ties included. A batch that does not
+    fit into memory is split. A sentence has fewer hypotheses than requested only if the search has met no more.
 
     Raises:
         ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers.

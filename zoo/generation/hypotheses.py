@@ -1,4 +1,4 @@
-"""Hypotheses of a search: their scores, the record of each sentence's search, and the interface of search strategies."""
+"""Hypotheses and their scores, the record of a sentence's search, and the interface of search strategies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> f
 
 
 class Selection(NamedTuple):
-    """What a search step has chosen for each sentence. A total of -inf marks an unused entry."""
+    """The candidates that a search step has chosen for each sentence. A total of -inf marks an unused entry."""
 
     totals: Float32[Tensor, "sentences candidates"]
     """Log-probabilities of the candidates, summed from the first token on."""
@@ -71,7 +71,7 @@ class StepRecord(NamedTuple):
 
 
 class SearchStrategy(Protocol):
-    """How the next tokens are chosen: `BeamSearch` or `Sampling`. It has no state, so that all workers share one."""
+    """Method that chooses the next tokens: `BeamSearch` or `Sampling`. It has no state, so that all workers share one."""
 
     @property
     def constraint(self) -> Constraint | None:
@@ -115,8 +115,9 @@ class _FinishedHypothesis(NamedTuple):
 class SearchHistory:
     """Record of one sentence's search, kept on the host: the candidates of each step, and the finished hypotheses.
 
-    With `ranked`, the `n_best` best finished hypotheses are kept. The search ends once no live hypothesis can enter that
-    list, or once `max_finished` hypotheses have finished. Without `ranked`, hypotheses are kept in the order of their rows.
+    With `ranked`, the `n_best` best finished hypotheses are kept. The search ends once no live hypothesis can enter
+    that list, or once `max_finished` hypotheses have finished. Without `ranked`, hypotheses are kept in the order of
+    their rows.
 
     At its maximum length, a hypothesis has to end with EOS. With `truncate`, its last token is free and replaces EOS.
     """

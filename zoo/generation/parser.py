@@ -23,10 +23,10 @@ from zoo.text.vocabulary import Side
 class Parser(Translator):
     """Parses sentences whose words and punctuation marks are separated by spaces, as in the treebank of its training.
 
-    It is a translator whose translations are bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`, over exactly
-    the words of their sentences. The search produces only such trees. If `task.constrained` is false, outputs that are no
-    trees are repaired instead. A word's tag is `XX` if the linearisation has no tags. Round brackets in a sentence are
-    written `-LRB-` and `-RRB-` in its tree, as in treebanks.
+    It is a translator whose translations are bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`, over
+    exactly the words of their sentences. The search produces only such trees. If `task.constrained` is false, outputs
+    that are no trees are repaired instead. A word's tag is `XX` if the linearisation has no tags. Round brackets in a
+    sentence are written `-LRB-` and `-RRB-` in its tree, as in treebanks.
     """
 
     verb = "parse"

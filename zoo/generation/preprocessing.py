@@ -97,8 +97,8 @@ class InputWarnings:
             )
         if self._unknown_effect and (first := self._first_unknown):
             self._report.warn(
-                f"{self._unknown:,} of {self._texts:,} texts have {self._units} that the model does not know, the first "
-                f"is text {first.index + 1:,} ({shown(first.text)}); these {self._units} are {self._unknown_effect}"
+                f"{self._unknown:,} of {self._texts:,} texts have {self._units} that the model does not know, "
+                f"the first is text {first.index + 1:,} ({shown(first.text)}); these {self._units} are {self._unknown_effect}"
             )
 
     def _describe_longest(self, is_split: bool) -> str:
@@ -120,15 +120,10 @@ class Preprocessor:
     """
 
     unknown_effect: str | None = "left out, or translated as something else"
-    """What happens to characters or words that the model does not know."""
+    """The effect on characters or words that the model does not know, for the warning."""
 
     def __init__(
-        self,
-        vocabulary: Vocabulary,
-        spec: Spec,
-        positions: int | None,
-        longest_in_training: int | None,
-        report: Report,
+        self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest_in_training: int | None, report: Report
     ) -> None:
         self.vocabulary, self.decoding, self.positions = vocabulary, spec.decoding, positions
         self.empty_source = (vocabulary.source_end,)
@@ -225,7 +220,8 @@ class Preprocessor:
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.named(suppressed)))
             raise ZooError(
-                f"prefix {index + 1:,} ({shown(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: {tokens}",
+                f"prefix {index + 1:,} ({shown(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
+                f"{tokens}",
                 hint="write it differently, or leave the prefix out",
             )
         return forced

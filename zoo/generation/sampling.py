@@ -24,9 +24,9 @@ from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, l
 class Sampling:
     """Sampling of `count` independent translations per sentence.
 
-    The distribution of a step is softmax(log-probabilities / temperature). It is restricted to the `top_k` most probable
-    tokens (0: all), then to the smallest set of these that reaches probability `top_p`. Forbidden tokens have probability
-    0. The length penalty only affects the reported scores.
+    The distribution of a step is softmax(log-probabilities / temperature). It is restricted to the `top_k` most
+    probable tokens (0: all), then to the smallest set of these that reaches probability `top_p`. Forbidden tokens have
+    probability 0. The length penalty only affects the reported scores.
 
     Each translation has its own stream of random numbers, derived from the seed, the sentence's index and the number of
     the translation. Its result is independent of all other translations and sentences.

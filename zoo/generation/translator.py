@@ -34,7 +34,8 @@ class Translation:
     Attributes:
         text: The translation as text.
         score: `log_probability` divided by the length penalty (paper, section 6.1).
-        log_probability: Natural log-probability. It counts EOS unless the translation was cut off at its maximum length.
+        log_probability: Natural log-probability. It counts EOS unless the translation was cut off at its maximum
+            length.
         tokens: Token IDs without BOS and EOS.
     """
 
@@ -61,8 +62,8 @@ def join_parts(parts: Sequence[Translation]) -> Translation:
 class Translator:
     """Translates raw text, and scores given translations.
 
-    Sentences are sorted by length into batches; results have the order of the texts. The translation of an empty text is
-    "". A translator that was opened from a folder can be pickled: unpickling opens the folder again. A forked child
+    Sentences are sorted by length into batches; results have the order of the texts. The translation of an empty text
+    is "". A translator that was opened from a folder can be pickled: unpickling opens the folder again. A forked child
     process can use it, too; torch then computes on one thread.
 
     Attributes:
@@ -76,7 +77,7 @@ class Translator:
     """
 
     verb = "translate"
-    """What the translator does with a text, for progress bars."""
+    """The verb for progress bars."""
 
     def __init__(
         self,
@@ -180,8 +181,8 @@ class Translator:
 
         Args:
             texts: One text, or an iterable of texts, each of one line.
-            n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in their
-                tokens, but two of them may have the same text.
+            n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in
+                their tokens, but two of them may have the same text.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several.
             **options: Generation options (`GenerationOptions`). The spec gives what is left out.
 
@@ -287,7 +288,7 @@ class Translator:
             yield split.index, self._translate_parts(split, config)
 
     def _translate_parts(self, split: SplitText, config: GenerationConfig) -> list[Translation]:
-        """Translate the parts of a long text, and join the best of all parts, the second best of all parts, and so on."""
+        """Translate the parts of a long text, and join the parts' best translations, their second best, and so on."""
         parts = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
         preprocessor = self.preprocessor()
         preprocessor.max_source_length = len(split.tokens)  # parts are not split again

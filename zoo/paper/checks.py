@@ -10,7 +10,7 @@ from statistics import fmean
 import specs
 from zoo.data.prepare import known_counts
 from zoo.data.presence import absent
-from zoo.evaluation.metric import Metric, named
+from zoo.evaluation.metrics import Metric, get_metric
 from zoo.paper.claim import Check, Claim, Finding, Status
 from zoo.paper.evidence import Evidence, Found
 from zoo.paper.numbers import written
@@ -54,17 +54,17 @@ def scored(split: str, *metrics: str) -> Check:
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         found = evidence.of(claim.spec) if claim.spec is not None else ()
-        alike = _alike(found, split, [named(name) for name in metrics])
+        alike = _alike(found, split, [get_metric(name) for name in metrics])
         if alike is None:
             return Finding(Status.OPEN, _why_not(claim, evidence, found, split))
         metric, runs, scale = alike
         values = [run.score(split, metric) or 0.0 for run in runs]
-        spread = f" ({metric.written(min(values))} to {metric.written(max(values))})" if len(values) > 1 else ""
+        spread = f" ({metric.format_score(min(values))} to {metric.format_score(max(values))})" if len(values) > 1 else ""
         several = f"{runs[0].folder}" if len(runs) == 1 else f"{len(runs)} runs, the first {runs[0].folder}"
-        words = f"{metric.called} of {several}: {scale}"
+        words = f"{metric.title} of {several}: {scale}"
         mean = fmean(values)
         return Finding(
-            Status.MEASURED, words, mean, f"{metric.written(mean)}{spread}", tuple(run.folder for run in runs)
+            Status.MEASURED, words, mean, f"{metric.format_score(mean)}{spread}", tuple(run.folder for run in runs)
         )
 
     return check

@@ -11,8 +11,8 @@ from typing import Any
 import specs
 from specs import ENTITLING, Spec, ZooError, difference
 from zoo.data.presence import called
-from zoo.evaluation.ensembles import KeptEnsemble, ensembles
-from zoo.evaluation.metric import Metric
+from zoo.evaluation.ensembles import SavedEnsemble, ensembles
+from zoo.evaluation.metrics import Metric
 from zoo.models.find import all_runs
 from zoo.models.folder import RUNS, ModelFolder
 from zoo.report import Report
@@ -40,11 +40,11 @@ class Found:
     weights: bool
     """Whether it has any yet."""
     record: Record | None
-    ensembles: tuple[KeptEnsemble, ...] = ()
+    ensembles: tuple[SavedEnsemble, ...] = ()
     """Those that it is the first of."""
 
     def score(self, split: str, metric: Metric) -> float | None:
-        return metric.known(self.scores.get(split))
+        return metric.read_score(self.scores.get(split))
 
     @cached_property
     def _differing(self) -> dict[str, tuple[Any, Any]]:

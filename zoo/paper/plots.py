@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import compiler
 import specs
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.paper import table1, table2, table3
 from zoo.paper.claim import Entry
 from zoo.paper.evidence import Evidence
@@ -73,7 +73,7 @@ def cost(languages: str) -> Plot:
 
 def sizes(metric: str, ours: tuple[Sequence[Entry], Evidence] | None = None) -> Plot | None:
     """Table 3: perplexity or BLEU over parameters, as printed over the compiler's counts, or as found of our runs."""
-    told = named(metric)
+    told = get_metric(metric)
     found = list(_measured(metric, *ours) if ours else _printed(metric))
     series = tuple(Series(part, points, labels) for part, points, labels in found if points)
     if not series:
@@ -82,8 +82,8 @@ def sizes(metric: str, ours: tuple[Sequence[Entry], Evidence] | None = None) -> 
         f"{label} {y:g} at {x:.3g} M" for each in series for (x, y), label in zip(each.points, each.labels, strict=True)
     ]
     whose = "our runs" if ours else "as printed"
-    title = f"Table 3, {whose}: {told.called} over parameters"
-    up = Axis(f"{told.called}, {'dev set' if ours else 'newstest2013'}")
+    title = f"Table 3, {whose}: {told.title} over parameters"
+    up = Axis(f"{told.title}, {'dev set' if ours else 'newstest2013'}")
     return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, series)
 
 

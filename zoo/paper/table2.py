@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import specs
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.paper.checks import equals, hardware, holds, scored
 from zoo.paper.claim import Check, Claim, Printed
 from zoo.paper.evidence import Evidence
@@ -220,7 +220,7 @@ def own(evidence: Evidence) -> Iterator[OwnCost]:
 
 
 def _together(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[Record]) -> OwnCost:
-    found = [named(name).known(scores.get("test")) for name in ("paper_bleu", "bleu")]
+    found = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
     peaks = {record.peak for record in records}
     return OwnCost(
         folder,

@@ -10,8 +10,8 @@ import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
 from specs.task import COMMANDS
-from zoo.evaluation.metric import metrics_of
-from zoo.evaluation.scores import MACHINE
+from zoo.evaluation.metrics import metrics_for
+from zoo.evaluation.scores import MACHINE_KEY
 from zoo.publishing.facts import Facts
 from zoo.publishing.origin import cell, origin, training
 from zoo.publishing.sample import Sample
@@ -117,31 +117,31 @@ def _scores(scores: Mapping[str, Any], task: Task) -> str:
     if not scores:
         return "Nobody had scored it when it was published."
     # What was scored before there were the longer ones has none of them.
-    metrics = [m for m in metrics_of(task) if m.brief or all(m.name in of for of in scores.values())]
+    metrics = [m for m in metrics_for(task) if m.in_summary or all(m.name in of for of in scores.values())]
     columns, numbers = ["set"], []
     for metric in metrics:
-        columns += [f"{metric.called}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
+        columns += [f"{metric.title}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
         numbers += [(metric, name) for name in (metric.name, *metric.details)]
     rows = [
         [
             split,
-            *(metric.written(of[name]) for metric, name in numbers),
+            *(metric.format_score(of[name]) for metric, name in numbers),
             f"{of['sentences']:,}",
             "`" + str(of["signature"]).replace("|", r"\|") + "`",
         ]
         for split, of in scores.items()
     ]
-    signed = {f"- {m.called}: `{of[m.signature]}`": None for m in metrics if not m.brief for of in scores.values()}
+    signed = {f"- {m.title}: `{of[m.signature]}`": None for m in metrics if not m.in_summary for of in scores.values()}
     return "\n\n".join([_table([*columns, "sentences", "signature"], rows), *(["\n".join(signed)] if signed else [])])
 
 
 def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
     """On the machine that scored it; of what was scored before machines were written down, nothing."""
     for split, of in scores.items():
-        if MACHINE in of and of.get("sentences_per_second"):
+        if MACHINE_KEY in of and of.get("sentences_per_second"):
             yield (
                 f"The {split} set went at {of['sentences_per_second']:,.1f} sentences a second, all at once, by the "
-                f"beam and penalty of its spec ({cell(str(of[MACHINE]))})."
+                f"beam and penalty of its spec ({cell(str(of[MACHINE_KEY]))})."
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import compiler
 import specs
 from specs import Spec, ZooError
-from zoo.evaluation.metric import metrics_of
+from zoo.evaluation.metrics import metrics_for
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.names import known_names, standing
@@ -175,5 +175,5 @@ def _in_registry(registry: Registry, report: Report) -> Iterator[PublishedModel]
 
 def scored(spec: Spec, scores: Mapping[str, Any]) -> Scored:
     """What the first metric of the spec's task says of both sets."""
-    first, *_ = metrics_of(spec.task)
-    return {"metric": first.name, "dev": first.known(scores.get("dev")), "test": first.known(scores.get("test"))}
+    first, *_ = metrics_for(spec.task)
+    return {"metric": first.name, "dev": first.read_score(scores.get("dev")), "test": first.read_score(scores.get("test"))}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from specs import Spec
-from zoo.evaluation.metric import METRICS, Metric
+from zoo.evaluation.metrics import METRICS, Metric
 from zoo.publishing.facts import Facts, Point, Training
 from zoo.report import duration
 
@@ -90,12 +90,12 @@ def _curve(spec: Spec, curve: Sequence[Point]) -> Iterator[str]:
     ]
     if len(points) < 2:
         return
-    called = f"{metric.called} of the dev set" if metric else "training loss"
+    called = f"{metric.title} of the dev set" if metric else "training loss"
     scale = ", logarithmic" if _is_steep(points) else ""
     yield f"Learning curve, {called}{scale}, over steps:\n\n```text\n{drawn(points)}\n```"
     every = -(-len(points) // _ROWS)
     rows = "\n".join(
-        f"| {step:,} | {metric.written(value) if metric else f'{value:.3f}'} |"
+        f"| {step:,} | {metric.format_score(value) if metric else f'{value:.3f}'} |"
         for step, value in points[::-1][::every][::-1]
     )
     yield f"| step | {called} |\n| ---: | ---: |\n{rows}"

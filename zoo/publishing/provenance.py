@@ -11,7 +11,7 @@ import specs
 from specs import Archive, Spec, ZooError, difference
 from specs.notation import on_one_line
 from zoo.data.prepare import Prepared
-from zoo.evaluation.metric import METRICS
+from zoo.evaluation.metrics import METRICS
 from zoo.files import manifest, places
 from zoo.files.download import known_sha256
 from zoo.files.files import read_json

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.evaluation.own_sets import texts
+from zoo.evaluation.evaluate import read_split
 from zoo.files import manifest
 from zoo.files.files import require_space, write_json, writing_folder
 from zoo.generation.loading import open_model
@@ -68,7 +68,7 @@ def publish(
         translator.vocabulary.save(partial)
         read.write(bundle.weights)
         taken = sample.sampled(translator, report) if with_text else None
-        dev = texts(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
+        dev = read_split(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
         proved = pairs(dev, translator)
         _complete(bundle, facts_of(spec, source, read), read, translator, proved, source.known_scores, taken)
         del translator  # so that two of the model are never in memory

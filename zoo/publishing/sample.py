@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from specs import Grammar, HeldOut, Spec, ZooError
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import Metric, metrics_of
-from zoo.evaluation.own_sets import texts
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import Metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs
 from zoo.files.files import write_json
 from zoo.files.manifest import Manifest
 from zoo.generation.translator import Translator
@@ -79,7 +79,7 @@ def sampled(translator: Translator, report: Report) -> Sample | None:
     """
     spec = translator.spec
     split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
-    pairs = list(zip(*texts(spec, split, report, translator.vocabulary), strict=True))
+    pairs = list(zip(*read_split(spec, split, report, translator.vocabulary), strict=True))
     short = [pair for pair in pairs if _is_short(pair, translator)]
     chosen = [short[number * len(short) // SENTENCES] for number in range(SENTENCES)]
     chosen = list(dict.fromkeys(chosen)) if short else []
@@ -89,7 +89,7 @@ def sampled(translator: Translator, report: Report) -> Sample | None:
     answers, metric = _asked(translator, sources, references)
     found = metric.compute(answers)
     return Sample(
-        *(split, len(pairs), sources, references, tuple(answers.outputs)),
+        *(split, len(pairs), sources, references, tuple(answers.texts)),
         metric=metric.name,
         score=float(found[metric.name]),
         signature=str(found[metric.signature]),
@@ -126,17 +126,17 @@ def reproduced(sample: Sample, translator: Translator) -> Reproduced:
         raise ZooError(problem, exit_code=1)
     found = metric.compute(answers)
     here = float(found[metric.name])
-    same = sum(one == other for one, other in zip(answers.outputs, sample.outputs, strict=True))
+    same = sum(one == other for one, other in zip(answers.texts, sample.outputs, strict=True))
     if not abs(here - sample.score) <= TOLERANCE:
         raise ZooError(
-            f"the score of its sample is {metric.written(here)} {metric.called} here, and was "
-            f"{metric.written(sample.score)}: {same} of {len(sample.sources)} outputs are the same",
+            f"the score of its sample is {metric.format_score(here)} {metric.title} here, and was "
+            f"{metric.format_score(sample.score)}: {same} of {len(sample.sources)} outputs are the same",
             hint="its weights, its spec or its sample were changed, or this machine or backend computes something else",
             exit_code=1,
         )
-    return Reproduced(sample.set, len(sample.sources), same, metric.called, sample.score, here)
+    return Reproduced(sample.set, len(sample.sources), same, metric.title, sample.score, here)
 
 
-def _asked(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[Answers, Metric]:
-    metric, *_ = metrics_of(translator.spec.task)
-    return Answers(translator, sources, references, search="beam"), metric
+def _asked(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
+    metric, *_ = metrics_for(translator.spec.task)
+    return ModelOutputs(translator, sources, references, search="beam"), metric

@@ -9,10 +9,9 @@ import torch
 
 from compiler import TRANSLATE, Purpose
 from specs import Spec, ZooError
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import metrics_of, named
-from zoo.evaluation.own_sets import texts
-from zoo.evaluation.samples import samples
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import get_metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs, format_examples
 from zoo.generation.compilation import build_with_message
 from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
 from zoo.generation.loading import translator_class
@@ -34,9 +33,9 @@ class DevSet:
 
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
-        self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
-        first, *_ = metrics_of(spec.task)
-        self.metric = named(spec.training.dev_score) if spec.training.dev_score else first
+        self.sources, self.references = read_split(spec, "dev", Report(), vocabulary)
+        first, *_ = metrics_for(spec.task)
+        self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
         self.samples = ""
         """Some outputs of the weights that were scored last, where the score is made from outputs."""
 
@@ -45,13 +44,13 @@ class DevSet:
         self.samples = ""
         answers = self.answers(weights)
         score = self.metric.score(answers)
-        if not self.metric.forced:
-            self.samples = samples(self.sources, self.references, answers.outputs)
+        if not self.metric.uses_probabilities:
+            self.samples = format_examples(self.sources, self.references, answers.texts)
         return score
 
-    def answers(self, weights: Mapping[str, torch.Tensor]) -> Answers:
+    def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
         """Theirs, to what the metric asks."""
-        forced = self.metric.forced
+        forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(
             self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
@@ -59,7 +58,7 @@ class DevSet:
         self.report = Report()  # said once
         translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
         tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
-        return Answers(translator, self.sources, self.references, max_batch_tokens=tokens)
+        return ModelOutputs(translator, self.sources, self.references, max_batch_tokens=tokens)
 
 
 @contextmanager
@@ -80,7 +79,7 @@ def too_long(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
     if not spec.corpus.dev or architecture.positional_encoding != "learned":
         return None
     intake = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
-    sources, references = texts(spec, "dev", Report(), vocabulary)
+    sources, references = read_split(spec, "dev", Report(), vocabulary)
     refused = []
     for pair in zip(sources, references, strict=True):
         try:

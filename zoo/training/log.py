@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from zoo.data.batches import BatchSize
-from zoo.evaluation.metric import ON_DEV
+from zoo.evaluation.metrics import DEV_TITLES
 from zoo.files.files import explained, writing
 from zoo.report import figure
 from zoo.system import ram
@@ -19,9 +19,9 @@ from zoo.training.checkpoint import Progress
 from zoo.training.events import Events
 from zoo.training.step import StepResult
 
-SHOWN = ("loss", "perplexity", *ON_DEV, "target_tokens_per_second", "utilisation")
+SHOWN = ("loss", "perplexity", *DEV_TITLES, "target_tokens_per_second", "utilisation")
 """What of a line is shown while training goes on."""
-_CALLED = {"loss": "loss", "perplexity": "perplexity", **ON_DEV}
+_CALLED = {"loss": "loss", "perplexity": "perplexity", **DEV_TITLES}
 
 
 def summary(line: Mapping[str, Any], *, best: bool) -> str:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from compiler import find_device
 from specs import ZooError
-from zoo.evaluation.metric import Metric
-from zoo.evaluation.resampled import Drawn, half_width, resampled
+from zoo.evaluation.bootstrap import FloatArray, bootstrap_scores, difference_half_width
+from zoo.evaluation.metrics import Metric
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.average import mean_of, require_whole, to_average
@@ -70,16 +70,16 @@ def search(run: Run, *, device: str = "auto", report: Report | None = None) -> C
     dev = DevSet(spec, Vocabulary.load(run.folder), find_device(device), report)
     several = list(choices(found))
     scores: list[float] = []
-    drawn: list[Drawn | None] = []
+    drawn: list[FloatArray | None] = []
     with report.progress("scoring means", len(several), "means") as shown:
         for choice in several:
             answers = dev.answers(mean_of([checkpoint.weights for checkpoint in choice.checkpoints]))
             scores.append(dev.metric.score(answers))
-            drawn.append(resampled(dev.metric.name, answers))
+            drawn.append(bootstrap_scores(dev.metric.name, answers))
             shown.advance(1)
     finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
     if not finite:
-        problem = f"no mean of `{run.folder}`'s checkpoints has a finite dev {dev.metric.called}"
+        problem = f"no mean of `{run.folder}`'s checkpoints has a finite dev {dev.metric.title}"
         raise ZooError(problem, hint="a reference of the dev set may hold a token that the model never writes")
     best = min(finite, key=lambda index: _better(dev.metric, scores, index))
     means = [
@@ -89,7 +89,7 @@ def search(run: Run, *, device: str = "auto", report: Report | None = None) -> C
             tuple(sorted(checkpoint.step for checkpoint in choice.checkpoints)),
             score,
             score - scores[best],
-            half_width(dev.metric.name, score, drawn[best], own) if math.isfinite(score) else None,
+            difference_half_width(dev.metric.name, score, drawn[best], own) if math.isfinite(score) else None,
         )
         for choice, score, own in zip(several, scores, drawn, strict=True)
     ]
@@ -109,4 +109,4 @@ def choices(found: Sequence[Checkpoint]) -> Iterator[Choice]:
 
 def _better(metric: Metric, scores: Sequence[float], index: int) -> int:
     """How many are better than this one."""
-    return sum(metric.better(score, scores[index]) for score in scores)
+    return sum(metric.is_better(score, scores[index]) for score in scores)

@@ -19,8 +19,8 @@ from specs import Spec, ZooError
 from zoo.data.ahead import aside
 from zoo.data.prepare import Prepared, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
-from zoo.evaluation.scores import in_words
+from zoo.evaluation.evaluate import evaluate_model
+from zoo.evaluation.scores import summary_line
 from zoo.files.content import Unreadable
 from zoo.files.files import read_json, require_space
 from zoo.files.occupied import folder_bytes
@@ -187,7 +187,7 @@ def _score_dev(run: Run, device: str, report: Report) -> None:
         return
     with unscored(report):
         scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
-        report.say(f"dev: {in_words(scores)}")
+        report.say(f"dev: {summary_line(scores)}")
 
 
 @contextmanager

@@ -227,7 +227,7 @@ class Trainer:
             score = dev.score(weights)
         if score is None:
             return {}
-        better, step = dev.metric.better(score, self.progress.best), self.progress.step
+        better, step = dev.metric.is_better(score, self.progress.best), self.progress.step
         news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
         self.progress = replace(self.progress, **news)
         return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specs import Spec, ZooError
-from zoo.evaluation.metric import Metric
+from zoo.evaluation.metrics import Metric
 from zoo.files.files import sha256
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from specs import Spec, ZooError
 from zoo.data.prepare import Prepared, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.evaluate import evaluate_model
 from zoo.files import manifest
 from zoo.files.files import remove_folder
 from zoo.report import Progress as ShownProgress

@@ -15,7 +15,7 @@ _MIN_LINE_LENGTH = 3  # EVALB ignores shorter lines
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How brackets are compared.
+    """Options of the comparison of brackets.
 
     Attributes:
         name: Name of the parameters, for the signature.
@@ -60,9 +60,11 @@ COLLINS = Parameters(
     deleted_for_length=frozenset(["-NONE-"]),
     equal_labels=frozenset([("ADVP", "PRT"), ("PRT", "ADVP")]),
 )
-"""The standard parameters for English (Collins 1997): labelled brackets without root, traces and punctuation, with `ADVP`
-and `PRT` as one label. Unlike EVALB's file of that name, they allow any number of errors, because a parser early in its
-training makes many."""
+"""The standard parameters for English (Collins 1997): labelled brackets without root, traces and punctuation.
+
+`ADVP` and `PRT` are one label. Unlike EVALB's file of that name, they allow any number of errors, because a parser early
+in its training makes many.
+"""
 
 
 def read_parameters(path: Path | str) -> Parameters:

@@ -135,8 +135,8 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
         parameters: A parameter file of EVALB. None for `COLLINS`.
 
     Raises:
-        ZooError: A file cannot be read, a line of `gold` is not a tree, the files differ in the number of lines, or there
-            are more errors than the parameters allow.
+        ZooError: A file cannot be read, a line of `gold` is not a tree, the files differ in the number of lines, or
+            there are more errors than the parameters allow.
     """
     chosen = COLLINS if parameters is None else read_parameters(parameters)
     test_lines, gold_lines = read_lines(test), read_lines(gold)
@@ -227,8 +227,8 @@ def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
 def format_table(scores: BracketScores) -> str:
     """Return the scores in EVALB's own layout: one line per sentence, totals, and two summaries.
 
-    The layout is identical to EVALB's example `sample.rsl`, including its misspellings. `-` replaces tags if the test has
-    none. As in that example, the total of the crossing column is the number of sentences without crossing brackets.
+    The layout is identical to EVALB's example `sample.rsl`, including its misspellings. `-` replaces tags if the test
+    has none. As in that example, the total of the crossing column is the number of sentences without crossing brackets.
     """
     return "\n".join(
         [

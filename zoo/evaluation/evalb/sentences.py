@@ -14,7 +14,7 @@ from zoo.evaluation.evalb.parameters import Parameters
 from zoo.text.trees.tree import Tree
 
 VALID, ERROR, SKIPPED = 0, 1, 2
-"""Status of a sentence: counted; excluded because the words of test and gold differ; excluded because it has no word."""
+"""Status of a sentence: counted, excluded because test and gold have different words, or excluded as empty."""
 
 # A tag with its word, an opening bracket with its label, a closing bracket, or text that is not part of a tree.
 _TOKEN = re.compile(r"\(([^()\s]*)(?:\s+([^()\s]+)\s*\))?|\)|[^()\s]+", re.ASCII)

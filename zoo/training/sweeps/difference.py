@@ -17,7 +17,7 @@ from statistics import fmean, variance
 
 import numpy as np
 
-from zoo.evaluation.resampled import Drawn, half_interval
+from zoo.evaluation.bootstrap import FloatArray, interval_half_width
 
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
@@ -40,7 +40,7 @@ class Sample:
     """A row's scores by one metric: of each seed, and the mean of the seeds on each set of sentences drawn."""
 
     seeds: tuple[float, ...]
-    drawn: Drawn
+    drawn: FloatArray
 
     @property
     def mean(self) -> float:
@@ -49,7 +49,7 @@ class Sample:
     @property
     def half(self) -> float:
         """Half the width of the interval that holds 95 of 100 sets of sentences."""
-        return half_interval(self.drawn)
+        return interval_half_width(self.drawn)
 
 
 @dataclass(frozen=True)

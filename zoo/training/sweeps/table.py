@@ -12,8 +12,8 @@ import numpy as np
 
 import compiler
 from specs import Spec
-from zoo.evaluation import resampled
-from zoo.evaluation.own_sets import texts
+from zoo.evaluation import bootstrap
+from zoo.evaluation.evaluate import read_split
 from zoo.report import Report
 from zoo.training.sweeps.difference import Difference, Sample, Spread, difference, spread
 from zoo.training.sweeps.rows import Row
@@ -75,16 +75,16 @@ def _standing(row: Row, trials: tuple[Trial, ...]) -> Standing:
 
 
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, Sample]:
-    _, references = texts(spec, "dev", Report())
-    drawn = resampled.draws(len(references))
-    found: dict[str, list[resampled.Drawn]] = {name: [] for name in METRICS}
+    _, references = read_split(spec, "dev", Report())
+    drawn = bootstrap.sample_counts(len(references))
+    found: dict[str, list[bootstrap.FloatArray]] = {name: [] for name in METRICS}
     for trial in trials:
         answers = trial.answers
         outputs = [each.output for each in answers]
-        found["bleu"].append(resampled.bleu_by(drawn, outputs, references))
-        found["paper_bleu"].append(resampled.paper_bleu_by(drawn, outputs, references, spec.corpus.target))
+        found["bleu"].append(bootstrap.bleu_by_sample(drawn, outputs, references))
+        found["paper_bleu"].append(bootstrap.paper_bleu_by_sample(drawn, outputs, references, spec.corpus.target))
         logs, tokens = [each.log_probability for each in answers], [each.tokens for each in answers]
-        found["perplexity"].append(resampled.log_perplexity_by(drawn, logs, tokens))
+        found["perplexity"].append(bootstrap.log_perplexity_by_sample(drawn, logs, tokens))
     scores = [trial.run.known_scores["dev"] for trial in trials]
     by_seed = {name: [_LARGEST if each[name] is None else float(each[name]) for each in scores] for name in METRICS}
     by_seed["perplexity"] = [math.log(value) for value in by_seed["perplexity"]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specs import Spec, ZooError
-from zoo.evaluation.kept_answers import KeptAnswer, kept
+from zoo.evaluation.outputs import SavedOutput, load_outputs
 from zoo.models.folder import RUNS
 from zoo.models.weights import read_facts
 from zoo.training.average import steps_in
@@ -69,9 +69,9 @@ class Trial:
         return checkpoints(self.run)[-1].progress.seconds
 
     @property
-    def answers(self) -> Sequence[KeptAnswer]:
+    def answers(self) -> Sequence[SavedOutput]:
         """To the dev set."""
-        return kept(self.run.answers("dev"))
+        return load_outputs(self.run.answers("dev"))
 
 
 def trials_of(rows: Sequence[Row], seeds: int, folder: Path) -> tuple[Trial, ...]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from zoo.evaluation.metric import named
-from zoo.evaluation.resampled import SAMPLES
+from zoo.evaluation.bootstrap import SAMPLES
+from zoo.evaluation.metrics import get_metric
 from zoo.report import duration
 from zoo.training.sweeps.difference import Difference, Sample, Verdict
 from zoo.training.sweeps.printed import ORDERED, printed, printed_difference
@@ -23,7 +23,7 @@ Lines = tuple[list[str], list[list[str]]]
 
 def standing_lines(table: Table) -> Lines:
     """A line for each row, with what the paper prints of it where it does."""
-    columns = ["row", "sets", "seeds>", "parameters>", *(f"{named(name).called}>" for name in METRICS), "time>"]
+    columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     beside = any(printed(each.row) for each in table.standings)
     lines = []
     for each in table.standings:
@@ -43,7 +43,7 @@ def pair_lines(table: Table) -> Lines:
     columns = ["", "than"]
     for name in ORDERED:
         ratio = " ×" if name == "perplexity" else ""
-        columns += [f"{named(name).called}{ratio}>", *(["paper>"] if beside else []), ""]
+        columns += [f"{get_metric(name).title}{ratio}>", *(["paper>"] if beside else []), ""]
     lines = []
     for pair in table.pairs:
         line = [pair.second.name, pair.first.name]
@@ -130,7 +130,7 @@ def _mean(name: str, sample: Sample) -> tuple[float, float]:
 
 def _score(name: str, sample: Sample) -> str:
     mean, half = _mean(name, sample)
-    return f"{named(name).written(mean)} ± {named(name).written(half)}"
+    return f"{get_metric(name).format_score(mean)} ± {get_metric(name).format_score(half)}"
 
 
 def _difference(name: str, found: Difference | None) -> str:
@@ -161,7 +161,7 @@ def _said(pair: Pair, name: str) -> str:
         return verdict or ""
     if not found.beyond_noise:
         return Verdict.NOISE
-    return "better" if named(name).better(found.value, 0.0) else "worse"
+    return "better" if get_metric(name).is_better(found.value, 0.0) else "worse"
 
 
 def _own(row: Row) -> str:
