@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from zoo.text.arriving import Arriving
+    from zoo.text.lines import LineStream
 
 
 def typed(path: Path | None) -> bool:
@@ -18,23 +18,23 @@ def typed(path: Path | None) -> bool:
 
 
 @contextmanager
-def reading(path: Path | None) -> Iterator[Arriving]:
+def reading(path: Path | None) -> Iterator[LineStream]:
     """The lines of a file, or of stdin where there is no path.
 
     Raises ZooError where the file cannot be opened, and, with the line, for what is not UTF-8.
     """
     from specs import ZooError
-    from zoo.text.arriving import Arriving
+    from zoo.text.lines import LineStream
 
     if path is None:
-        yield Arriving(sys.stdin.buffer, "<stdin>")
+        yield LineStream(sys.stdin.buffer, "<stdin>")
         return
     try:
         stream = path.open("rb")
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from None
     with stream:
-        yield Arriving(stream, str(path))
+        yield LineStream(stream, str(path))
 
 
 @contextmanager

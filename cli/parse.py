@@ -49,7 +49,7 @@ def command(
     model: options.Models = None,
     input: options.Input = None,
     output: options.Output = None,
-    pretty: Annotated[
+    format_tree: Annotated[
         bool, typer.Option("--pretty", help="Long trees over several lines, and an empty line between trees.")
     ] = False,
     svg: _Svg = None,
@@ -80,7 +80,7 @@ def command(
     from zoo.generation.parser import Parser
     from zoo.models.find import all_chosen
 
-    _require_one(pretty, json, n_best)
+    _require_one(format_tree, json, n_best)
     folders = all_chosen(spec, model, report())
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"beam": beam, "alpha": alpha, "tokens": tokens}
@@ -92,16 +92,16 @@ def command(
 
         def lines(number: int, source: str, found: list[Translation]) -> list[str]:
             draw(found[0].text)
-            return [_laid_out(number, found[0].text)] if pretty else _lines(number, source, found, json, n_best)
+            return [_laid_out(number, found[0].text)] if format_tree else _lines(number, source, found, json, n_best)
 
         answer(parser, Files(input, output), choice, n_best, lines)
 
 
-def _require_one(pretty: bool, json: bool, n_best: int | None) -> None:
+def _require_one(format_tree: bool, json: bool, n_best: int | None) -> None:
     from specs import ZooError
 
     for other, given in (("--json", json), ("--n-best", n_best is not None)):
-        if pretty and given:
+        if format_tree and given:
             raise ZooError(
                 f"`--pretty` and `{other}` are given, and each shows something else", hint="ask for them one at a time"
             )
@@ -113,8 +113,8 @@ def _drawn(svg: Path | None, input: Path | None, output: Path | None) -> Iterato
     from cli.lines import writing
     from specs import ZooError
     from zoo.files.output import require_svg
-    from zoo.text.trees.drawing import drawing
-    from zoo.text.trees.tree import read
+    from zoo.text.trees.bracketed import read_tree
+    from zoo.text.trees.drawing import draw_svg
 
     if svg is None:
         yield lambda tree: None
@@ -125,14 +125,13 @@ def _drawn(svg: Path | None, input: Path | None, output: Path | None) -> Iterato
     trees: list[str] = []
     with writing(svg, [input]) as write:
         yield trees.append
-        write(drawing(*(read(tree) for tree in trees if tree)).removesuffix("\n"))
+        write(draw_svg(*(read_tree(tree) for tree in trees if tree)).removesuffix("\n"))
 
 
 def _laid_out(number: int, tree: str) -> str:
-    from zoo.text.trees.pretty import pretty
-    from zoo.text.trees.tree import read
+    from zoo.text.trees.bracketed import format_tree, read_tree
 
-    return ("\n" if number > 1 else "") + (pretty(read(tree)) if tree else "")
+    return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")
 
 
 def _lines(number: int, source: str, found: list[Translation], json: bool, n_best: int | None) -> list[str]:

@@ -53,7 +53,7 @@ def command(
     from zoo.generation.opening import How, open_model
     from zoo.models.find import chosen
     from zoo.report import Report
-    from zoo.text.arriving import windows
+    from zoo.text.lines import available_chunks
 
     _check(source, target)
     words, person = report(), source is None and typed(None)
@@ -64,7 +64,7 @@ def command(
     files = [str(each or "<stdin>") for each in read]
     with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:
         first = 1
-        for window in windows(waiting, _WINDOW, paused):
+        for window in available_chunks(waiting, _WINDOW, paused):
             for forced in _scored(translator, window, first, files, shown):
                 write(_line(forced, json))
             first += len(window)

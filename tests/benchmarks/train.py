@@ -90,7 +90,7 @@ def _child(given: argparse.Namespace) -> Callable[[str], Any]:
         store = made_up(spec, STEPS, Path(folder))
         training = spec.training
         every = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
-        batches = [Pairs.of(store, indices).batch() for indices in islice(every, STEPS)]
+        batches = [Pairs.from_store(store, indices).batch() for indices in islice(every, STEPS)]
 
     def answer(word: str) -> Any:
         if word == "tokens":

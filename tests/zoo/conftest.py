@@ -160,10 +160,10 @@ class Letters:
     def decode(self, tokens, side="target"):
         return "".join(ALPHABET[token - 4] if token >= 4 else "?" for token in tokens)
 
-    def named(self, tokens, side="target"):
+    def token_strings(self, tokens, side="target"):
         return list(self.decode(tokens))
 
-    def has_words(self, side):
+    def is_word_level(self, side):
         return False
 
 

@@ -177,9 +177,7 @@ def _mark_duplicates(statuses: PairStatuses, hashes: npt.NDArray[np.uint64]) -> 
     statuses[kept[repeated]] = PairStatus.DUPLICATE
 
 
-def _hold_out(
-    statuses: PairStatuses, hashes: npt.NDArray[np.uint64], sets: Iterable[tuple[PairStatus, int]]
-) -> None:
+def _hold_out(statuses: PairStatuses, hashes: npt.NDArray[np.uint64], sets: Iterable[tuple[PairStatus, int]]) -> None:
     kept = np.flatnonzero(statuses == PairStatus.KEPT)
     # A stable sort leaves the pairs of one source in the order of the text.
     order = kept[np.argsort(hashes[kept], kind="stable")]

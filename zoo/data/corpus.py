@@ -212,7 +212,8 @@ def corpus_name(corpus: Corpus) -> str:
         return folder
     assert not isinstance(first, HeldOut)
     field = {Archive: "archive", Files: "source", Treebank: "trees"}[type(first)]
-    return os.path.basename(getattr(first, field)) + (f" and {len(rest)} more" if rest else "")
+    name = os.path.basename(getattr(first, field))
+    return f"{name} and {len(rest)} more" if rest else name
 
 
 def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:

@@ -247,16 +247,12 @@ class _Preparation:
         sample = learning_pairs(counts.kept)
         of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
         self.report.say(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
-        return Vocabulary.learn(
-            lambda: self._kept_pairs(statuses), self.spec.vocabulary, counts.kept, self.spec.task
-        )
+        return Vocabulary.learn(lambda: self._kept_pairs(statuses), self.spec.vocabulary, counts.kept, self.spec.task)
 
     def _kept_pairs(self, statuses: PairStatuses) -> Iterator[Pair]:
         return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT)
 
-    def _write_train(
-        self, statuses: PairStatuses, counts: CleaningCounts, vocabulary: Vocabulary
-    ) -> CleaningCounts:
+    def _write_train(self, statuses: PairStatuses, counts: CleaningCounts, vocabulary: Vocabulary) -> CleaningCounts:
         limits, done = LengthLimits(self.spec.corpus.max_length, self.spec.corpus.max_ratio), 0
         all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         parts = all_parts[statuses == PairStatus.KEPT]

@@ -51,7 +51,8 @@ class SubwordSampler:
     def _sample_pairs(self, pairs: Pairs, seed: int) -> Pairs:
         sentencepiece.set_random_generator_seed(seed % 2**32)
         return Pairs(
-            [self._sample(row, "source") for row in pairs.sources], [self._sample(row, "target") for row in pairs.targets]
+            [self._sample(row, "source") for row in pairs.sources],
+            [self._sample(row, "target") for row in pairs.targets],
         )
 
     def _sample(self, row: Tokens, side: Side) -> Tokens:

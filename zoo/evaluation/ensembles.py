@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from specs import ZooError
-from zoo.data.parallel import Split
+from zoo.data.corpus import Split
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.own_sets import split_named, texts, unchanged

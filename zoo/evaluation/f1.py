@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from specs import ZooError
 from zoo.evaluation.evalb.brackets import brackets
-from zoo.text.trees.tree import Tree, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import Tree
 
 if TYPE_CHECKING:
     from zoo.evaluation.answers import Answers
@@ -23,12 +24,12 @@ def computed(answers: Answers) -> dict[str, float | str]:
     none.
     """
     trees = [_tree(text) for text in answers.outputs]
-    found = brackets(trees, [read(text) for text in answers.references], own_tags=False)
+    found = brackets(trees, [read_tree(text) for text in answers.references], own_tags=False)
     return {"f1": found.f1, **{name: getattr(found, name) for name in DETAILS}, "signature": found.signature}
 
 
 def _tree(text: str) -> Tree | None:
     try:
-        return read(text)
+        return read_tree(text)
     except ZooError:
         return None

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from specs import ZooError
-from zoo.data.text_file import language_of
+from zoo.data.text_files import language_suffix
 from zoo.evaluation.bleu import bleu
 from zoo.evaluation.overlap import doubt, lines_hint, overlap
 from zoo.evaluation.paper_bleu import known_languages, paper_bleu
@@ -71,5 +71,5 @@ def language_meant(given: str | None, references: Path | str) -> str | None:
         raise ZooError(f"`{given}` is not a language's code", hint="write two or three small letters, such as de")
     if given is not None:
         return given
-    code = language_of(references)
+    code = language_suffix(references)
     return code if code and code in known_languages() else None

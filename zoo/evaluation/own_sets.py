@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import Grammar, HeldOut, Parsing, Spec, ZooError
-from zoo.data.kept_set import kept_set
-from zoo.data.parallel import Pair, ParallelText, Split
+from zoo.data.corpus import Pair, ParallelCorpus, Split, cached_builtin_pairs
 from zoo.data.prepare import prepare
 from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
@@ -88,12 +87,12 @@ def texts(
     if any(isinstance(part, HeldOut) for part in parts):
         return prepare(spec, report, vocabulary).texts(split)
     pairs: list[Pair] = []
-    with closing(ParallelText(spec, report)) as text:
+    with closing(ParallelCorpus(spec, report)) as text:
         for number, part in enumerate(parts):
             own = (
-                kept_set(split, part, trees=isinstance(spec.task, Parsing))
+                cached_builtin_pairs(split, part, trees=isinstance(spec.task, Parsing))
                 if isinstance(part, Grammar)
-                else text.pairs_of(split, number)
+                else text.part_pairs(split, number)
             )
             pairs += [(clean(source), clean(target)) for source, target in own]
     return [source for source, _ in pairs], [target for _, target in pairs]

@@ -13,7 +13,7 @@ from zoo.generation.intake import Intake
 from zoo.generation.lengths import Split
 from zoo.generation.source import Source
 from zoo.text.lines import clean
-from zoo.text.sentences import sentences
+from zoo.text.sentences import checked_texts
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
@@ -34,7 +34,7 @@ class Attending:
     def over(self, translator: Translator, source: str, target: str | None) -> Attention:
         """That of the translator's model over a text and a translation of it, its own where none is given."""
         intake = translator.intake()
-        (read,) = intake.sources(sentences([source]), [""], 0)
+        (read,) = intake.sources(checked_texts([source]), [""], 0)
         _require_whole(read, intake)
         if target is None:
             ((best, *_),) = translator.hypotheses([source])
@@ -45,7 +45,7 @@ class Attending:
             with intake.lengths:
                 intake.lengths.count([read])
         reads = Row(clean(source), read.tokens, intake.spelled(source))
-        writes = Row(text, row, translator.vocabulary.named(row[1:-1]))
+        writes = Row(text, row, translator.vocabulary.token_strings(row[1:-1]))
         return attention(self._program, reads, writes, forced=target is not None)
 
 

@@ -18,7 +18,7 @@ from zoo.generation.constraint import Bounds
 from zoo.generation.groups import padded
 from zoo.generation.history import History, StepRecord
 from zoo.generation.source import Source
-from zoo.text.sentences import shown
+from zoo.text.sentences import excerpt
 
 
 class Batch(Generic[State]):
@@ -153,7 +153,7 @@ def _check_allowed(bounds: Bounds, token: Int[Tensor, " rows"], sources: Sequenc
     each = bounds.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
     for source, good in zip(sources, each, strict=True):
         if not good:
-            problem = f"sentence {source.line + 1:,}, {shown(source.text)}, is given a beginning that is not allowed"
+            problem = f"sentence {source.line + 1:,}, {excerpt(source.text)}, is given a beginning that is not allowed"
             raise ZooError(problem, hint="leave the prefix out, or shorten it")
 
 

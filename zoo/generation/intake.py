@@ -9,7 +9,7 @@ from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.lengths import Lengths, Split
 from zoo.generation.source import Source
 from zoo.report import Report
-from zoo.text.sentences import sentences, sentences_of, shown
+from zoo.text.sentences import checked_texts, excerpt, split_sentences
 from zoo.text.vocabulary import Side, Vocabulary
 
 Pair = tuple[str, str]
@@ -74,8 +74,8 @@ class Intake:
             raise error
 
     def _read(self, window: Sequence[Pair], first: int) -> list[Source | Split]:
-        texts = sentences((text for text, _ in window), first=first + 1)
-        prefixes = sentences((prefix for _, prefix in window), first=first + 1, called="prefix")
+        texts = checked_texts((text for text, _ in window), first=first + 1)
+        prefixes = checked_texts((prefix for _, prefix in window), first=first + 1, label="prefix")
         return self.sources(texts, prefixes, first)
 
     def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | Split]:
@@ -107,12 +107,12 @@ class Intake:
             if what == "words":
                 hint = "leave them out: the model came with a list of all words that it writes"
             raise ZooError(
-                f"prefix {index + 1:,} ({shown(prefix)}) has {what} that the model cannot write: {unknown}", hint=hint
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has {what} that the model cannot write: {unknown}", hint=hint
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
-            tokens = ", ".join(map(repr, self.vocabulary.named(suppressed)))
+            tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
             raise ZooError(
-                f"prefix {index + 1:,} ({shown(prefix)}) has tokens that `decoding.suppressed_tokens` leaves out: {tokens}",
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` leaves out: {tokens}",
                 hint="write it otherwise, or leave the prefix out",
             )
         return forced
@@ -120,12 +120,12 @@ class Intake:
     def _parts(self, text: str, index: int) -> Iterator[str]:
         """As few as there can be of a long text, in order, each of whole sentences."""
         part, length = "", 0
-        for sentence in sentences_of(text):
+        for sentence in split_sentences(text):
             more = len(self.vocabulary.encode(sentence, "source"))
             if more > self.most:
                 self._require_positions(more + 1, sentence, "source")
                 raise ZooError(
-                    f"text {index + 1:,} ({shown(text)}) has a sentence of {more:,} tokens, and the model takes "
+                    f"text {index + 1:,} ({excerpt(text)}) has a sentence of {more:,} tokens, and the model takes "
                     f"{self.most:,} (`decoding.max_source_length`)",
                     hint="break it into lines",
                 )
@@ -145,14 +145,14 @@ class Intake:
             self._require_positions(len(row) - (side == "target"), text, side)  # EOS of a target is not read
             if row == [PAD]:  # attention over nothing is no number
                 raise ZooError(
-                    f"pair {number:,} has a source without a token, {shown(text)}, and this model reads no EOS",
+                    f"pair {number:,} has a source without a token, {excerpt(text)}, and this model reads no EOS",
                     hint="leave the pair out: the model says nothing of it",
                 )
         return rows
 
     def spelled(self, text: str) -> list[str]:
         """The tokens of a source, without EOS, as they are written."""
-        return self.vocabulary.source.spelled(text)
+        return self.vocabulary.source.tokenize(text)
 
     def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         before = [BOS] if side == "target" else []
@@ -163,7 +163,7 @@ class Intake:
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:
             raise ZooError(
-                f"the {side} {shown(text)} takes {length:,} positions, and the model has learned "
+                f"the {side} {excerpt(text)} takes {length:,} positions, and the model has learned "
                 f"{self.positions:,} (`architecture.max_positions`)",
                 hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
             )
@@ -177,7 +177,7 @@ class Intake:
 
 def _units(vocabulary: Vocabulary, side: Side) -> str:
     """What of a text may be unknown."""
-    return "words" if vocabulary.has_words(side) else "characters"
+    return "words" if vocabulary.is_word_level(side) else "characters"
 
 
 def _check_prefix(forced: Sequence[int], limit: int | None, text: str, prefix: str) -> None:
@@ -185,12 +185,12 @@ def _check_prefix(forced: Sequence[int], limit: int | None, text: str, prefix: s
         return
     if limit is None:
         raise ZooError(
-            f"an empty text is to have a translation that starts with {shown(prefix)}",
+            f"an empty text is to have a translation that starts with {excerpt(prefix)}",
             hint="prefix n belongs to text n: leave it empty where the text is",
         )
     if len(forced) > limit:
         raise ZooError(
-            f"the prefix {shown(prefix)} has {len(forced):,} tokens, and a translation of {shown(text)} has "
+            f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, and a translation of {excerpt(text)} has "
             f"{limit:,} at most",
             hint="shorten the prefix, or raise `decoding.extra_length` of the model's spec",
         )

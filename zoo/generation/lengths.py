@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from specs import UNK
 from zoo.generation.source import Source
 from zoo.report import Report
-from zoo.text.sentences import shown
+from zoo.text.sentences import excerpt
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class Lengths:
         if self._consequence and (first := self._first_unknown):
             self._report.warn(
                 f"{self._parts} that the model does not know: in {self._unknown:,} of {self._all:,}, first in text "
-                f"{first.index + 1:,} ({shown(first.text)}); {self._consequence}"
+                f"{first.index + 1:,} ({excerpt(first.text)}); {self._consequence}"
             )
 
     def _at_most(self, split: bool) -> str:
         longest = self._longest_of[split]
-        return f"at most {len(longest.tokens) - 1:,} tokens, text {longest.index + 1:,} ({shown(longest.text)})"
+        return f"at most {len(longest.tokens) - 1:,} tokens, text {longest.index + 1:,} ({excerpt(longest.text)})"

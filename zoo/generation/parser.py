@@ -15,10 +15,10 @@ from zoo.generation.source import Source
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.text.lines import clean
-from zoo.text.sentences import shown
-from zoo.text.trees.bracketed import plain
-from zoo.text.trees.symbols import Symbols
-from zoo.text.trees.tree import DEEPEST, Tree, escaped, read, unescaped
+from zoo.text.sentences import excerpt
+from zoo.text.trees.bracketed import read_tree, simplify
+from zoo.text.trees.tokenizer import TreeTokenizer
+from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, unescape_brackets
 from zoo.text.vocabulary import Side
 
 
@@ -37,11 +37,11 @@ class Parser(Translator):
         """As a translator. Its spec's task is to parse."""
         super().__init__(*of, **how)
         target, task = self.vocabulary.target, self.spec.task
-        assert isinstance(target, Symbols)
+        assert isinstance(target, TreeTokenizer)
         assert isinstance(task, Parsing)
         self.symbols = target
         self.constraint = (
-            Brackets(target.opening, target.closing, target.words, target.size, target.in_a_row)
+            Brackets(target.opening, target.closing, target.words, target.size, target.max_opening_run)
             if task.constrained
             else None
         )
@@ -63,7 +63,7 @@ class Parser(Translator):
         """
         one = isinstance(texts, str)
         found = self.hypotheses([texts] if isinstance(texts, str) else texts, n_best=n_best, **choice)
-        trees = [[read(each.text) for each in best if each.text] for best in found]
+        trees = [[read_tree(each.text) for each in best if each.text] for best in found]
         if n_best is not None:
             return trees[0] if one else trees
         first = [best[0] if best else None for best in trees]
@@ -71,7 +71,7 @@ class Parser(Translator):
 
     def intake(self) -> Intake:
         of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
-        return Sentences(self.symbols.written, self.constraint is not None, *of)
+        return Sentences(self.symbols.word_ids, self.constraint is not None, *of)
 
     def given(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
         """Sentences and their bracketed trees, of these what a parser learns of them, as of a treebank's.
@@ -83,8 +83,8 @@ class Parser(Translator):
 
     def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
         assert isinstance(intake, Sentences)
-        words = list(map(escaped, intake.words.pop(index)))
-        tree = self.symbols.mended if self.constraint is None else self.symbols.tree
+        words = list(map(escape_brackets, intake.words.pop(index)))
+        tree = self.symbols.to_repaired_tree if self.constraint is None else self.symbols.to_tree
         return [
             Translation(str(tree(each.tokens, words)), each.score, each.log_probability, each.tokens) for each in found
         ]
@@ -108,27 +108,27 @@ class Sentences(Intake):
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
             if prefix.strip():
                 raise ZooError(
-                    f"prefix {index + 1:,} ({shown(prefix)}) stands before a tree", hint="leave prefixes out"
+                    f"prefix {index + 1:,} ({excerpt(prefix)}) stands before a tree", hint="leave prefixes out"
                 )
             if len(row) - 1 > self.most:
                 raise ZooError(
-                    f"text {index + 1:,} ({shown(text)}) is a sentence of {len(row) - 1:,} tokens, and the parser "
+                    f"text {index + 1:,} ({excerpt(text)}) is a sentence of {len(row) - 1:,} tokens, and the parser "
                     f"takes {self.most:,} (`decoding.max_source_length`)",
                     hint="a sentence a line: break it where its sentences end",
                 )
             words = words_of(text)
-            limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
+            limit = min(self._limit(len(row) - 1), len(words) + 2 * (MAX_DEPTH - 2))  # ROOT and a word are two
             if row != [EOS]:
                 self._require_room(least(len(words)), limit, text, index)
                 self.words[index] = words
-            spelled = self.written(map(escaped, words))
+            spelled = self.written(map(escape_brackets, words))
             found.append(Source(index, tuple(row), limit, (), text, len(words), spelled))
         return found
 
     def _require_room(self, needed: int, limit: int, text: str, index: int) -> None:
         if self.constrained and limit < needed:
             raise ZooError(
-                f"the tree of text {index + 1:,} ({shown(text)}) has {needed:,} tokens at least, and may have "
+                f"the tree of text {index + 1:,} ({excerpt(text)}) has {needed:,} tokens at least, and may have "
                 f"{limit:,} at most",
                 hint="raise `decoding.extra_length` of the model's spec; learned positions bound it, too",
             )
@@ -142,7 +142,7 @@ class Sentences(Intake):
 
 def words_of(text: str) -> tuple[str, ...]:
     """The words and marks of a sentence, without the brackets of treebanks in them."""
-    return tuple(map(unescaped, clean(text).split()))
+    return tuple(map(unescape_brackets, clean(text).split()))
 
 
 def _plain(text: str) -> str:
@@ -150,10 +150,10 @@ def _plain(text: str) -> str:
 
 
 def _tree_over(text: str, written: str) -> Tree:
-    tree = plain(read(written))
+    tree = simplify(read_tree(written))
     if words_of(" ".join(tree.leaves())) != words_of(text):
         raise ZooError(
-            f"the tree {shown(written)} has other words than its sentence, {shown(text)}",
+            f"the tree {excerpt(written)} has other words than its sentence, {excerpt(text)}",
             hint="line n of the trees is the tree of line n of the sentences, word for word",
         )
     return tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specs import ZooError
-from zoo.text.sentences import shown
+from zoo.text.sentences import excerpt
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Source:
 def too_long(source: Source) -> ZooError:
     """One sentence does not fit the memory, and a sentence cannot be split."""
     return ZooError(
-        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {shown(source.text)}, "
+        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {excerpt(source.text)}, "
         f"{len(source.tokens) - 1:,} tokens",
         hint="split it, take a smaller beam, or end other programs",
         exit_code=1,

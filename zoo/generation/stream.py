@@ -11,8 +11,8 @@ from zoo.generation.request import Choice
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.text.arriving import never
-from zoo.text.sentences import with_prefixes
+from zoo.text.lines import never_paused
+from zoo.text.sentences import zip_prefixes
 
 WINDOW = 1024
 """Lines that are read ahead and sorted by length."""
@@ -27,7 +27,7 @@ def translate_lines(
     prefixes: Iterable[str] | None = None,
     n_best: int | None = None,
     window: int = WINDOW,
-    paused: Callable[[], bool] = never,
+    paused: Callable[[], bool] = never_paused,
     report: Report | None = None,
     **choice: Unpack[Choice],
 ) -> Iterator[list[Translation]]:
@@ -38,7 +38,7 @@ def translate_lines(
     comes when what was read before it is translated; the progress goes to `report`.
     """
     request, intake = translator.request(n_best, choice), translator.intake()
-    pairs = with_prefixes(lines, prefixes)
+    pairs = zip_prefixes(lines, prefixes)
     done: dict[int, list[Translation]] = {}
     answered = 0
     with intake.lengths, (report or Report()).progress(translator.verb, None, "sentences") as progress:

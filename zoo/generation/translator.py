@@ -24,7 +24,7 @@ from zoo.generation.scoring import forced
 from zoo.generation.translation import NOTHING, ForcedScore, Translation, joined
 from zoo.planning.room import sentences_at_once
 from zoo.report import Report
-from zoo.text.sentences import pairs, sentences, with_prefixes
+from zoo.text.sentences import checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 Prefixes = Iterable[str] | None
@@ -154,8 +154,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """The `n_best` best translations of each text, with their scores; progress goes to `report`."""
         request = self.request(n_best, choice)
-        several = list(with_prefixes(texts, prefixes))
-        sentences(text for text, _ in several)  # an error is told before the work
+        several = list(zip_prefixes(texts, prefixes))
+        checked_texts(text for text, _ in several)  # an error is told before the work
         found, intake = [[NOTHING]] * len(several), self.intake()
         with intake.lengths, (report or Report()).progress(self.verb, len(several), "sentences") as progress:
             for index, translations in self.found([several], request, intake, most=len(several)):
@@ -210,10 +210,10 @@ class Translator:
 
     def _in_parts(self, split: Split, request: Request) -> list[Translation]:
         """The best of all parts as one translation, then the second best of all, and so on."""
-        pairs = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
+        checked_pairs = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
         intake = self.intake()
         intake.most, intake.of = len(split.tokens), split.index  # a part is not split again
-        found = dict(self.found([pairs], request, intake, most=len(pairs)))
+        found = dict(self.found([checked_pairs], request, intake, most=len(checked_pairs)))
         return [joined(parts) for parts in zip(*(found[index] for index in sorted(found)), strict=False)]
 
     def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
@@ -267,7 +267,7 @@ class Translator:
 
         Raises ZooError where there are not as many of both, or where they are not one line.
         """
-        return pairs(sources, targets, first=first)
+        return checked_pairs(sources, targets, first=first)
 
     def attention(self, source: str, target: str | None = None) -> Attention:
         """What every head of every layer looks at while it reads the source and writes a translation of it.

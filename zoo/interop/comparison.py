@@ -157,7 +157,7 @@ def _timed(
 
 def _rows(answers: Sequence[Answer], vocabulary: Vocabulary) -> list[list[int] | None]:
     """Our numbers of the tokens of each; None where an engine does not say them, or one is none of ours."""
-    numbers = {name: number for number, name in enumerate(vocabulary.named(range(vocabulary.sizes[1])))}
+    numbers = {name: number for number, name in enumerate(vocabulary.token_strings(range(vocabulary.sizes[1])))}
     # Codes of languages have a space before them here.
     numbers |= {bare: number for name, number in numbers.items() if is_language(bare := name.removeprefix(SPACE))}
     numbers[SPECIAL[UNK]] = UNK

@@ -28,7 +28,7 @@ def require_same(bundle: Bundle, of: Format, folder: Path) -> None:
     ours, theirs = bundle.vocabulary, found.vocabulary
     for side, size in zip((ours.source, ours.target), ours.sizes, strict=True):
         other = theirs.source if side is ours.source else theirs.target
-        if side.named(range(size)) != other.named(range(size)):
+        if side.token_strings(range(size)) != other.token_strings(range(size)):
             raise _another(folder, "vocabulary")
 
 

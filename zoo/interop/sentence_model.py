@@ -12,7 +12,7 @@ from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.content import content
 from zoo.interop import wire
 from zoo.interop.numbering import SPECIAL, Numbering
-from zoo.text.tokenizer import SPACE, Tokenizer, damaged
+from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 # Numbers of fields in SentencePiece's `sentencepiece_model.proto`.
 _PIECE, _TRAINER, _SELF_TEST = 1, 2, 4
@@ -53,7 +53,7 @@ class SentenceModel:
         except (ValueError, TypeError, UnicodeDecodeError):
             self.entries = []
         if not self.entries:
-            raise damaged(str(file), "it is not a SentencePiece model")
+            raise damaged_vocabulary(str(file), "it is not a SentencePiece model")
 
     def _read(self, model: bytes) -> None:
         for field in wire.fields(model):

@@ -16,7 +16,7 @@ from zoo.files.manifest import Manifest
 from zoo.models import weights
 from zoo.models.folder import LONGEST_SPEC, SPEC, ModelFolder
 from zoo.models.weights import Weights
-from zoo.text.trees.symbols import Symbols
+from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
 
@@ -59,12 +59,12 @@ def _read(of: ModelFolder, listed: Manifest | None) -> Model:
 
     vocabulary = Vocabulary.load(of.folder, read)
     said = spec.vocabulary
-    found = (vocabulary.sizes, vocabulary.shared or (said.separate_models and vocabulary.alike), not vocabulary.shared)
+    found = (vocabulary.sizes, vocabulary.shared or (said.separate_models and vocabulary.same_on_both_sides), not vocabulary.shared)
     wanted = (said.sizes, said.shared, said.separate_models or not said.shared)
     if found != wanted:
         problem = f"the vocabulary in `{of.folder}` has {_said(*found)}, and its spec says {_said(*wanted)}"
         raise ZooError(problem, hint=_RESTORE, exit_code=1)
-    trees = isinstance(vocabulary.target, Symbols)
+    trees = isinstance(vocabulary.target, TreeTokenizer)
     if trees != isinstance(spec.task, Parsing):
         problem = (
             f"the target tokens in `{of.folder}` are {'brackets of trees' if trees else 'those of text'}, and the task "

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 
 import specs
+from zoo.data.corpus import missing_part
 from zoo.data.prepare import known_counts
-from zoo.data.presence import absent
 from zoo.evaluation.metric import Metric, named
 from zoo.paper.claim import Check, Claim, Finding, Status
 from zoo.paper.evidence import Evidence, Found
@@ -76,7 +76,7 @@ def corpus() -> Check:
     def check(claim: Claim, evidence: Evidence) -> Finding:
         assert claim.spec is not None
         spec = specs.load(claim.spec)
-        if lacking := absent(spec):
+        if lacking := missing_part(spec):
             return Finding(Status.OPEN, lacking)
         counts = known_counts(spec)
         if counts is None:
@@ -158,5 +158,5 @@ def _why_not(claim: Claim, evidence: Evidence, found: Sequence[Found], split: st
         return (
             f"not scored on its {split} set: {folders}; `zoo evaluate --model {found[0].folder} --set {split}` does it"
         )
-    lacking = absent(specs.load(claim.spec))
+    lacking = missing_part(specs.load(claim.spec))
     return f"no run of {claim.spec} in `{evidence.root}`" + (f"; {lacking}" if lacking else "")

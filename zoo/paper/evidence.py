@@ -10,7 +10,7 @@ from typing import Any
 
 import specs
 from specs import ENTITLING, Spec, ZooError, difference
-from zoo.data.presence import called
+from zoo.data.corpus import corpus_name
 from zoo.evaluation.ensembles import KeptEnsemble, ensembles
 from zoo.evaluation.metric import Metric
 from zoo.models.find import all_runs
@@ -69,7 +69,7 @@ class Found:
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Other text to train on has other sets beside it.
         sets = [f"another {part} set" for part in self._other_text if "train" not in self._other_text]
-        return (*changed, f"on {called(self.spec.corpus)}", *sets, *steps)
+        return (*changed, f"on {corpus_name(self.spec.corpus)}", *sets, *steps)
 
     @cached_property
     def _other_text(self) -> tuple[str, ...]:

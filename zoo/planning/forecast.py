@@ -79,7 +79,7 @@ def _training(spec: Spec) -> Cost:
 
 def _sizes(size: BatchSize) -> dict[str, int]:
     """Lengths of both sides, padding included."""
-    padded = size.places / (size.source_tokens + size.target_tokens)
+    padded = size.padded_tokens / (size.source_tokens + size.target_tokens)
     tokens = {"source": size.source_tokens, "target": size.target_tokens}
     return {side: max(1, round(padded * count / size.rows)) for side, count in tokens.items()}
 

@@ -10,7 +10,7 @@ from typing import Any
 import specs
 from specs import Archive, Spec, ZooError, difference
 from specs.notation import on_one_line
-from zoo.data.prepare import Prepared
+from zoo.data.prepare import PreparedCorpus
 from zoo.evaluation.metric import METRICS
 from zoo.files import manifest, places
 from zoo.files.download import known_sha256
@@ -83,10 +83,10 @@ def _text(spec: Spec, run: Run) -> Text:
     return Text(prepared.fingerprint, {name: entry.sha256 for name, entry in entries.items()}, archives)
 
 
-def _prepared(run: Run) -> Prepared | None:
+def _prepared(run: Run) -> PreparedCorpus | None:
     """The corpus that it was trained on, where that is still here."""
     try:
-        return Prepared(places.prepared() / str(read_json(run.data)["fingerprint"]))
+        return PreparedCorpus(places.prepared() / str(read_json(run.data)["fingerprint"]))
     except (ZooError, KeyError):
         return None
 

@@ -92,9 +92,7 @@ class Vocabulary:
         """Whether both sides have the same tokens with the same IDs, from one tokenizer or from two."""
         size, target_size = self.sizes
         ids = range(size)
-        return self.shared or (
-            size == target_size and self.source.token_strings(ids) == self.target.token_strings(ids)
-        )
+        return self.shared or (size == target_size and self.source.token_strings(ids) == self.target.token_strings(ids))
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
         """Return whether both vocabularies have the same tokens with the same IDs. Their files may differ."""

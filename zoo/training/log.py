@@ -57,7 +57,7 @@ class Log:
         self._results.append(result)
         self._source += size.source_tokens
         self._target += size.target_tokens
-        self._places += size.places
+        self._places += size.padded_tokens
         self._flops += flops
 
     def write(self, progress: Progress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specs import Spec, ZooError
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.models import find
 from zoo.models.contents import Model, read_model
 from zoo.report import Report
@@ -30,7 +30,7 @@ def first_model(spec: Spec, report: Report | None = None) -> Model | None:
     return model
 
 
-def prepared_for(spec: Spec, report: Report) -> Prepared:
+def prepared_for(spec: Spec, report: Report) -> PreparedCorpus:
     """The spec's prepared corpus, as its training will want it. Raises ZooError as `prepare` and `first_model` do."""
     model = first_model(spec, report)
     return prepare(spec, report, model.vocabulary if model else None)

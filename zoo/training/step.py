@@ -97,7 +97,7 @@ class Update:
     def _split(self, batch: Batch, parts: int) -> list[Batch]:
         """In so many parts, or fewer; exactly so many where every pass brings parts of the processes together."""
         split = batch.split(parts)
-        return split + [Batch.nothing()] * (parts - len(split)) if self._sharded else split
+        return split + [Batch.empty()] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Adds the gradients of a part; its smoothed and its plain loss."""
@@ -129,7 +129,7 @@ class Update:
         """After a pass over nothing, as the order in which gradients are exchanged, and so that of their sums, is only
         settled then: a resumed run has the same one."""
         made = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
-        empty = Batch.nothing().to(self.processes.device)
+        empty = Batch.empty().to(self.processes.device)
         for _ in range(2):
             made(empty.source, empty.target).smoothed.backward()
         self.optimiser.zero_grad(set_to_none=True)

@@ -16,8 +16,8 @@ import torch
 from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
-from zoo.data.ahead import aside
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prefetch import run_in_thread
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.scores import in_words
@@ -112,9 +112,9 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     report.say(f"train: {prepared.counts}")
     device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
-    data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_here else None)
+    data = TrainingSet.from_prepared(spec, prepared, run_in_thread(prepared.verify) if processes.first_here else None)
     longest, backend = int(data.store.source_lengths.max()), program.backend
-    sharded = processes.count > 1 and sharding.is_needed(spec, data.mean(0), processes)
+    sharded = processes.count > 1 and sharding.is_needed(spec, data.mean_size(0), processes)
     software = f"zoo {__version__} and torch {torch.__version__}"
     outset = Outset.of(spec, program, report) if processes.first else None
     chosen, threads = outset.matrix_library if outset else "", torch.get_num_threads()
@@ -151,7 +151,7 @@ def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report:
     return done
 
 
-def _require_same(prepared: Prepared, run: Run) -> None:
+def _require_same(prepared: PreparedCorpus, run: Run) -> None:
     """Raises ZooError where a run with checkpoints has another: its embeddings are of other tokens."""
     known = read_json(run.data).get("fingerprint") if run.data.is_file() else None
     if known != prepared.fingerprint or not checkpoints(run):  # of another corpus `Run.start` tells
@@ -162,7 +162,7 @@ def _require_same(prepared: Prepared, run: Run) -> None:
         raise
     except ZooError:  # gone or damaged: it is written anew
         return
-    if not begun.has_the_pieces_of(prepared.vocabulary):
+    if not begun.has_same_tokens_as(prepared.vocabulary):
         problem = f"the same corpus has given another vocabulary than `{run.folder}` was begun with"
         hint = "go on where it was begun, start over with `--fresh`, or train beside it with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)

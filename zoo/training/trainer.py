@@ -18,8 +18,8 @@ import torch
 
 from compiler import EmittedProgram, Purpose, cost, trainable
 from specs import Spec, ZooError
-from zoo.data.ahead import ahead
 from zoo.data.batches import Batch, BatchSize
+from zoo.data.prefetch import prefetch
 from zoo.data.training_set import TrainingSet
 from zoo.generation.building import FIRST_RUN, LAZY, waiting
 from zoo.report import Report
@@ -111,12 +111,12 @@ class Trainer:
             self.report.say(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
         elif self.progress.step:
             self.report.say(f"resuming at step {self.progress.step:,}")
-            if self.data.draws and not self.progress.drawn:  # this version's say how many of the pool are done
+            if self.data.samples_subwords and not self.progress.drawn:  # this version's say how many of the pool are done
                 self.report.warn(_CUT_BEFORE)
         log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
         line: dict[str, Any] = {}
         saved = before = time.monotonic()
-        with self.report.progress("training", training.steps, "steps") as shown, closing(ahead(self.works())) as works:
+        with self.report.progress("training", training.steps, "steps") as shown, closing(prefetch(self.works())) as works:
             shown.advance(self.progress.step)
             while not (ended or stop):
                 work = next(works)
@@ -212,7 +212,7 @@ class Trainer:
     def _predicted(self) -> Prediction | None:
         if self._outset is None:
             return None
-        mean = self.data.mean(self.progress.epoch, self.progress.batch)
+        mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
         return Prediction(self.spec, mean, self.progress, self.processes, self._outset, self.report, self.sharded)
 
     def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
@@ -250,10 +250,10 @@ class Trainer:
     def works(self) -> Iterator[Work]:
         """The steps from here on, without end."""
         begun, rank, count = self.progress, self.processes.rank, self.processes.count
-        with closing(self.data.given(begun.epoch, begun.batch, begun.drawn)) as coming:
+        with closing(self.data.batches_from(begun.epoch, begun.batch, begun.drawn)) as coming:
             for step, given in enumerate(coming, start=begun.step + 1):
-                place = Place(step, given.epoch, given.batch, given.drawn)
-                yield Work(given.pairs.share(rank, count).batch(), given.pairs.size, place)
+                place = Place(step, given.epoch, given.batch, given.pool_batch)
+                yield Work(given.pairs.share(rank, count).to_batch(), given.pairs.size, place)
 
 
 _CUT_BEFORE = (

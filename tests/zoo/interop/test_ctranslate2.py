@@ -119,7 +119,7 @@ def require_alike(folder: Path) -> Imported:
     answers = CTranslate2().open(folder, read).translate(sources, beam=1)
     found = [translations[0] for translations in ours.hypotheses(sources, beam=1)]
     for answer, each in zip(answers, found, strict=True):
-        assert answer.tokens == read.vocabulary.named(each.tokens)
+        assert answer.tokens == read.vocabulary.token_strings(each.tokens)
         assert answer.log_probability == pytest.approx(each.log_probability, abs=1e-3)
     return read
 

@@ -47,7 +47,7 @@ def test_each_unknown_word_is_one_unknown_piece(text: str, tmp_path: Path) -> No
     for tokens in (word_model(NUMBERING, "list"), Vocabulary.load(tmp_path).source):
         assert tokens.encode(text) == expected
         assert tokens.encode_all([text, text]) == [expected, expected]
-        assert tokens.spelled(text) == [f"▁{word}" for word in words]
+        assert tokens.tokenize(text) == [f"▁{word}" for word in words]
 
 
 def test_what_is_unknown_of_words_are_words() -> None:
@@ -68,7 +68,7 @@ def test_what_a_model_does_not_know_or_cannot_write_are_words(small: Callable[..
 
 def test_it_is_told_from_models_that_cut() -> None:
     tokens = word_model(NUMBERING, "list")
-    assert tokens.of_words
+    assert tokens.is_word_level
     assert tokens.size == len(NUMBERING.tokens)
 
 
@@ -77,7 +77,7 @@ def test_a_source_without_an_end_is_told_by_its_model() -> None:
     without = endless(tokens, "list")
     assert (Vocabulary(tokens).source_end, Vocabulary(without, tokens).source_end) == (EOS, PAD)
     assert without.encode("a bc") == tokens.encode("a bc")
-    assert without.named(range(without.size)) == tokens.named(range(tokens.size))
+    assert without.token_strings(range(without.size)) == tokens.token_strings(range(tokens.size))
 
 
 def test_a_training_puts_an_end_behind_sources_and_says_so(small: Callable[..., Spec], home: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.data.cleaning import Counts
+from zoo.data.cleaning import CleaningCounts
 from zoo.paper import checks
 from zoo.paper.checks import corpus, drawn, equals, hardware, holds, scored
 from zoo.paper.claim import Check, Claim, Finding, Printed, Status
@@ -133,7 +133,7 @@ def test_a_corpus_is_counted_where_it_was_prepared(
     before = asked(corpus(), printed, spec="tiny")
     assert before.status is Status.OPEN
     assert before.because == "its corpus is here, and `zoo prepare tiny` has not been done"
-    monkeypatch.setattr(checks, "known_counts", lambda spec: Counts(read=600))
+    monkeypatch.setattr(checks, "known_counts", lambda spec: CleaningCounts(read=600))
     after = asked(corpus(), printed, spec="tiny")
     assert (after.status, after.value) == (status, 600)
     absent = asked(corpus(), printed, spec="base")

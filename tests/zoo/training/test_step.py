@@ -132,7 +132,7 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(trainer: Made, monkey
 
 def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
     one = trainer()
-    nothing = Batch.nothing()
+    nothing = Batch.empty()
     loss = one.program(nothing.source, nothing.target)
     loss.smoothed.backward()
     assert nothing.target_tokens == 0

@@ -319,7 +319,9 @@ def _times() -> Mapping[str, tuple[tuple[float, tuple[Adverb, ...]], ...]]:
     years = [tables.YEAR.format(year=year) for year in tables.YEARS]
     weighted_tables = ((12, tables.TIMES), (3, "\n".join(hours)), (2, "\n".join(years)))
     groups = [(weight, tuple(map(_adverb, _rows(table)))) for weight, table in weighted_tables]
-    by_time = {time: [(weight, tuple(a for a in group if time in a.times)) for weight, group in groups] for time in _TIMES}
+    by_time = {
+        time: [(weight, tuple(a for a in group if time in a.times)) for weight, group in groups] for time in _TIMES
+    }
     return {time: tuple((weight, group) for weight, group in by_time[time] if group) for time in _TIMES}
 
 

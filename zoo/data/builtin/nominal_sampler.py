@@ -85,7 +85,12 @@ class NominalSampler:
             return Pronoun(antecedent.agreement, "it", "it", antecedent.sort)
         person = "person" in constraints.sorts
         pronoun = person and constraints.pronoun
-        choices = ((72, self.noun_phrase), (18 * pronoun, self._pronoun), (6 * person, self._name), (4, self._coordination))
+        choices = (
+            (72, self.noun_phrase),
+            (18 * pronoun, self._pronoun),
+            (6 * person, self._name),
+            (4, self._coordination),
+        )
         return self._random.weighted(choices)(constraints)
 
     def noun_phrase(self, constraints: NominalConstraints) -> NounPhrase:

@@ -13,8 +13,7 @@ from zoo.evaluation.evalb.bracketing import Bracketing, of_line, of_tree
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
 from zoo.evaluation.evalb.row import ERROR, SKIPPED, VALID, Row, points, row
 from zoo.text.lines import read_lines
-from zoo.text.trees.symbols import XX
-from zoo.text.trees.tree import Tree
+from zoo.text.trees.tree import XX, Tree
 
 
 @dataclass(frozen=True, slots=True)

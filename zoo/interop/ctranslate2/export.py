@@ -97,7 +97,7 @@ def _refused(why: str) -> ZooError:
 def _names(side: Any) -> list[str]:
     """Words of a list as they were; tokens of SentencePiece as it calls them."""
     found = [str(side.model.id_to_piece(id)) for id in range(side.size)]
-    return [name.removeprefix(SPACE) for name in found] if side.of_words else found
+    return [name.removeprefix(SPACE) for name in found] if side.is_word_level else found
 
 
 def _search(decoding: Decoding, target: list[str]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _models(bundle: Bundle, folder: Path) -> None:
     """The SentencePiece models; a list of words needs none."""
     source, target = bundle.vocabulary.source, bundle.vocabulary.target
     assert isinstance(target, Tokenizer)
-    if source.of_words:
+    if source.is_word_level:
         return
     if source.content == target.content:
         (folder / "sentencepiece.model").write_bytes(source.content)

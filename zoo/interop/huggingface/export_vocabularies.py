@@ -18,7 +18,7 @@ def require_models(vocabulary: Vocabulary) -> None:
     """Raises ZooError for what is no model of SentencePiece, or is read without EOS."""
     if not isinstance(vocabulary.target, Tokenizer):
         raise refused("its target is brackets of trees, and no text")
-    if vocabulary.source.of_words or vocabulary.target.of_words:
+    if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
         raise refused("its vocabulary is a list of words, and no model of SentencePiece that cuts text")
     if vocabulary.source_end != EOS:
         raise refused("no EOS stands behind its sources, and transformers puts one there")

@@ -10,7 +10,7 @@ from zoo.files.files import read_json
 from zoo.interop.joined import Joined, cut_otherwise, joined
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentence_model import SentenceModel, Type
-from zoo.text.tokenizer import damaged
+from zoo.text.tokenizer import damaged_vocabulary
 
 _UNKNOWN = "<unk>"
 _MOST = 1 << 20  # tokens
@@ -48,13 +48,13 @@ def _numbering(file: Path, rows: int, models: list[SentenceModel], special: Spec
     names: dict[int, str] = {}
     for name, number in read_json(file).items():
         if not _is_number(number) or number in names:
-            raise damaged(str(file), f"`{name}` has no number of its own")
+            raise damaged_vocabulary(str(file), f"`{name}` has no number of its own")
         names[number] = name
     unknown = next((number for number, name in names.items() if name == _UNKNOWN), None)
     if rows > _MOST:
-        raise damaged(str(file), f"its config says that it has {rows:,} tokens"[:200])
+        raise damaged_vocabulary(str(file), f"its config says that it has {rows:,} tokens"[:200])
     if unknown is None or unknown >= rows or end >= rows or (start is not None and start >= rows):
-        raise damaged(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
+        raise damaged_vocabulary(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
     listed = {name for number, name in names.items() if number < rows}
     return Numbering.of(
         [names.get(number, "") for number in range(rows)],

@@ -55,7 +55,7 @@ class PyMarian:
 
     def _pieces(self, text: str) -> list[str]:
         """Those of the source, called as in Marian's list."""
-        tokens = self._imported.vocabulary.source.spelled(text)
+        tokens = self._imported.vocabulary.source.tokenize(text)
         return [name if is_language(name := token.removeprefix(SPACE)) else token for token in tokens]
 
     def _answer(self, written: str) -> Answer:

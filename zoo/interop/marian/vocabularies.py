@@ -11,7 +11,7 @@ from zoo.files.content import content, stands
 from zoo.interop.joined import Joined, cut_otherwise, joined
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentence_model import SentenceModel, Type
-from zoo.text.tokenizer import damaged
+from zoo.text.tokenizer import damaged_vocabulary
 
 _LISTS = (".yml", ".yaml", ".json")
 _END, _UNKNOWN = "</s>", "<unk>"
@@ -54,7 +54,7 @@ def _numbered(model: SentenceModel, rows: int) -> Numbering:
     """Of a SentencePiece model whose own numbers the matrices go by."""
     end = model.number(_END)
     if end is None or len(model.entries) != rows:
-        raise damaged(str(model.file), f"it has {len(model.entries):,} tokens, its model {rows:,}, or no `{_END}`")
+        raise damaged_vocabulary(str(model.file), f"it has {len(model.entries):,} tokens, its model {rows:,}, or no `{_END}`")
     unknown = next((number for number, each in enumerate(model.entries) if each.type is Type.UNKNOWN), UNK)
     return Numbering.of(model.named(), unknown=unknown, end=end, first=model.named(Type.BYTE))
 
@@ -67,7 +67,7 @@ def _listed(file: Path, rows: int, *models: SentenceModel) -> Numbering:
     end = 0 if names.get(0, "") in ("", "eos", _END) else numbers.get(_END)
     unknown = 1 if names.get(1, "") in ("", "UNK", _UNKNOWN) else numbers.get(_UNKNOWN)
     if end is None or unknown is None:
-        raise damaged(str(file), f"it has no `{_END}` or no `{_UNKNOWN}`")
+        raise damaged_vocabulary(str(file), f"it has no `{_END}` or no `{_UNKNOWN}`")
     kept = {name for name, number in numbers.items() if number < rows}
     return Numbering.of(
         [names.get(number, "") for number in range(rows)],
@@ -83,7 +83,7 @@ def _list(file: Path) -> dict[str, int]:
     try:
         text = content(file).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise damaged(str(file), f"byte {error.start + 1} is not UTF-8") from None
+        raise damaged_vocabulary(str(file), f"byte {error.start + 1} is not UTF-8") from None
     scalars: list[str] = []
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -95,7 +95,7 @@ def _list(file: Path) -> dict[str, int]:
     except (yaml.YAMLError, ValueError):
         names, numbers = [], []
     if not names or len(names) != len(numbers) or len({*names}) != len(names) or min(numbers) < 0:
-        raise damaged(str(file), "it is no list of tokens and their numbers")
+        raise damaged_vocabulary(str(file), "it is no list of tokens and their numbers")
     return dict(zip(names, numbers, strict=True))
 
 

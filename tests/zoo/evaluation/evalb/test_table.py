@@ -2,7 +2,7 @@
 
 from zoo.evaluation.evalb.brackets import brackets
 from zoo.evaluation.evalb.table import table
-from zoo.text.trees.tree import read
+from zoo.text.trees.bracketed import read_tree
 
 GOLD = "(TOP (S (NP (NN a) (NN b)) (VP (VB c)) (. .)))"
 LAYOUT = """\
@@ -34,20 +34,20 @@ Tagging accuracy          =  83.33
 
 
 def test_the_layout():
-    outputs = [read(GOLD), read("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
-    found = table(brackets(outputs, [read(GOLD)] * 3))
+    outputs = [read_tree(GOLD), read_tree("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
+    found = table(brackets(outputs, [read_tree(GOLD)] * 3))
     assert found.startswith(LAYOUT)
     every, short = found.split("-- All --\n")[1].split("\n\n-- len<=40 --\n")
     assert short == every
 
 
 def test_nothing_stands_where_there_is_nothing():
-    untagged = brackets([read("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read(GOLD)])
+    untagged = brackets([read_tree("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read_tree(GOLD)])
     lines = table(untagged).splitlines()
     assert lines[3] == "   1    4    0  100.00 100.00     3      3    3      0      3     -        -"
     assert lines[5] == "                100.00 100.00      3      3    3      1      3     -        -"
     assert lines.count("Tagging accuracy          =      -") == 2
     # Without a bracket to count EVALB leaves its columns out.
-    lines = table(brackets([None], [read(GOLD)])).splitlines()
+    lines = table(brackets([None], [read_tree(GOLD)])).splitlines()
     assert lines[5] == "      0     0     0.00"
     assert "Bracketing Recall         =   0.00" in lines
