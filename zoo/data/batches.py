@@ -65,7 +65,7 @@ class Batch:
         return Batch(source, target, self.source_tokens, self.target_tokens)
 
     def split(self, parts: int) -> list[Batch]:
-        """Split the batch into at most `parts` non-empty batches of nearly equal numbers of rows, without excess PAD."""
+        """Split the batch into at most `parts` batches of nearly equal numbers of rows, without excess padding."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         if len(rows) == 1:
             return [self]

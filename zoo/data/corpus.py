@@ -223,7 +223,7 @@ def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
 
 
 def cached_builtin_pairs(split: Split, part: Grammar, *, trees: bool = False) -> list[Pair]:
-    """Return the dev or test set of the built-in corpus, from a cache beside the prepared corpora if possible.
+    """Return the dev or test set of the built-in corpus, from a cache in the folder of prepared corpora.
 
     Generating the set takes as long as translating it. If the cache cannot be written, the set is generated each time.
     """

@@ -152,9 +152,9 @@ class Vocabulary:
         A shared vocabulary is `vocabulary.model`. Otherwise the files are `vocabulary.source.model` and
         `vocabulary.target.model`, or `vocabulary.target.json` for the brackets of trees.
         """
-        for name, content in self._files().items():
+        for name, data in self._files().items():
             with writing(folder / name) as partial:
-                partial.write_bytes(content)
+                partial.write_bytes(data)
 
     @classmethod
     def load(cls, folder: Path, read: Callable[[Path, int], bytes] = content) -> Self:

@@ -105,11 +105,13 @@ class Argument(Constituent):
 
     @property
     def position(self) -> Position:
+        """Position in the German clause."""
         if self.marking.german:
             return self.prepositional_position
         return _BARE_NOMINAL_POSITIONS[self.marking.case, self.nominal.definiteness]
 
     def english(self) -> Tree:
+        """Return the English tree."""
         nominal = self.nominal.english(self.marking.case)
         if not self.marking.english:
             return nominal
@@ -117,6 +119,7 @@ class Argument(Constituent):
         return node("WHPP" if nominal.label == "WHNP" else "PP", preposition, nominal)
 
     def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
         words = self.nominal.german(self.marking.case)
         if self.marking.case is Case.NOMINATIVE:
             return (*words, *self.nominal.extraposed), ()
@@ -127,6 +130,7 @@ class Argument(Constituent):
         return phrase, self.nominal.extraposed
 
     def negated(self) -> Constituent | None:
+        """Return a bare object with `kein`, or None for all other arguments."""
         if self.marking.german or self.marking.case is Case.NOMINATIVE:
             return None
         nominal = self.nominal.negated()
@@ -142,12 +146,15 @@ class Adjunct(Constituent):
 
     @property
     def position(self) -> Position:
+        """Position in the German clause."""
         return self.adverb_position
 
     def english(self) -> Tree:
+        """Return the English tree."""
         return self.adverb.english
 
     def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
         return self.adverb.german, ()
 
 
@@ -160,9 +167,11 @@ class Predicate(Constituent):
 
     @property
     def position(self) -> Position:
+        """Position in the German clause."""
         return Position.PREDICATE
 
     def english(self) -> Tree:
+        """Return the English tree."""
         first, *others = (adjective.english() for adjective in self.adjectives)
         joined = chain.from_iterable((leaf("CC", "and"), other) for other in others)
         than = [node("PP", leaf("IN", "than"), self.than.english(Case.NOMINATIVE))] if self.than else []
@@ -171,6 +180,7 @@ class Predicate(Constituent):
         return node("ADJP", first, *joined, *than)
 
     def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
         first, *others = (adjective.german(attributive=False) for adjective in self.adjectives)
         joined = chain.from_iterable(("und", *other) for other in others)
         than = ("als", *self.than.german(Case.NOMINATIVE)) if self.than else ()
@@ -186,13 +196,16 @@ class SubordinateClause(Constituent):
 
     @property
     def position(self) -> Position:
+        """Position in the German clause."""
         return Position.POSTFIELD
 
     def english(self) -> Tree:
+        """Return the English tree."""
         clause = self.clause.english()
         return node("SBAR", leaf("IN", self.conjunction.english), clause) if self.conjunction else clause
 
     def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
         word = self.conjunction.translation(self.clause.tense.past) if self.conjunction else None
         return (), (",", *filter(None, [word]), *self.clause.german(), ",")
 

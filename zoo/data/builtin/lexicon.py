@@ -134,7 +134,7 @@ class PlacePreposition:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """All words, grouped as they are sampled. A number beside words is their weight in sampling."""
+    """All words, grouped as they are sampled. A number before words is their weight in sampling."""
 
     nouns: Mapping[str, tuple[Noun, ...]]
     adjectives: Mapping[str, tuple[Adjective, ...]]

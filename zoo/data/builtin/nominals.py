@@ -49,7 +49,8 @@ class AdjectivePhrase:
 class Modifier(Protocol):
     """Phrase after a noun: a prepositional phrase, a genitive or a relative clause."""
 
-    def english(self) -> Tree: ...
+    def english(self) -> Tree:
+        """Return the English tree."""
 
     def german(self) -> tuple[Words, Words]:
         """Return the words after the noun, and the words that may move to the end of the clause."""
@@ -111,14 +112,17 @@ class NounPhrase(Nominal):
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.noun.sort
 
     @property
     def agreement(self) -> Agreement:
+        """Agreement features."""
         return Agreement(3, GenderNumber.PLURAL if self.plural else self.noun.german.gender)
 
     @property
     def definiteness(self) -> Definiteness:
+        """Definiteness."""
         return self.determiner.definiteness
 
     @property
@@ -128,9 +132,11 @@ class NounPhrase(Nominal):
 
     @property
     def extraposed(self) -> Words:
+        """German words of the modifier that move to the end of the clause."""
         return self.modifier.german()[1] if self.modifier else ()
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         label = "WHNP" if self.determiner.group == "w" else "NP"
         numeral = [leaf("CD", self.numeral[0])] if self.numeral else []
         noun = leaf("NNS", self.noun.plural) if self.plural else leaf("NN", self.noun.singular)
@@ -150,6 +156,7 @@ class NounPhrase(Nominal):
         return (leaf(self.determiner.tag, word),)
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         numeral = self.numeral[1:] if self.numeral else ()
         stems = (adjective.german(attributive=True) for adjective in self.adjectives)
         gender_number = self.agreement.gender_number
@@ -157,6 +164,7 @@ class NounPhrase(Nominal):
         return (*words, *self.modifier.german()[0]) if self.modifier else words
 
     def negated(self) -> Nominal | None:
+        """Return the phrase with `kein` if its determiner is indefinite and it has no numeral."""
         if self.determiner.group != "i" or self.numeral:
             return None
         return replace(self, determiner=replace(self.determiner, german=KEIN))
@@ -178,20 +186,25 @@ class Pronoun(Nominal):
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.semantic_sort
 
     @property
     def agreement(self) -> Agreement:
+        """Agreement features."""
         return self.features
 
     @property
     def definiteness(self) -> Definiteness:
+        """Definiteness."""
         return Definiteness.PRONOUN
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("NP", leaf("PRP", self.nominative if case is Case.NOMINATIVE else self.objective))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (personal_pronoun(self.features, case),)
 
 
@@ -202,9 +215,11 @@ class Name(Nominal):
     name: str
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("NP", leaf("NNP", self.name))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (self.name,)
 
 
@@ -217,16 +232,20 @@ class Coordination(Nominal):
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.first.sort
 
     @property
     def agreement(self) -> Agreement:
+        """Agreement features."""
         return Agreement(3, GenderNumber.PLURAL)
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("NP", self.first.english(case), leaf("CC", "and"), self.second.english(case))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (*self.first.german(case), "und", *self.second.german(case))
 
 
@@ -241,12 +260,15 @@ class InterrogativePronoun(Nominal):
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.semantic_sort
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("WHNP", leaf("WP", self.nominative if case is Case.NOMINATIVE else self.objective))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (self.translations[case],)
 
 
@@ -259,16 +281,20 @@ class RelativePronoun(Nominal):
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.antecedent.sort
 
     @property
     def agreement(self) -> Agreement:
+        """Agreement features."""
         return self.antecedent.agreement
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("WHNP", leaf("WP" if self.word.startswith("who") else "WDT", self.word))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (relative_pronoun(case, self.agreement.gender_number),)
 
 

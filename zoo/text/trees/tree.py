@@ -16,7 +16,7 @@ XX = "XX"
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
 _ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
 ESCAPED = tuple(_ESCAPES.values())
-"""How the words of a tree represent the round brackets of a sentence."""
+"""Notation for the round brackets of a sentence in the words of a tree."""
 
 
 class Visit(NamedTuple):
