@@ -12,7 +12,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.training.search import Curve
+    from zoo.training.averaging import AverageSearch
 
 EXAMPLES = "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search"
 
@@ -43,7 +43,7 @@ def command(
     from cli.console import report, show_json
     from specs import ZooError
     from zoo.models import find
-    from zoo.training.average import average
+    from zoo.training.averaging import average
     from zoo.training.run import Run
 
     if not search:
@@ -53,11 +53,11 @@ def command(
         return print(average(Run(find.run(run)), last))
     if last is not None:
         raise ZooError("`--last` chooses, and `--search` asks what to choose", hint="leave one of them out")
-    from zoo.training.search import search as searched
+    from zoo.training.averaging import search_averages as searched
 
     found = searched(Run(find.run(run)), device=device, report=report())
     if json:
-        told = [{**asdict(each), "metric": found.metric.name, "worse": each.worse} for each in found.means]
+        told = [{**asdict(each), "metric": found.metric.name, "worse": each.worse} for each in found.averages]
         return show_json([{key: value if _finite(value) else None for key, value in each.items()} for each in told])
     return _show(found, run)
 
@@ -66,24 +66,24 @@ def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _show(found: Curve, run: str) -> None:
+def _show(found: AverageSearch, run: str) -> None:
     from cli.console import report, show_table
-    from zoo.training.search import COUNTS
+    from zoo.training.averaging import COUNTS
 
     metric, best = found.metric, found.best
     rows = []
-    for each in found.means:
-        half = "" if each.half is None else f" ± {metric.written(each.half)}"
-        more = "the best" if each is best else f"{each.more:+.{metric.decimals}f}{half}"
+    for each in found.averages:
+        half = "" if each.half_interval is None else f" ± {metric.written(each.half_interval)}"
+        more = "the best" if each is best else f"{each.difference:+.{metric.decimals}f}{half}"
         steps = f"{each.steps[0]:,} to {each.steps[-1]:,}" if len(each.steps) > 1 else f"{each.steps[0]:,}"
         rows.append((f"{each.last}", f"{each.every}", steps, metric.written(each.score), more))
     show_table(("last>", "of every>", "steps>", f"dev {metric.called}>", "more than the best>"), rows)
-    if lacking := [f"{count}" for count in COUNTS if count > max(each.last for each in found.means)]:
+    if lacking := [f"{count}" for count in COUNTS if count > max(each.last for each in found.averages)]:
         how = f"`training.average={lacking[-1]}` and a smaller `training.checkpoint_steps` keep more, while it trains"
         report().say(f"for means of {', '.join(lacking)} there are too few checkpoints; {how}")
-    if best.half is None:
+    if best.half_interval is None:
         return report().say(f"how much of it is chance is not known of {metric.called}")
-    alike = [f"{each.last} of every {each.every}" for each in found.means if not each.worse and each is not best]
+    alike = [f"{each.last} of every {each.every}" for each in found.averages if not each.worse and each is not best]
     told = f"within noise of the best: {', '.join(alike)}" if alike else "the best is beyond noise"
     written = (
         f"`zoo average {quote(run)} --last {best.last}` writes it"

@@ -9,7 +9,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.training.benchmarks.decode import Speed
+    from zoo.training.benchmarks import DecodingSpeed
 
 EXAMPLES = (
     "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
@@ -42,11 +42,11 @@ def command(
     from cli.console import report, show_json
     from cli.spreads import plain
     from zoo.files import places
-    from zoo.training.benchmarks.decode import Work, measure
+    from zoo.training.benchmarks import DecodingWork, benchmark_decoding
 
-    speed = measure(
+    speed = benchmark_decoding(
         specs.load(spec, overrides or ()),
-        Work(batch, sentences, rounds),
+        DecodingWork(batch, sentences, rounds),
         device=device,
         backend=backend,
         precision=precision,
@@ -56,7 +56,7 @@ def command(
     return show_json(plain(speed)) if json else _show(speed)
 
 
-def _show(speed: Speed) -> None:
+def _show(speed: DecodingSpeed) -> None:
     from cli.console import show_table
     from cli.spreads import columns
 

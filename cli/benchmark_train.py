@@ -9,7 +9,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.training.benchmarks.train import Speed
+    from zoo.training.benchmarks import TrainingSpeed
 
 EXAMPLES = (
     "zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500"
@@ -38,16 +38,16 @@ def command(
     import specs
     from cli.console import report, show_json
     from cli.spreads import plain
-    from zoo.system.ram import keep_freed
-    from zoo.training.benchmarks.train import measure
+    from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.benchmarks import benchmark_training
 
-    keep_freed()  # this process is ours
+    keep_freed_memory()  # this process is ours
     chosen = specs.load(spec, overrides or ())
-    speed = measure(chosen, steps=steps, rounds=rounds, device=device, report=report())
+    speed = benchmark_training(chosen, steps=steps, rounds=rounds, device=device, report=report())
     return show_json(plain(speed)) if json else _show(speed)
 
 
-def _show(speed: Speed) -> None:
+def _show(speed: TrainingSpeed) -> None:
     from cli.console import show_table
     from cli.spreads import columns
     from zoo.report import size

@@ -71,5 +71,5 @@ def _places(found: Diagnosis) -> list[tuple[str, str]]:
 
     folders = {str(folder).rpartition("/")[0] for folder in found.packages.values()}
     ours = ", ".join(folders) if len(folders) == 1 else ", ".join(f"{n}: {at}" for n, at in found.packages.items())
-    kept = [(place.what, f"{place.folder}, {size(place.bytes)}") for place in found.places]
+    kept = [(place.contents, f"{place.folder}, {size(place.bytes)}") for place in found.places]
     return [*kept, ("free there", size(found.free_bytes)), ("packages of zoo", ours)]

@@ -55,7 +55,7 @@ def command(
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
     from zoo.paper.page import paper_page
-    from zoo.paper.tables import TABLES, of_table, summed, tables
+    from zoo.paper.tables import TABLES, of_table, summary_table, tables
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
@@ -79,21 +79,21 @@ def command(
         return print(html)
     if json:
         shown = of_table(what or "claims", entries)
-        return show_json({"summary": ledger.summary(shown), "claims": [ledger.flat(entry) for entry in shown]})
+        return show_json({"summary": ledger.summary(shown), "claims": [ledger.as_json(entry) for entry in shown]})
     if what is None:
-        return _show([summed(entries, found), *tables("claims", entries, found)])
+        return _show([summary_table(entries, found), *tables("claims", entries, found)])
     return _show(tables(what, entries, found))
 
 
 def _timed() -> Iterator[Timing]:
     from cli.console import report
-    from zoo.paper.table1 import ALL
-    from zoo.paper.timings import timings
-    from zoo.system.ram import keep_freed
+    from zoo.paper.table1 import LAYERS
+    from zoo.paper.timings import time_layers
+    from zoo.system.device_memory import keep_freed_memory
 
-    keep_freed()
-    with report().progress("timing", len(ALL), "layers") as progress:
-        for timing in timings():
+    keep_freed_memory()
+    with report().progress("timing", len(LAYERS), "layers") as progress:
+        for timing in time_layers():
             progress.advance()
             yield timing
 

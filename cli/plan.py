@@ -13,9 +13,8 @@ from cli import options
 
 if TYPE_CHECKING:
     from specs import Spec
-    from zoo.planning.outlook import Outlook
-    from zoo.planning.plan import Plan
-    from zoo.planning.rewriting import Sizes
+    from zoo.planning.plan import GraphSizes, Plan
+    from zoo.planning.training_estimate import TrainingEstimate
 
 EXAMPLES = (
     "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
@@ -65,22 +64,22 @@ def command(
     if code:
         return print(plans.code(chosen), end="")
     plan = plans.plan(chosen, length)
-    outlook = _outlook(chosen, length, device) if device is not None else None
+    estimate_training = _outlook(chosen, length, device) if device is not None else None
     if json:
-        return show_json({**asdict(plan), **({"outlook": asdict(outlook)} if outlook else {})})
+        return show_json({**asdict(plan), **({"outlook": asdict(estimate_training)} if estimate_training else {})})
     if passes:
         return _show_passes(plan)
     _show(plan)
     _warn_of_memory(plan)
-    return _show_outlook(outlook) if outlook else None
+    return _show_outlook(estimate_training) if estimate_training else None
 
 
 def _warn_of_memory(plan: Plan) -> None:
     from cli.console import report
     from zoo.report import size
-    from zoo.system.installed import memory
+    from zoo.system.memory import machine_memory
 
-    there = memory()
+    there = machine_memory()
     for what, needed in (("the weights of this spec need", plan.weight_bytes), ("to train it takes", plan.state_bytes)):
         if needed > there:
             report().warn(f"{what} {size(needed)} of memory, and this machine has {size(there)}")
@@ -96,40 +95,44 @@ def _require_one(**wanted: bool) -> None:
         raise ZooError(f"{several} are given, and each shows something else", hint="ask for them one at a time")
 
 
-def _outlook(spec: Spec, length: int, device: str) -> Outlook:
+def _outlook(spec: Spec, length: int, device: str) -> TrainingEstimate:
     from cli.console import report
-    from zoo.planning.outlook import outlook
+    from zoo.planning.training_estimate import estimate_training
 
-    return outlook(spec, length, device, report())
+    return estimate_training(spec, length, device, report())
 
 
-def _show_outlook(outlook: Outlook) -> None:
+def _show_outlook(estimate_training: TrainingEstimate) -> None:
     from cli.console import show_table
     from zoo.report import duration, size
-    from zoo.system.calibration import emulated
+    from zoo.system.calibration import emulation_warning
 
     rows = [
-        ("backend", outlook.backend, f"in {outlook.precision}"),
-        ("matrix products", f"{outlook.flops / 1e9:,.0f} GFLOP/s", "a large one, measured"),
-        ("copies", f"{outlook.bytes / 1e9:,.0f} GB/s", "read and written, measured"),
-        ("a training step", f"{outlook.step_seconds:,.3g} s", "forecast, of a full batch"),
-        ("training", duration(outlook.seconds), f"forecast, of {outlook.steps:,} steps"),
-        ("memory", size(outlook.memory_bytes), f"forecast, at its most, of {size(outlook.device_bytes)}"),
+        ("backend", estimate_training.backend, f"in {estimate_training.precision}"),
+        ("matrix products", f"{estimate_training.flops / 1e9:,.0f} GFLOP/s", "a large one, measured"),
+        ("copies", f"{estimate_training.bytes / 1e9:,.0f} GB/s", "read and written, measured"),
+        ("a training step", f"{estimate_training.step_seconds:,.3g} s", "forecast, of a full batch"),
+        ("training", duration(estimate_training.seconds), f"forecast, of {estimate_training.steps:,} steps"),
+        (
+            "memory",
+            size(estimate_training.memory_bytes),
+            f"forecast, at its most, of {size(estimate_training.device_bytes)}",
+        ),
     ]
-    if not outlook.fits:
+    if not estimate_training.fits:
         rows.append(("", "too much", "under torchrun processes share batches and, if need be, weights and moments"))
-    if outlook.matrix_library is not None:
-        rows.insert(2, ("float32 products", outlook.matrix_library, _libraries(outlook)))
-        kept = "kept by the process" if outlook.keeps_memory else "given back to the system"
+    if estimate_training.matrix_library is not None:
+        rows.insert(2, ("float32 products", estimate_training.matrix_library, _libraries(estimate_training)))
+        kept = "kept by the process" if estimate_training.keeps_memory else "given back to the system"
         rows.append(("freed memory", kept, "fresh pages cost time"))
-    if outlook.slowdown is not None:
-        rows.insert(1, ("bfloat16", "emulated", emulated(outlook.slowdown)))
+    if estimate_training.slowdown is not None:
+        rows.insert(1, ("bfloat16", "emulated", emulation_warning(estimate_training.slowdown)))
     print()
-    show_table(("", ">", "…"), rows, title=f"training on {outlook.device}")
+    show_table(("", ">", "…"), rows, title=f"training on {estimate_training.device}")
 
 
-def _libraries(outlook: Outlook) -> str:
-    measured = [f"{name} {seconds:.3g} s" for name, seconds in outlook.float32_seconds.items()]
+def _libraries(estimate_training: TrainingEstimate) -> str:
+    measured = [f"{name} {seconds:.3g} s" for name, seconds in estimate_training.float32_seconds.items()]
     return f"measured with this spec: {', '.join(measured)}" if len(measured) > 1 else "the library that computes them"
 
 
@@ -148,23 +151,23 @@ def _show_passes(plan: Plan) -> None:
     show_table(columns, rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
 
 
-def _amounts(sizes: Sizes) -> tuple[str, ...]:
+def _amounts(sizes: GraphSizes) -> tuple[str, ...]:
     from zoo.report import size
 
-    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
-    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
+    machine_memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *machine_memory
 
 
 def _show(plan: Plan) -> None:
     from cli.console import show_table
 
     layers = [
-        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_a_token:,.0f}", layer.flops)
+        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_per_token:,.0f}", layer.flops)
         for layer in plan.layers
     ]
     show_table(
         ("layer", "gives", "parameters>", "FLOPs/token>", "FLOPs…"),
-        [*layers, ("all", "", f"{plan.parameters:,}", f"{plan.flops_a_token:,.0f}", plan.flops)],
+        [*layers, ("all", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops)],
         title=f"{plan.name}, sentences of {plan.length} tokens",
     )
     print()
@@ -176,7 +179,7 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
 
     return [
         ("parameters", f"{plan.parameters:,}", f"{plan.program_parameters:,} in the program, after all passes"),
-        ("FLOPs a target token", f"{plan.flops_a_token:,.0f}", "forward, encoder included"),
+        ("FLOPs a target token", f"{plan.flops_per_token:,.0f}", "forward, encoder included"),
         ("FLOPs a training step", f"{plan.step_flops:.3g}", "forward and backward, of a full batch"),
         *_positions(plan),
         ("weights", size(plan.weight_bytes), "in memory, and the file"),

@@ -15,9 +15,9 @@ def command(spec: options.Reference, overrides: options.Overrides = None) -> Non
     """
     import specs
     from cli.console import report
-    from zoo.training.start import prepared_for
+    from zoo.training.initial_model import prepare_corpus
 
     words = report()
-    prepared = prepared_for(specs.load(spec, overrides or ()), words)
+    prepared = prepare_corpus(specs.load(spec, overrides or ()), words)
     words.say(f"train: {prepared.counts}")
     print(prepared.folder)

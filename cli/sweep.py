@@ -11,7 +11,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.training.sweeps.table import Table
+    from zoo.training.sweeps.comparison import SweepComparison
 
 EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
@@ -56,16 +56,15 @@ def command(
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED
     from specs import ZooError
-    from zoo.training.sweeps.rows import require_words, rows_of
-    from zoo.training.sweeps.table import table as table_of
-    from zoo.training.sweeps.trial import default_folder, trials_of
-    from zoo.training.sweeps.words import as_json
-    from zoo.training.sweeps.work import train_all
+    from zoo.paper.sweep_report import sweep_json
+    from zoo.training.sweeps.comparison import compare as table_of
+    from zoo.training.sweeps.rows import make_rows, parse_arguments
+    from zoo.training.sweeps.trials import default_folder, make_trials, train_all
 
     if list and (table or json):
         raise ZooError("`--list` prints command lines alone", hint="leave `--table` and `--json` out")
-    rows = rows_of(*require_words(specs))
-    trials = trials_of(rows, seeds, folder or default_folder(rows))
+    rows = make_rows(*parse_arguments(specs))
+    trials = make_trials(rows, seeds, folder or default_folder(rows))
     if list:
         print(*(join(trial.command(device)) for trial in trials), sep="\n")
         return None
@@ -73,22 +72,22 @@ def command(
     if not table and not train_all(trials, jobs=jobs, device=device, report=words):
         return INTERRUPTED
     found = table_of(rows, trials, words)
-    if not found.standings:
+    if not found.results:
         raise ZooError("no run of this sweep is done yet", hint="without `--table` it trains them")
     if json:
-        show_json(as_json(found))
+        show_json(sweep_json(found))
     else:
         _show(found)
     return None
 
 
-def _show(found: Table) -> None:
+def _show(found: SweepComparison) -> None:
     from cli.console import report, show_table
-    from zoo.training.sweeps.words import notes, pair_lines, standing_lines
+    from zoo.paper.sweep_report import pair_table, row_table, sweep_notes
 
-    show_table(*standing_lines(found))
+    show_table(*row_table(found))
     if found.pairs:
         print()
-        show_table(*pair_lines(found))
-    for note in notes(found):
+        show_table(*pair_table(found))
+    for note in sweep_notes(found):
         report().say(note)

@@ -49,16 +49,16 @@ def command(
     from specs.task import COMMANDS
     from zoo.models.find import own_run
     from zoo.models.identity import differing
-    from zoo.system.ram import keep_freed
-    from zoo.training.train import trained
+    from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.train import run_training
 
-    keep_freed()  # this process is ours
+    keep_freed_memory()  # this process is ours
     words = report()
     chosen = specs.load(spec, overrides or ())
     if verify_resume:
         return _verify(chosen, device, run, fresh)
     run = run or own_run(spec)
-    done = trained(chosen, run=run, fresh=fresh, device=device, report=words)
+    done = run_training(chosen, run=run, fresh=fresh, device=device, report=words)
     if not done.ended:
         return INTERRUPTED
     if not done.first:
@@ -74,7 +74,7 @@ def command(
 def _verify(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
     from cli.console import report
     from specs import ZooError
-    from zoo.training.resume_proof import verify_resume
+    from zoo.training.resume_check import verify_resume
 
     if run or fresh:
         hint = "leave `--run` and `--fresh` out: it trains in a folder of its own, which it removes"

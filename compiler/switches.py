@@ -48,7 +48,7 @@ def matrix_libraries() -> tuple[str, ...]:
     """Those that compute float32 products exactly on this processor, the one that is usual there first.
 
     oneDNN is where it has AVX-512 and, with AMX, would not round. Which one is faster is a matter of processor and
-    shapes: `zoo.planning.sample` measures it for a spec.
+    shapes: `zoo.planning.training_estimate` measures it for a spec.
     """
     capability = torch.backends.cpu.get_cpu_capability()
     exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()

@@ -23,7 +23,7 @@ from specs import Spec
 from zoo.files.files import write_json
 from zoo.generation import building
 from zoo.models.weights import Weights
-from zoo.planning import sample
+from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -117,7 +117,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Pat
     """Every test has a home and a current folder of its own, no network, and patience."""
     monkeypatch.setattr(library, "_compile", kernels)
     monkeypatch.setattr(building, "PATIENCE", 300.0)  # what is said must not depend on how busy the machine is
-    monkeypatch.setattr(sample, "_is_busy", lambda: False)
+    monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()

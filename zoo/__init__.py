@@ -114,7 +114,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     compiler = _ours("compiler")
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     wanted = _spec(spec)
-    _ours("zoo.planning.room").require_to_train(wanted, device)
+    _ours("zoo.planning.capacity").require_memory_to_train(wanted, device)
     made: EmittedProgram = compiler.trainable(wanted, purposes, device=device)
     return made
 

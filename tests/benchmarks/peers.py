@@ -22,7 +22,7 @@ from specs import BOS, EOS, PAD, Spec
 from zoo.generation.groups import padded
 from zoo.interop.huggingface.export_network import require_marian, tensors
 from zoo.interop.huggingface.export_settings import config
-from zoo.training.benchmarks.decode import LENGTH, translations, unending
+from zoo.training.benchmarks import LENGTH, translations, weights_avoiding
 
 Rows = list[list[int]]
 CORES = len(os.sched_getaffinity(0))
@@ -116,7 +116,7 @@ class Marian:
 
 
 def _weights(spec: Spec) -> dict[str, Tensor]:
-    return unending(spec, initial_weights(spec, graphs(spec, (Purpose.ENCODE, Purpose.DECODE_STEP))))
+    return weights_avoiding(spec, initial_weights(spec, graphs(spec, (Purpose.ENCODE, Purpose.DECODE_STEP))))
 
 
 def names(backends: Sequence[str], precisions: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from zoo.generation.dispatch import dispatched
 from zoo.generation.hypothesis import Hypothesis
 from zoo.generation.request import Choice, Request
 from zoo.generation.source import Source
-from zoo.training.benchmarks.decode import unending
+from zoo.training.benchmarks import weights_avoiding
 
 pytest.importorskip("ctranslate2")
 
@@ -150,7 +150,7 @@ class TestSearch:
 
     def both(self, spec: Spec, seed: int, choice: Choice) -> list[tuple[Hypothesis, Hypothesis]]:
         """Ours and its best for some sources. PAD and BOS are impossible: its search leaves them out."""
-        weights = unending(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
+        weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
         program = build(spec, TRANSLATE, weights=weights, backend="eager")
         draw = torch.Generator().manual_seed(seed)
         rows = [(*torch.randint(4, 101, (length,), generator=draw).tolist(), EOS) for length in range(1, 9)]
@@ -184,7 +184,7 @@ class TestSearch:
     def test_what_is_found_is_worth_what_it_says(self, small: Callable[..., Spec]) -> None:
         """Those that reached the limit and had to end there, too."""
         spec = small()
-        weights = unending(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
+        weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)), (PAD, BOS))
         program = ctranslate2.build(_order(spec, weights))
         for found, row in zip(program.hypotheses(SOURCE, [0, 3, 7], beam=4, alpha=0.6), SOURCE, strict=True):
             for each in found:

@@ -16,7 +16,7 @@ from torch import Tensor
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.order import Indices, Lengths, by_length, in_bands, runs
 from zoo.data.store import Store
-from zoo.system.installed import memory, require
+from zoo.system.memory import machine_memory, require_memory
 
 Tokens = npt.NDArray[np.int32]
 
@@ -182,7 +182,7 @@ def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Ind
         return slice(None)
     many = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
     hint = "lower the weights of `corpus.train`"
-    require(many * _ORDERED, memory(), f"to order an epoch of {many:,.0f} pairs", hint)
+    require_memory(many * _ORDERED, machine_memory(), f"to order an epoch of {many:,.0f} pairs", hint)
     random, start, drawn = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)

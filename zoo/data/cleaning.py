@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from specs import ZooError
 from zoo.data.parallel import Pair
-from zoo.system.installed import memory, require
+from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
 Fates = npt.NDArray[np.uint8]
@@ -86,7 +86,7 @@ def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int =
     takes = _PAIR + _TASK * (bool(dev or test) + deduplicate)
     for source, target in pairs:
         if len(fates) % _LOOKED_AT == 0:
-            require(len(fates) * takes, memory(), "to judge the pairs of `corpus.train`", _FEWER)
+            require_memory(len(fates) * takes, machine_memory(), "to judge the pairs of `corpus.train`", _FEWER)
         cleaned = clean(source), clean(target)
         control += (source.strip(), target.strip()) != cleaned
         fates.append(Fate.KEPT if all(cleaned) else Fate.EMPTY)

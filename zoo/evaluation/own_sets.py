@@ -20,7 +20,7 @@ from zoo.generation.opening import How, open_model
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
-from zoo.system.called import called
+from zoo.system.processors import device_name
 from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
 
@@ -52,7 +52,7 @@ def evaluate_model(
         report.say(samples(sources, references, answers.outputs))
     scores = scored(answers, translator.spec.task)
     precision = how.get("precision") or translator.spec.compilation.precision
-    scores[MACHINE] = f"{called(str(translator.device))}, {translator.backend}, {precision}"
+    scores[MACHINE] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
     if precision == "float32" and not of.published and unchanged(of, digest, report):
         keep(of.answers(split), answers)
         write_json(of.scores, {**of.known_scores, split: scores})

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compiler import EmittedProgram
 from specs import ZooError
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.text.tokenizer import SPACE
 
 BEGIN, END = "<s>", "</s>"
@@ -91,8 +91,8 @@ def attention(program: EmittedProgram, source: Row, target: Row, *, forced: bool
     given = (torch.tensor([list(row.ids)], device=program.device) for row in (source, target))
     try:
         log_probabilities, found = program.attend(*given)
-    except FAILURES as error:
-        if not is_short(error):
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
             raise
         raise ZooError(
             f"there is not enough memory for the attention of {lengths[0] - 1:,} tokens of source and "

@@ -21,7 +21,7 @@ from zoo.generation.building import waiting
 from zoo.generation.opening import How
 from zoo.models import find
 from zoo.models.contents import read_model
-from zoo.planning.room import require_to_translate
+from zoo.planning.capacity import require_memory_to_translate
 from zoo.report import Report
 
 
@@ -71,7 +71,7 @@ def compile_spec(
     the weights are more than there is memory.
     """
     if weights is None:
-        require_to_translate(spec, device)
+        require_memory_to_translate(spec, device)
     chosen, order = ordered(
         spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
     )

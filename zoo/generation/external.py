@@ -13,7 +13,7 @@ from zoo.generation.hypothesis import Hypothesis, length_penalty, require_usable
 from zoo.generation.loop import Found
 from zoo.generation.request import Request
 from zoo.generation.source import Source, too_long
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 
 def searched_by_program(
@@ -54,8 +54,8 @@ def _found(program: Searching, sources: Sequence[Source], request: Request, devi
             suppressed_tokens=() if request.suppressed_tokens is None else request.suppressed_tokens.tokens,
             least=0 if request.suppressed_tokens is None else request.suppressed_tokens.least,
         )
-    except FAILURES as error:
-        if not is_short(error):
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
             raise
     if several is None:
         if len(sources) == 1:

@@ -13,7 +13,7 @@ from zoo.generation.history import History
 from zoo.generation.hypothesis import Hypothesis
 from zoo.generation.source import Source
 from zoo.generation.waiting import Waiting
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 Found = tuple[int, list[Hypothesis]]
 """The index of a sentence and its hypotheses."""
@@ -39,8 +39,8 @@ def search(program: Steps[State], waiting: Waiting, chooser: Chooser, device: to
         done: list[History] | None = None
         try:
             batch, done = _advanced(program, chooser, batch, entering, device)
-        except FAILURES as error:
-            if not is_short(error):
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error):
                 raise
         if done is None:  # and the memory of what failed is free again
             batch = None

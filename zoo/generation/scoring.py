@@ -11,7 +11,7 @@ from specs import ZooError
 from zoo.generation.groups import groups, padded
 from zoo.generation.translation import ForcedScore
 from zoo.report import Progress
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 
 @torch.no_grad()
@@ -53,8 +53,8 @@ def _rows(
         given = padded([targets[index] for index in group], device)
         found: list[list[float]] = program.score(padded([sources[index] for index in group], device), given).tolist()
         return found
-    except FAILURES as error:
-        if not is_short(error):
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
             raise
     if len(group) > 1:
         middle = len(group) // 2

@@ -22,7 +22,7 @@ from zoo.generation.lengths import Split
 from zoo.generation.request import Choice, Request, budget
 from zoo.generation.scoring import forced
 from zoo.generation.translation import NOTHING, ForcedScore, Translation, joined
-from zoo.planning.room import sentences_at_once
+from zoo.planning.capacity import max_sentences
 from zoo.report import Report
 from zoo.text.sentences import pairs, sentences, with_prefixes
 from zoo.text.vocabulary import Vocabulary
@@ -171,7 +171,7 @@ class Translator:
         tokens = choice.get("tokens")
         request = Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
         rows = request.beam if request.search == "beam" else request.n_best
-        most = SHORTEST * sentences_at_once(self.spec, rows, self.device)
+        most = SHORTEST * max_sentences(self.spec, rows, self.device)
         return replace(request, tokens=min(request.tokens, most), constraint=self.constraint)
 
     def found(

@@ -109,7 +109,7 @@ def _reason(what: str, path: Path) -> str | None:
         return "zoo gives nothing such a name"
     if what == "run" and Run(path).published:
         return "it is a published model"
-    if what == "run" and (strangers := Run(path).strangers()):
+    if what == "run" and (strangers := Run(path).foreign_files()):
         return f"it holds what is not the run's own: {', '.join(strangers)}"
     if what == "fetched" and path.is_dir() and any(begun(each.name) for each in path.rglob(".*")):
         return "something is being taken out of an archive"

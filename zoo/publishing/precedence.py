@@ -9,7 +9,7 @@ from zoo.models import weights
 from zoo.models.folder import ModelFolder
 from zoo.models.identity import differing, told
 from zoo.models.weights import Weights
-from zoo.training.run import MAY_DIFFER, Run
+from zoo.training.run import CHANGEABLE_FIELDS, Run
 
 _OF_A_TRAINING = ("architecture", "vocabulary", "corpus", "training")
 
@@ -32,7 +32,7 @@ def require_precedence(run: Run, read: Weights, bundle: ModelFolder) -> None:
     if not bundle.published:
         return
     try:
-        fields = differing(run.spec, bundle.spec, _OF_A_TRAINING, MAY_DIFFER)
+        fields = differing(run.spec, bundle.spec, _OF_A_TRAINING, CHANGEABLE_FIELDS)
         facts = weights.read_facts(bundle.weights)
     except ZooError as error:
         reason = f"cannot be read: {error.summary}"

@@ -16,10 +16,10 @@ from zoo.files import manifest, places
 from zoo.files.download import known_sha256
 from zoo.files.files import read_json
 from zoo.models.weights import Weights
-from zoo.planning.footprint import footprint
+from zoo.planning.memory_estimate import estimate_memory
 from zoo.publishing.facts import Facts, Parent, Point, Text, Training, fingerprint
-from zoo.training.record import lines_of, record_of
 from zoo.training.run import Run
+from zoo.training.run_log import read_log, training_record
 from zoo.version import __version__
 
 _POINTS = 64
@@ -100,18 +100,18 @@ def _known(run: Run, fact: str) -> str:
 
 def _training(spec: Spec, run: Run, weights: Weights) -> Training:
     averaged = tuple(int(step) for step in weights.facts.get("steps", "").split(",") if step.isdecimal())
-    record = record_of(run, spec)
+    record = training_record(run, spec)
     common: dict[str, Any] = {"machine": _known(run, "machine"), "software": _known(run, "software")}
     if record is None:
         last = weights.last_step
-        flops = None if last is None else float(last * footprint(spec).step_flops)
+        flops = None if last is None else float(last * estimate_memory(spec).step_flops)
         return Training(spec.training.seed, averaged, last, flops, **common)
     return Training(
         spec.training.seed,
         averaged,
         record.steps,
         flops=record.flops,
-        priced=record.priced or None,
+        priced=record.estimated_flops or None,
         seconds=record.seconds,
         devices=record.devices,
         curve=tuple(_curve(run)),
@@ -122,7 +122,7 @@ def _training(spec: Spec, run: Run, weights: Weights) -> Training:
 def _curve(run: Run) -> Iterator[Point]:
     """Where the dev set was scored, if it ever was; a few of many, the last among them."""
     called = {f"dev_{metric.name}": metric.name for metric in METRICS}
-    lines = lines_of(run)
+    lines = read_log(run)
     scored = [line for line in lines if called.keys() & line.keys()] or lines
     every = -(-len(scored) // _POINTS)
     for line in scored[::-1][::every][::-1]:

@@ -20,7 +20,7 @@ from zoo.models import weights
 from zoo.publishing.publish import publish
 from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.system.called import called
+from zoo.system.processors import device_name
 from zoo.training.run import Run
 
 HELD_OUT = {
@@ -38,7 +38,9 @@ def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Ca
     same = ("bleu", "signature", "perplexity", "sentences")
     assert [found[name] for name in same] == [wanted[name] for name in same]
     assert found["sentences"] == 4
-    assert found["machine"] == f"{called('cpu')}, {run.spec.compilation.backend}, float32".replace("auto", "native")
+    assert found["machine"] == f"{device_name('cpu')}, {run.spec.compilation.backend}, float32".replace(
+        "auto", "native"
+    )
     kept = read_json(run.scores)
     assert kept["test"] == found
     assert kept["dev"]["bleu"] == 12.345

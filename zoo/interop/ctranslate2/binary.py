@@ -17,7 +17,7 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.files.content import opened
-from zoo.system import ram
+from zoo.system import device_memory
 
 VERSIONS = range(2, 7)
 """Of the file that are read: names of models and of their revisions came with 2, aliases with 3, types with 4."""
@@ -76,7 +76,9 @@ class _Reader:
     def __init__(self, stream: BinaryIO, file: Path) -> None:
         self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
         cpu = torch.device("cpu")
-        ram.require(self.left, cpu, f"`{file}`", "if it is a model of this size, import it on a larger machine")
+        device_memory.require_device_memory(
+            self.left, cpu, f"`{file}`", "if it is a model of this size, import it on a larger machine"
+        )
 
     def binary(self) -> Binary:
         version = self.number("I")
