@@ -14,7 +14,7 @@ from zoo.files import manifest
 from zoo.files.files import write_json
 from zoo.generation.opening import open_model
 from zoo.models.weights import Weights, read
-from zoo.training.average import average
+from zoo.training.averaging import average
 from zoo.training.run import Run
 
 
