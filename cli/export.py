@@ -39,14 +39,14 @@ def command(
     interpreter): else nothing is written. What a format cannot say is refused by name.
     """
     from cli.console import report
-    from zoo.interop.export import export
+    from zoo.interop.exporter import export_model
 
     words = report()
-    done = export(name, to, output, words)
-    if done.checked is None:
+    done = export_model(name, to, output, words)
+    if done.check is None:
         words.say("not run: the engine is not installed here; the tensors came back as they were")
     else:
         words.say(
-            f"checked: {done.checked.by} differs from {done.checked.held_to} by {done.checked.difference:.1g} at most"
+            f"checked: {done.check.engine} differs from {done.check.reference} by {done.check.difference:.1g} at most"
         )
     print(done.folder)

@@ -10,7 +10,7 @@ import typer
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.interop.imported import Positions
+    from zoo.interop.formats import PositionConvention
 
 EXAMPLES = (
     "zoo import model.npz --name my-model\n\nzoo import ./opus-mt-en-de --check sentences.en"
@@ -78,10 +78,10 @@ def command(
     log-probabilities differ, and how fast both are.
     """
     from cli.console import report
-    from zoo.interop.importer import Choice, import_model
+    from zoo.interop.importer import ImportOptions, import_model
 
     words = report()
-    choice = Choice(name, format, languages, _known(positions), check, replace)
+    choice = ImportOptions(name, format, languages, _known(positions), check, replace)
     done = import_model(source, choice, words)
     if done.comparison:
         words.say(done.comparison.summary)
@@ -89,8 +89,12 @@ def command(
     words.say(f"next: zoo decode --model {done.folder.name}")
 
 
-def _known(positions: str | None) -> Positions | None:
-    known: dict[str | None, Positions | None] = {None: None, "marian": "marian", "transformers": "transformers"}
+def _known(positions: str | None) -> PositionConvention | None:
+    known: dict[str | None, PositionConvention | None] = {
+        None: None,
+        "marian": "marian",
+        "transformers": "transformers",
+    }
     if positions in known:
         return known[positions]
     raise ZooError(f"`--positions {positions}` are nobody's", hint="write `marian` or `transformers`")

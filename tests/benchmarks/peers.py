@@ -20,8 +20,9 @@ from compiler.backends.ctranslate2_format import written
 from compiler.initial import initial_weights
 from specs import BOS, EOS, PAD, Spec
 from zoo.generation.groups import padded
-from zoo.interop.huggingface.export_network import require_marian, tensors
-from zoo.interop.huggingface.export_settings import config
+from zoo.interop.huggingface.exporter import marian_tensors
+from zoo.interop.huggingface.exporter import require_marian
+from zoo.interop.huggingface.exporter import marian_config
 from zoo.training.benchmarks.decode import LENGTH, translations, unending
 
 Rows = list[list[int]]
@@ -88,7 +89,7 @@ class Marian:
         from transformers import MarianConfig, MarianMTModel
 
         require_marian(spec)
-        self.model: Any = MarianMTModel(MarianConfig(**config(spec))).eval()
+        self.model: Any = MarianMTModel(MarianConfig(**marian_config(spec))).eval()
         self._fill(spec)
         self.options = {"num_beams": spec.decoding.beam, "length_penalty": spec.decoding.alpha, "do_sample": False}
 
@@ -107,7 +108,7 @@ class Marian:
 
     def _fill(self, spec: Spec) -> None:
         """Our weights in its places, our positions, the epsilon of our norms."""
-        strange = self.model.load_state_dict(dict(tensors(spec, _weights(spec))), strict=False).unexpected_keys
+        strange = self.model.load_state_dict(dict(marian_tensors(spec, _weights(spec))), strict=False).unexpected_keys
         if strange:
             raise SystemExit(f"Marian has no {', '.join(strange)}")
         for module in self.model.modules():
