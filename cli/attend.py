@@ -112,9 +112,9 @@ def command(
     from contextlib import ExitStack
 
     from cli.console import report
-    from zoo.files.output import output as into
+    from zoo.files.output import open_output as into
     from zoo.generation.opening import open_model
-    from zoo.models.find import chosen
+    from zoo.models.find import from_options
     from zoo.visualization.attention import attention_page
     from zoo.visualization.columns import columns
 
@@ -124,7 +124,7 @@ def command(
     how: How = {"device": device, "precision": precision, "backend": backend}
     with ExitStack() as files:
         page, drawing = (files.enter_context(into(each)) if each else None for each in (output, svg))
-        translator = open_model(chosen(spec, model, words), **how, report=words)
+        translator = open_model(from_options(spec, model, words), **how, report=words)
         found = translator.attention(text, target)
         view, said = _view(found, figure, (attention, layer, head, word))
         whose = "the translation that was given" if found.forced else "the model's own translation"

@@ -41,7 +41,7 @@ def command(
     import specs
     from cli.console import report, show_json
     from cli.spreads import plain
-    from zoo.files import places
+    from zoo.files import storage
     from zoo.training.benchmarks.decode import Work, measure
 
     speed = measure(
@@ -50,7 +50,7 @@ def command(
         device=device,
         backend=backend,
         precision=precision,
-        folder=places.compiled(),
+        folder=storage.compiled(),
         report=report(),
     )
     return show_json(plain(speed)) if json else _show(speed)

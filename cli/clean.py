@@ -28,6 +28,6 @@ def command(
     is being fetched, taken out of an archive or pulled, and what a link leads to.
     """
     from cli.removing import remove
-    from zoo.publishing.clearance import clearance
+    from zoo.publishing.removal import plan_cleanup
 
-    remove(clearance(what or ()), yes=yes)
+    remove(plan_cleanup(what or ()), yes=yes)

@@ -118,13 +118,13 @@ def command(
     """
     from cli.answering import Files, answer, opened
     from cli.console import report
-    from zoo.models.find import all_chosen
+    from zoo.models.find import all_from_options
 
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     lines = partial(_lines, json=json, n_best=n_best)
-    translator = opened(all_chosen(spec, model, report()), "translation", how, input)
+    translator = opened(all_from_options(spec, model, report()), "translation", how, input)
     answer(translator, Files(input, output, prefix), choice, n_best, lines)
 
 

@@ -86,7 +86,7 @@ def command(
     from zoo.evaluation.files import evaluate_files
     from zoo.evaluation.own_sets import evaluate_model
     from zoo.generation.opening import How
-    from zoo.models.find import all_chosen
+    from zoo.models.find import all_from_options
 
     words = report()
     found: Scores | BracketScores
@@ -108,7 +108,7 @@ def command(
     else:
         options.refuse("two files", language=language, tokenize=tokenize, lowercase=lowercase)
         how: How = {"device": device, "precision": precision, "backend": backend}
-        folders, split = all_chosen(spec, model, words), set or "test"
+        folders, split = all_from_options(spec, model, words), set or "test"
         if len(folders) > 1:
             found = evaluate_ensemble(folders, split, **how, tokens=tokens, report=words)
         else:

@@ -45,16 +45,16 @@ def writing(
 
     Raises ZooError where it is one of the files that are read (None: stdin).
     """
-    from zoo.files.output import check_apart, output
+    from zoo.files.output import open_output, require_different_files
 
     written = _number(sys.stdout) if path is None else path
     known = [_number(sys.stdin) if each is None else each for each in read]
     if written is not None:
-        check_apart(written, [each for each in known if each is not None])
+        require_different_files(written, [each for each in known if each is not None])
     if path is None:
         yield lambda line: print(line, flush=at_once)
         return
-    with output(path) as file:
+    with open_output(path) as file:
         yield lambda line: print(line, file=file, flush=at_once)
 
 

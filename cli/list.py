@@ -11,7 +11,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.publishing.inventory import FoundRun, PublishedModel
+    from zoo.publishing.inventory import PublishedModel, RunSummary
 
 EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
 
@@ -23,7 +23,7 @@ def command(
             metavar="PATTERN", help="Part of a name, or a pattern such as `*-ende`.", show_default="everything"
         ),
     ] = None,
-    published: Annotated[
+    published_models: Annotated[
         bool,
         typer.Option("--published", help="Published models alone: the shelf's, and those that registries have."),
     ] = False,
@@ -33,7 +33,7 @@ def command(
     from cli.console import report, show_json, show_table
     from zoo.publishing.inventory import inventory
 
-    if published:
+    if published_models:
         return _show_published(pattern, json)
     found = inventory(pattern, report())
     if json:
@@ -80,22 +80,22 @@ def command(
 
 def _show_published(pattern: str | None, json: bool) -> None:
     from cli.console import report, show_json, show_table
-    from zoo.publishing.inventory import published
+    from zoo.publishing.inventory import published_models
 
-    found = published(pattern, report())
+    found = published_models(pattern, report())
     if json:
         return show_json([asdict(each) for each in found])
     if not found:
         return report().say("no model is published" if pattern is None else f"nothing matches `{pattern}`")
     columns, cells = _scores(found)
     rows = [
-        (m.name, "-" if m.revision is None else str(m.revision), f"{m.parameters:,}", *scores, m.where, m.description)
+        (m.name, "-" if m.revision is None else str(m.revision), f"{m.parameters:,}", *scores, m.location, m.description)
         for m, scores in zip(found, cells, strict=True)
     ]
     return show_table(("model", "revision>", "parameters>", *columns, "where", "description…"), rows)
 
 
-def _scores(found: Sequence[FoundRun | PublishedModel]) -> tuple[list[str], list[list[str]]]:
+def _scores(found: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
     """Columns of dev and test for each metric that one of these has, and the cells of each."""
     from zoo.evaluation.metric import METRICS
 

@@ -51,7 +51,7 @@ def command(
 
     from cli.console import report, show_json
     from specs import ZooError, nearest
-    from zoo.files.output import output, require_html
+    from zoo.files.output import open_output, require_html
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
     from zoo.paper.page import paper_page
@@ -68,7 +68,7 @@ def command(
     if html is not None:
         require_html(html)
     with ExitStack() as files:
-        page = files.enter_context(output(html)) if html else None  # before anything is measured
+        page = files.enter_context(open_output(html)) if html else None  # before anything is measured
         found = evidence(runs, report())
         if measure:
             found = replace(found, timings=tuple(_timed()))

@@ -78,10 +78,10 @@ def command(
     from cli.answering import Files, answer, opened
     from cli.console import report
     from zoo.generation.parser import Parser
-    from zoo.models.find import all_chosen
+    from zoo.models.find import all_from_options
 
     _require_one(pretty, json, n_best)
-    folders = all_chosen(spec, model, report())
+    folders = all_from_options(spec, model, report())
     how: How = {"device": device, "precision": precision, "backend": backend}
     choice: Choice = {"beam": beam, "alpha": alpha, "tokens": tokens}
     with _drawn(svg, input, output) as draw:

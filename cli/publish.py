@@ -69,26 +69,26 @@ def command(
     from cli.console import report
     from specs import ZooError
     from specs.task import COMMANDS
-    from zoo.models.find import published
+    from zoo.models.find import published_model
     from zoo.models.folder import ModelFolder
     from zoo.publishing.publish import publish
-    from zoo.publishing.upload import destination, is_bundle, upload
+    from zoo.publishing.upload import is_published_model, require_registry, upload
 
     words = report()
     if formerly is not None and to is None:
         raise ZooError("`--formerly` needs `--to`", hint="old names lead to new ones in a registry: say which")
     if to is not None:
-        destination(to, formerly)
-    if to is not None and name is None and is_bundle(run):
+        require_registry(to, formerly)
+    if to is not None and name is None and is_published_model(run):
         if replace or text is not None:
             option = "--replace" if replace else "--text" if text else "--no-text"
             problem = f"`{option}` is for a run, and `{run}` is published already"
             raise ZooError(problem, hint=f"leave it out, or publish the run of `{run}` with it")
-        folder = published(run, words)
+        folder = published_model(run, words)
     else:
         folder = publish(run, name=name, replace=replace, with_text=text, report=words)
     print(folder)
     if to is not None:
-        made = upload(folder, to, formerly=formerly, report=words)
+        made = upload(folder, to, alias=formerly, report=words)
         return print(f"{made.pin} sha256:{made.digest}")
     return words.say(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")

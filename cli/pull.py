@@ -31,12 +31,12 @@ def command(
     themselves, unless ZOO_OFFLINE=1; what is here stays as it is until it is pulled.
     """
     from cli.console import report
-    from zoo.models.find import pulled
+    from zoo.models.find import pull_model
 
     words = report()
     for name in names:
         try:
-            print(pulled(name, words))
+            print(pull_model(name, words))
         except KeyboardInterrupt:
             words.say("\nwhat has arrived is kept: the same command goes on with it")
             raise

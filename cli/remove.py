@@ -28,6 +28,6 @@ def command(
     What registries have stays there, and `zoo pull` brings it back.
     """
     from cli.removing import remove
-    from zoo.publishing.removal import removal
+    from zoo.publishing.removal import plan_model_removal
 
-    remove(removal(names), yes=yes)
+    remove(plan_model_removal(names), yes=yes)

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zoo.publishing.clearance import Clearance
+    from zoo.publishing.removal import RemovalPlan
 
 
-def remove(found: Clearance, *, yes: bool) -> None:
+def remove(found: RemovalPlan, *, yes: bool) -> None:
     """Removes it, once it is confirmed. Raises ZooError where nobody is there to be asked."""
     from cli.console import report
     from zoo.report import size
@@ -28,11 +28,11 @@ def remove(found: Clearance, *, yes: bool) -> None:
     return words.say(f"removed: {size(found.bytes)}" if not stayed else "removed: the rest")
 
 
-def _show(found: Clearance) -> None:
+def _show(found: RemovalPlan) -> None:
     from cli.console import show_table
     from zoo.report import size
 
-    rows = [(each.what, size(each.bytes), str(each.path)) for each in found.removable]
+    rows = [(each.kind, size(each.bytes), str(each.path)) for each in found.removable]
     show_table(("to remove", ">", "…"), [*rows, ("all", size(found.bytes), "is free then")])
 
 

@@ -51,14 +51,14 @@ def command(
     from cli.console import report
     from cli.lines import typed, writing
     from zoo.generation.opening import How, open_model
-    from zoo.models.find import chosen
+    from zoo.models.find import from_options
     from zoo.report import Report
     from zoo.text.arriving import windows
 
     _check(source, target)
     words, person = report(), source is None and typed(None)
     how: How = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(chosen(spec, model, words), **how, tokens=tokens, report=words)
+    translator = open_model(from_options(spec, model, words), **how, tokens=tokens, report=words)
     shown = words if output or not (person or sys.stdout.isatty()) else Report()
     read = [source, target] if source else [None]
     files = [str(each or "<stdin>") for each in read]

@@ -47,8 +47,8 @@ def command(
     from cli.console import report
     from cli.errors import INTERRUPTED
     from specs.task import COMMANDS
-    from zoo.models.find import own_run
-    from zoo.models.identity import differing
+    from zoo.models.find import run_of_spec_file
+    from zoo.models.folder import differing_fields
     from zoo.system.ram import keep_freed
     from zoo.training.train import trained
 
@@ -57,13 +57,13 @@ def command(
     chosen = specs.load(spec, overrides or ())
     if verify_resume:
         return _verify(chosen, device, run, fresh)
-    run = run or own_run(spec)
+    run = run or run_of_spec_file(spec)
     done = trained(chosen, run=run, fresh=fresh, device=device, report=words)
     if not done.ended:
         return INTERRUPTED
     if not done.first:
         return None
-    place = run or (done.run.folder if differing(chosen, specs.load(spec)) else None)
+    place = run or (done.run.folder if differing_fields(chosen, specs.load(spec)) else None)
     model, name = ("--model", str(place)) if place else ("--spec", spec)
     model, name = f"{model} {quote(name)}", quote(name if place else chosen.short)
     name += "" if chosen.named else " --name NAME"

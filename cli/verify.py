@@ -39,9 +39,9 @@ def command(
     found = verify(name, backend=backend, report=report())
     print(f"{name}: {found.files} files are as published")
     by = f" by {found.backend}" if backend else ""
-    print(f"{found.sentences} sentences get the log-probabilities of the proof{by}, to {found.difference:.1g}")
-    if sample := found.sample:
-        told = f"{sample.metric} {sample.here:.2f}, and {sample.score:.2f} when it was published"
+    print(f"{found.sentences} sentences get the log-probabilities of the proof{by}, to {found.max_difference:.1g}")
+    if sample := found.reference_outputs:
+        told = f"{sample.metric} {sample.score:.2f}, and {sample.published_score:.2f} when it was published"
         print(f"{sample.sentences} sentences of {sample.set} score {told}; {sample.identical} outputs are the same")
     else:
         print("it has no sample of its test set, so that no score is reproduced")

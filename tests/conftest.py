@@ -20,7 +20,7 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.generation import building
 from zoo.models.weights import Weights
 from zoo.planning import sample

@@ -18,7 +18,7 @@ from specs import Spec, ZooError, catalogue, history, loader
 from specs.notation import dump
 from specs.written import Written
 from specs.written import given as given_value
-from zoo.files import places
+from zoo.files import storage
 from zoo.publishing.verify import verify
 from zoo.report import Report
 from zoo.training.train import train
@@ -92,7 +92,7 @@ def test_frozen_models_translate_to_the_same_text(frozen: Path, kind: str) -> No
 
 
 def test_frozen_bundles_are_what_was_published(frozen: Path) -> None:
-    shutil.copytree(frozen / "bundle", places.shelf() / "frozen")
+    shutil.copytree(frozen / "bundle", storage.models() / "frozen")
     verified = verify("frozen")
     files = sum(file.is_file() for file in (frozen / "bundle").iterdir())
     assert (verified.files, verified.sentences) == (files - 1, 4)  # all but the manifest

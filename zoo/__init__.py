@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram
     from specs import Spec, ZooError
     from zoo.generation.translator import Translator
-    from zoo.models.names import names
-    from zoo.publishing.describe import Description, describe
+    from zoo.models.describe import Description, describe
+    from zoo.models.local_store import names
     from zoo.training.run import Run
 
 __all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
@@ -34,9 +34,9 @@ __all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", 
 _LATER = {
     "Spec": "specs",
     "ZooError": "specs",
-    "names": "zoo.models.names",
-    "Description": "zoo.publishing.describe",
-    "describe": "zoo.publishing.describe",
+    "names": "zoo.models.local_store",
+    "Description": "zoo.models.describe",
+    "describe": "zoo.models.describe",
     "Translator": "zoo.generation.translator",
 }
 
@@ -98,7 +98,7 @@ def train(
     """
     training, reports = _ours("zoo.training.train"), _ours("zoo.report")
     report = reports.Library() if quiet else reports.Shown()
-    own = _ours("zoo.models.find").own_run(spec) if isinstance(spec, str | PathLike) else None
+    own = _ours("zoo.models.find").run_of_spec_file(spec) if isinstance(spec, str | PathLike) else None
     done: Run = training.train(
         _spec(spec), run=Path(run) if run is not None else own, fresh=fresh, device=device, report=report
     )

@@ -15,8 +15,8 @@ from zoo.data import builtin
 from zoo.data.presence import place
 from zoo.data.sgml import is_sgml
 from zoo.data.text_file import digest, kind, language_of, lines, reading
-from zoo.files.archive import take_out, taken_out
-from zoo.files.download import fetch, known_sha256
+from zoo.files.archive import extract, extracted
+from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report
 from zoo.text.lines import without_control
 from zoo.text.trees.bracketed import plain, trees
@@ -114,7 +114,7 @@ class ParallelText:
         if isinstance(part, HeldOut):
             return ["held out", part.held_out]
         if isinstance(part, Archive):
-            known = part.sha256 or known_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
+            known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, part.source, part.target]
         return ["files", *([kind(path), digest(path)] for path in self._places_of(part))]
 
@@ -207,8 +207,8 @@ def _together(source: Path, target: Path) -> Iterator[Pair]:
 
 def _fetched(part: Archive, report: Report) -> tuple[Path, Path]:
     names = (part.source, part.target)
-    known = part.sha256 or known_sha256(part.archive)
-    found = taken_out(known, names) if known else None
+    known = part.sha256 or recorded_sha256(part.archive)
+    found = extracted(known, names) if known else None
     # A hash in the spec that the archive does not have is told by `fetch`.
-    source, target = found or take_out(fetch(part.archive, part.sha256, report), names)
+    source, target = found or extract(fetch(part.archive, part.sha256, report), names)
     return source, target

@@ -17,10 +17,11 @@ from zoo.data.ahead import ahead
 from zoo.data.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
 from zoo.data.parallel import Pair, ParallelText, Split
 from zoo.data.store import Store, StoreWriter
-from zoo.files import digests, manifest, places
-from zoo.files.content import Unreadable
-from zoo.files.files import Taken, read_json, remove_folder, require_space, write_json, writing_folder
-from zoo.files.use import use
+from zoo.files import hashes, manifest, storage
+from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
+from zoo.files.locks import hold_while_alive
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import require_space
 from zoo.report import Report, size
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, learned_from, require_to_learn
@@ -43,14 +44,14 @@ class Prepared:
         self.folder = folder
         self.fingerprint = folder.name
         self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
-        use(self, folder)
+        hold_while_alive(self, folder)
 
     def verify(self) -> None:
         """Looks at what opening took on trust. Raises ZooError, naming the file, where it is not as it was written."""
         if not self._verified:
             try:
                 self._verified = manifest.check(self.folder)
-            except Unreadable:
+            except UnreadableError:
                 raise
             except ZooError as error:
                 hint = f"remove the folder `{self.folder}`: `zoo prepare` makes it anew"
@@ -79,7 +80,7 @@ class Prepared:
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> Prepared:
-    """The prepared corpus of a spec: found in `places.prepared()`, or made there.
+    """The prepared corpus of a spec: found in `storage.prepared()`, or made there.
 
     `vocabulary` is that of the model which the training starts from, where it starts from one; else one is learned.
 
@@ -102,14 +103,14 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary = None
     if vocabulary is None:
         require_to_learn(spec.vocabulary, spec.task)
-    with closing(ParallelText(spec, report, places.prepared())) as text:
-        folder = places.prepared() / fingerprint(spec, text, vocabulary)
+    with closing(ParallelText(spec, report, storage.prepared())) as text:
+        folder = storage.prepared() / fingerprint(spec, text, vocabulary)
         if found := _found(folder, report):
             return found
         # Tokens take two bytes each, most words one token; a line takes 16 bytes of offsets. The sentences of the
         # grammar are written down there, too, for as long as it lasts.
         require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
-        with suppress(Taken), writing_folder(folder, replace=False) as partial:  # another process may have been faster
+        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:  # another process may have been faster
             _Preparation(spec, text, vocabulary, partial, report).write()
             if fingerprint(spec, text, vocabulary) != folder.name:
                 problem = "the files of the corpus have changed while they were read"
@@ -122,13 +123,13 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
 def _found(folder: Path, report: Report) -> Prepared | None:
     """What was prepared before; None where nothing was, or what is damaged, which is removed then."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        judged = digests.identity(folder)
+        judged = hashes.file_identity(folder)
         try:
             return Prepared(folder)
-        except Unreadable:  # by this user, or just now: it may be whole
+        except UnreadableError:  # by this user, or just now: it may be whole
             raise
         except ZooError as error:
-            if digests.identity(folder) != judged:  # another process was quicker to make it anew
+            if hashes.file_identity(folder) != judged:  # another process was quicker to make it anew
                 return _found(folder, report)
             report.warn(f"{error.summary}; preparing the corpus anew")
             remove_folder(folder)
@@ -138,7 +139,7 @@ def _found(folder: Path, report: Report) -> Prepared | None:
 def known_counts(spec: Spec) -> Counts | None:
     """What cleaning left of a corpus whose files are here; None where it has not been prepared."""
     with closing(ParallelText(spec, Report())) as text:
-        folder = places.prepared() / fingerprint(spec, text)
+        folder = storage.prepared() / fingerprint(spec, text)
     return Counts(**read_json(folder / _COUNTS)) if (folder / _COUNTS).is_file() else None
 
 

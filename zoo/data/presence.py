@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from specs import Archive, Corpus, Files, Grammar, HeldOut, Spec, Treebank
-from zoo.files.archive import taken_out
-from zoo.files.download import known_sha256
+from zoo.files.archive import extracted
+from zoo.files.download import recorded_sha256
 
 
 def absent(spec: Spec) -> str | None:
@@ -16,8 +16,8 @@ def absent(spec: Spec) -> str | None:
         return "it has no corpus to train on"
     for part in spec.corpus.parts:
         if isinstance(part, Archive):
-            known = part.sha256 or known_sha256(part.archive)
-            if known is None or taken_out(known, (part.source, part.target)) is None:
+            known = part.sha256 or recorded_sha256(part.archive)
+            if known is None or extracted(known, (part.source, part.target)) is None:
                 return f"its corpus is not here: {_stem(part.archive)} has not been fetched"
         elif isinstance(part, Files | Treebank):
             written = (part.source, part.target) if isinstance(part, Files) else (part.trees,)

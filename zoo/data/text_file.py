@@ -12,8 +12,8 @@ from typing import IO
 
 from specs import ZooError
 from zoo.data.sgml import is_sgml, segments
-from zoo.files.files import sha256
-from zoo.files.unpacking import unpacked
+from zoo.files.archive import open_gzip
+from zoo.files.hashes import sha256
 from zoo.report import size
 from zoo.text.lines import decoded_lines
 
@@ -27,7 +27,7 @@ def lines(path: Path) -> Iterator[str]:
     Raises ZooError, naming the file, where it is missing, damaged, or unpacks to more than text does, and, with the
     line, for what is not UTF-8 or longer than LONGEST_LINE.
     """
-    with reading(path), unpacked(path) if path.suffix == ".gz" else path.open("rb") as stream:
+    with reading(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
         decoded = decoded_lines(_bounded(stream, path), str(path))
         yield from segments(decoded, path, LONGEST_LINE) if is_sgml(path) else decoded
 

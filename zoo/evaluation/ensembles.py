@@ -14,12 +14,11 @@ from zoo.evaluation.answers import Answers
 from zoo.evaluation.evaluate import scored
 from zoo.evaluation.own_sets import split_named, texts, unchanged
 from zoo.evaluation.scores import Scores
-from zoo.files.content import stands
-from zoo.files.files import read_json, write_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import file_exists, read_json
 from zoo.generation.opening import How, open_model
 from zoo.generation.translator import Translator
-from zoo.models.folder import ModelFolder
-from zoo.models.identity import differing
+from zoo.models.folder import ModelFolder, differing_fields
 from zoo.models.weights import known_digest
 from zoo.report import Report
 
@@ -73,7 +72,7 @@ def _set_of_all(
     first, *others = models
     found = texts(first.spec, split, report, first.vocabulary)
     for other, folder in zip(others, of[1:], strict=True):
-        known = not differing(other.spec, first.spec, ["corpus"])
+        known = not differing_fields(other.spec, first.spec, ["corpus"])
         if not known and texts(other.spec, split, report, other.vocabulary) != found:
             raise ZooError(
                 f"the {split} sets of `{of[0].folder}` and `{folder.folder}` are not the same",
@@ -98,7 +97,7 @@ def _keep(of: Sequence[ModelFolder], digests: Sequence[str | None], split: str, 
 def _read(file: Path) -> list[dict[str, Any]]:
     """Each with `members`, a `run` and a `digest` of each, and `scores`; none where there is no file."""
     try:
-        kept = list(read_json(file)["ensembles"]) if stands(file) else []
+        kept = list(read_json(file)["ensembles"]) if file_exists(file) else []
         if all({"run", "digest"} == set(member) for each in kept if each["scores"] for member in each["members"]):
             return kept
     except (KeyError, TypeError, ValueError):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.evaluation.answers import Answers
-from zoo.files.content import content
-from zoo.files.files import writing
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def keep(file: Path, answers: Answers) -> None:
         KeptAnswer(output, forced.log_probability, forced.tokens)
         for output, forced in zip(answers.outputs, answers.forced, strict=True)
     ]
-    with writing(file) as partial:
+    with atomic_file(file) as partial:
         partial.write_text("".join(f"{json.dumps(asdict(each))}\n" for each in kept), encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ _LARGEST = 1_000_000_000  # bytes: of a set of millions of sentences
 def kept(file: Path) -> Sequence[KeptAnswer]:
     """In the order of the set. Raises ZooError where there is no such file, or where it is damaged."""
     try:
-        return [_answer(json.loads(line)) for line in content(file, _LARGEST).splitlines()]
+        return [_answer(json.loads(line)) for line in read_bytes(file, _LARGEST).splitlines()]
     except (ValueError, TypeError, KeyError):
         hint = "remove it: `zoo evaluate --model RUN --set SET` writes it anew"
         raise ZooError(f"`{file}` is damaged: not every line is an answer", hint=hint, exit_code=1) from None

@@ -15,7 +15,7 @@ from zoo.evaluation.evaluate import scored
 from zoo.evaluation.kept_answers import keep
 from zoo.evaluation.samples import samples
 from zoo.evaluation.scores import MACHINE, Scores
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.generation.opening import How, open_model
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from compiler import Program, Purpose, build
 from specs import Spec
-from zoo.files import places
+from zoo.files import storage
 from zoo.report import Report
 
 PATIENCE = 2.0
@@ -30,8 +30,8 @@ def built(
     precision: str | None = None,
     backend: str | None = None,
 ) -> Program:
-    """As `compiler.build`, with what is compiled kept in `places.compiled()`; `report` hears why it takes long."""
-    folder = places.compiled()
+    """As `compiler.build`, with what is compiled kept in `storage.compiled()`; `report` hears why it takes long."""
+    folder = storage.compiled()
     words = f"making the program ready: what has to be compiled is compiled once on this machine, and kept in {folder}"
     how = {"device": device, "precision": precision, "backend": backend}
     with waiting(report, words):

@@ -15,19 +15,19 @@ from compiler.agree import disagreement
 from compiler.artefact import MANIFEST
 from compiler.assemble import ordered
 from specs import Spec
-from zoo.files import places
-from zoo.files.occupied import folder_bytes
+from zoo.files import storage
+from zoo.files.storage import folder_bytes
 from zoo.generation.building import waiting
 from zoo.generation.opening import How
 from zoo.models import find
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.planning.room import require_to_translate
 from zoo.report import Report
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder of `places.compiled()`, its size, and whether it was there before."""
+    """A folder of `storage.compiled()`, its size, and whether it was there before."""
 
     folder: str
     bytes: int
@@ -73,7 +73,7 @@ def compile_spec(
     if weights is None:
         require_to_translate(spec, device)
     chosen, order = ordered(
-        spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
+        spec, weights=weights, device=device, precision=precision, backend=backend, folder=storage.compiled()
     )
     (report or Report()).say(f"{chosen.name}: {chosen.summary}")
     before, start = _artefacts(), time.perf_counter()
@@ -95,7 +95,7 @@ def compile_spec(
 def _artefacts() -> dict[Path, tuple[int, int]]:
     """What is kept: of each when it was last used and when it was made, in nanoseconds."""
     found = {}
-    for folder in places.compiled().glob("[!.]*"):
+    for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):
             found[folder] = (folder.stat().st_mtime_ns, (folder / MANIFEST).stat().st_mtime_ns)
     return found

@@ -13,7 +13,7 @@ from zoo.generation.attending import Attending
 from zoo.generation.building import built
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.report import Library, Report
 
 ATTENDS = "eager"

@@ -10,7 +10,7 @@ from typing import Any, Self
 from sentencepiece import SentencePieceProcessor
 
 from specs import ZooError
-from zoo.files.content import stands
+from zoo.files.reading import file_exists
 from zoo.interop.joined import cut_otherwise, section
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentence_model import SentenceModel, Type
@@ -96,7 +96,7 @@ def cut(place: Path, source: Listing, target: Listing, *, source_ends: bool = Tr
 
 def _model_of(place: Path, side: str) -> Path | None:
     names = (*(name.format(side) for name in _OF_A_SIDE), *_OF_BOTH)
-    return next((place / name for name in names if stands(place / name)), None)
+    return next((place / name for name in names if file_exists(place / name)), None)
 
 
 def _joined(names: Sequence[str]) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from specs import ZooError, nearest
 from zoo.files import manifest
-from zoo.files.files import require_space, writing_folder
+from zoo.files.atomic import atomic_folder
+from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.export import CTranslate2
 from zoo.interop.exported import Bundle, Checked, Target
 from zoo.interop.huggingface.export_format import HuggingFaceMarian
 from zoo.interop.onnx.export import Onnx
 from zoo.models import find
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.publishing import proof
 from zoo.report import Report
 
@@ -42,13 +43,13 @@ def export(name: str, to: str, folder: Path, report: Report) -> Done:
     target = _called(to)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ZooError(f"`{folder}` is there already", hint="name a new folder with `-o`")
-    place = find.published(name, report)
+    place = find.published_model(name, report)
     model = read_model(place)
-    manifest.read(place).hold(proof.NAME)
+    manifest.read(place).check_file(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(place / proof.NAME, model.spec))
     require_space(folder, 2 * sum(each.nbytes for each in bundle.tensors.values()), "the export")
     straight = Path(os.path.realpath(folder))  # a link to an empty folder stays one
-    with writing_folder(straight, replace=False) as partial:
+    with atomic_folder(straight, replace=False) as partial:
         notes = target.write(bundle, partial)
         checked = target.check(bundle, partial)
         if checked is not None and not checked.difference <= _TOLERANCE:

@@ -10,7 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from specs import Spec
-from zoo.publishing.proof import Proof
+from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 
@@ -21,7 +21,7 @@ class Bundle:
     spec: Spec
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
-    proof: Proof
+    proof: ReferenceLogProbabilities
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.transfer import offline
+from zoo.files.transfer import is_offline
 from zoo.report import Report
 
 PREFIX = "hf:"
@@ -36,7 +36,7 @@ def fetched(source: str, report: Report) -> Path:
     name, revision = model_of(source), source.partition("@")[2]
     if not _NAME.fullmatch(source.removeprefix(PREFIX)):
         raise ZooError(f"`{source}` is no model of the Hub", hint="write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`")
-    if offline():
+    if is_offline():
         hint = "unset it, or name a folder of your own disk"
         raise ZooError(f"`{source}` is not fetched: ZOO_OFFLINE forbids it", hint=hint)
     try:

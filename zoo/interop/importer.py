@@ -12,7 +12,7 @@ from pathlib import Path
 
 import specs
 from specs import ZooError
-from zoo.files.files import require_space
+from zoo.files.storage import require_space
 from zoo.interop import hub
 from zoo.interop.comparison import Comparison, compared, require_engine
 from zoo.interop.formats import format_of
@@ -20,11 +20,10 @@ from zoo.interop.huggingface.format import HuggingFaceMarian
 from zoo.interop.imported import LANGUAGES, Format, Imported, Positions, Wanted, are_codes
 from zoo.interop.licence import licence_of
 from zoo.models.folder import ModelFolder
-from zoo.models.registries.reference import is_name
+from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
-from zoo.publishing.facts import Facts
-from zoo.publishing.provenance import facts_of_import
-from zoo.publishing.publish import shelve
+from zoo.publishing.facts import Facts, facts_of_import
+from zoo.publishing.publish import publish_imported
 from zoo.report import Report
 from zoo.text.lines import read_lines
 from zoo.version import __version__
@@ -92,7 +91,7 @@ def import_model(source: str, choice: Choice, report: Report) -> Done:
         _write(bundle, replace(imported, spec=spec))
         return facts_of_import(spec, origin, imported.notes)
 
-    folder = shelve(name, fill, replace=choice.replace, report=report)
+    folder = publish_imported(name, fill, replace=choice.replace, report=report)
     return Done(folder, next(iter(found), None))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.files.content import content
+from zoo.files.reading import read_bytes
 from zoo.interop import wire
 from zoo.interop.numbering import SPECIAL, Numbering
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged
@@ -49,7 +49,7 @@ class SentenceModel:
         self._trainer = b""
         self.entries: list[Entry] = []
         try:
-            self._read(content(file))
+            self._read(read_bytes(file))
         except (ValueError, TypeError, UnicodeDecodeError):
             self.entries = []
         if not self.entries:

@@ -15,7 +15,7 @@ from compiler.operations.operation import Kind
 from compiler.operations.projection import Logits
 from compiler.size import Size, product
 from specs import Spec
-from zoo.files.output import output, require_svg
+from zoo.files.output import open_output, require_svg
 from zoo.planning.footprint import footprint
 from zoo.planning.rewriting import Rewriting, at, rewritings
 
@@ -123,7 +123,7 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
         f"As it translates, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
     }
     title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs a target token"
-    with output(file) as stream:
+    with open_output(file) as stream:
         stream.write(draw(panels, title))
     return file
 

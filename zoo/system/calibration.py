@@ -16,8 +16,9 @@ import torch
 from compiler.host import cores, cpuinfo
 from compiler.switches import matrix_library
 from specs import Spec, ZooError
-from zoo.files import places
-from zoo.files.files import read_json, write_json
+from zoo.files import storage
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_json
 from zoo.version import __version__
 
 _CLEARLY = 0.93
@@ -78,7 +79,7 @@ def keep(spec: Spec, found: Calibration) -> None:
 
 def all_kept() -> list[Calibration]:
     """Everything that was measured on this processor with these versions, by name."""
-    found = (_read(file) for file in places.calibrations().glob("*.json"))
+    found = (_read(file) for file in storage.calibrations().glob("*.json"))
     return sorted(filter(None, found), key=lambda each: each.name)
 
 
@@ -101,7 +102,7 @@ def _file(spec: Spec) -> Path:
         "machine": _machine(),
     }
     return (
-        places.calibrations() / f"{hashlib.sha256(json.dumps(shapes, sort_keys=True).encode()).hexdigest()[:16]}.json"
+        storage.calibrations() / f"{hashlib.sha256(json.dumps(shapes, sort_keys=True).encode()).hexdigest()[:16]}.json"
     )
 
 

@@ -19,8 +19,8 @@ from compiler import TRANSLATE, Purpose, graphs
 from compiler.backends import BACKENDS, Order, choose
 from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
-from zoo.files import places
-from zoo.files.occupied import folder_bytes
+from zoo.files import storage
+from zoo.files.storage import folder_bytes
 from zoo.system.calibration import Calibration, all_kept
 from zoo.system.called import processor
 from zoo.system.peak import matrix_peak
@@ -101,7 +101,7 @@ class Diagnosis:
 
 def diagnosis() -> Diagnosis:
     """Looks at everything, and changes nothing."""
-    there = next(each for each in (places.home(), *places.home().parents) if each.exists())
+    there = next(each for each in (storage.home(), *storage.home().parents) if each.exists())
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
@@ -164,10 +164,10 @@ def _automatic() -> Iterator[tuple[str, str]]:
 
 def _places() -> Iterator[Place]:
     kept = {
-        "published models": places.shelf(),
-        "fetched archives": places.archives(),
-        "prepared corpora": places.prepared(),
-        "compiled programs": places.compiled(),
+        "published models": storage.models(),
+        "fetched archives": storage.archives(),
+        "prepared corpora": storage.prepared(),
+        "compiled programs": storage.compiled(),
     }
     for what, folder in kept.items():
         yield Place(what, str(folder), folder_bytes(folder))

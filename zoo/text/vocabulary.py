@@ -10,8 +10,8 @@ from typing import Literal, Protocol, Self
 
 import specs
 from specs import EOS, PAD, UNK, Parsing, Task, ZooError
-from zoo.files.content import MOST, VOCABULARY_BYTES, content, stands
-from zoo.files.files import writing
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
 from zoo.text.tokenizer import BYTES, Tokenizer, damaged
 from zoo.text.trees.symbols import Symbols
@@ -136,23 +136,23 @@ class Vocabulary:
     def save(self, folder: Path) -> None:
         """Writes `vocabulary.model`, or `vocabulary.source.model` and `vocabulary.target.model` (brackets: `.json`)."""
         for name, written in self._files().items():
-            with writing(folder / name) as partial:
+            with atomic_file(folder / name) as partial:
                 partial.write_bytes(written)
 
     @classmethod
-    def load(cls, folder: Path, read: Callable[[Path, int], bytes] = content) -> Self:
+    def load(cls, folder: Path, read: Callable[[Path, int], bytes] = read_bytes) -> Self:
         """From the files that `save` writes, by `read`, which is told how many bytes each may have.
 
         Raises ZooError where there are none, where they may not be read, or are damaged.
         """
 
         def tokens(name: str) -> Tokenizer:
-            return Tokenizer(read(folder / name, VOCABULARY_BYTES), name=str(folder / name))
+            return Tokenizer(read(folder / name, MAX_VOCABULARY_BYTES), name=str(folder / name))
 
         source, target = (_SIDES.format(side) for side in ("source", "target"))
-        if stands(folder / _SYMBOLS):
-            return cls(tokens(source), _symbols(read(folder / _SYMBOLS, MOST), folder / _SYMBOLS))
-        if stands(folder / source) or stands(folder / target):
+        if file_exists(folder / _SYMBOLS):
+            return cls(tokens(source), _symbols(read(folder / _SYMBOLS, MAX_BYTES), folder / _SYMBOLS))
+        if file_exists(folder / source) or file_exists(folder / target):
             return cls(tokens(source), tokens(target))
         return cls(tokens(_SHARED))
 

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 
 from specs import ZooError
-from zoo.files.files import read_json
+from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read
 from zoo.training.checkpoint import Checkpoint, averageable
 from zoo.training.run import Run

@@ -18,8 +18,9 @@ from safetensors import SafetensorError
 from compiler import EmittedProgram
 from specs import Spec, Training, ZooError
 from zoo.files import manifest
-from zoo.files.content import Unreadable
-from zoo.files.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.files.atomic import atomic_folder, remove_folder, write_json
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import require_space
 from zoo.planning.footprint import KEPT_OPTIMISERS
 from zoo.report import Report
 from zoo.training.run import Run
@@ -128,7 +129,7 @@ def save(run: Run, spec: Spec, tensors: Tensors, progress: Progress) -> Checkpoi
         sum(t.nbytes for part in (tensors.weights, tensors.moments) for t in part.values()),
         "a checkpoint",
     )
-    with writing_folder(checkpoint.folder) as folder:
+    with atomic_folder(checkpoint.folder) as folder:
         safetensors.torch.save_file(dict(tensors.weights), folder / WEIGHTS)
         safetensors.torch.save_file(dict(tensors.moments), folder / OPTIMISER)
         write_json(folder / STATE, asdict(progress))
@@ -162,10 +163,10 @@ def resume(
     for checkpoint in reversed(found):
         try:
             progress = restore(checkpoint, program, optimiser)
-        except Unreadable as error:
+        except UnreadableError as error:
             hint = f"{error.hint}; if" if error.hint else "if"
             hint += f" it stays so, remove `{checkpoint.folder}`: training then goes on from the one before it"
-            raise Unreadable(error.problem, hint=hint, exit_code=1) from None
+            raise UnreadableError(error.problem, hint=hint, exit_code=1) from None
         except ZooError as error:
             report.warn(f"{error.summary}; going back to the checkpoint before it")
             continue

@@ -12,7 +12,7 @@ import torch
 
 from zoo.data.batches import BatchSize
 from zoo.evaluation.metric import ON_DEV
-from zoo.files.files import explained, writing
+from zoo.files.atomic import atomic_file, convert_disk_errors
 from zoo.report import figure
 from zoo.system import ram
 from zoo.training.checkpoint import Progress
@@ -43,7 +43,7 @@ class Log:
         if path.exists():
             lines = path.read_text("utf-8", errors="replace").splitlines()
             kept = [line for line in lines if _step(line) <= begun.step]
-            with writing(path) as file:
+            with atomic_file(path) as file:
                 file.write_text("".join(f"{line}\n" for line in kept))
         self._clear()
 
@@ -83,7 +83,7 @@ class Log:
         }
         if progress.skipped:
             line["skipped"] = progress.skipped
-        with explained(self._path), self._path.open("a", encoding="utf-8") as file:
+        with convert_disk_errors(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._events.add(line)
         self._clear()

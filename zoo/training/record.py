@@ -10,8 +10,8 @@ from typing import Any
 
 from compiler import Purpose, cost, lower
 from specs import Spec
-from zoo.files.files import read_json
-from zoo.models.folder import BASIS, ModelFolder
+from zoo.files.reading import read_json
+from zoo.models.folder import RUN_IDENTITY, ModelFolder
 from zoo.planning.plan import LENGTH
 
 _NEEDED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_second", "utilisation")
@@ -53,7 +53,7 @@ def record_of(run: ModelFolder, spec: Spec) -> Record | None:
     spans = [(line, max(0.0, end - begin)) for line, (begin, end) in zip(lines, pairwise(ends), strict=True)]
     source, target = (sum(line[f"{side}_tokens_per_second"] * span for line, span in spans) for side in _SIDES)
     flops, busy = _flops(spec, source, target), sum(line["utilisation"] * span for line, span in spans)
-    basis = read_json(run.folder / BASIS) if (run.folder / BASIS).is_file() else {}
+    basis = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = basis.get("processes", 1)
     return Record(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
 

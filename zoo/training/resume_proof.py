@@ -15,7 +15,7 @@ from threading import Thread
 
 import specs
 from specs import Spec, ZooError
-from zoo.files.files import sha256
+from zoo.files.hashes import sha256
 from zoo.report import Progress, Report
 from zoo.system import ram
 from zoo.training.checkpoint import OPTIMISER, WEIGHTS, Checkpoint, checkpoints

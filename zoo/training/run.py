@@ -13,9 +13,10 @@ from typing import Any
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
 from specs.notation import on_one_line
-from zoo.files.files import read_json, remove_folder, require_utf8, write_json, writing
-from zoo.files.partial import begun
-from zoo.models.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
+from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
+from zoo.files.reading import read_json
+from zoo.files.storage import require_utf8
+from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.version import __version__
 
@@ -73,7 +74,7 @@ class Run(ModelFolder):
     @property
     def data(self) -> Path:
         """File of the run's `Basis`."""
-        return self.folder / BASIS
+        return self.folder / RUN_IDENTITY
 
     @property
     def lock(self) -> Path:
@@ -150,7 +151,7 @@ class Run(ModelFolder):
         if begun.matrix_library not in ("", *matrix_libraries()):
             report.say(f"{begun.matrix_library} cannot compute the products here: sums are rounded otherwise from here")
             begun = replace(begun, matrix_library=basis.matrix_library)
-        with writing(self.spec_file) as file:
+        with atomic_file(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")
         begun = replace(begun, backend=basis.backend, software=basis.software)
         if begun.machine and basis.machine not in begun.machine.split("; "):
@@ -212,7 +213,7 @@ class Run(ModelFolder):
         if not self.folder.is_dir():
             return []
         names = {path.name for path in self.folder.iterdir()}
-        return sorted(name for name in names - _OWN if begun(name) not in _OWN)
+        return sorted(name for name in names - _OWN if partial_target(name) not in _OWN)
 
 
 _BEFORE = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
@@ -222,7 +223,7 @@ TAKEN = "is being trained by"
 """What is said of a run whose folder another process has."""
 _OWN = {
     _LOCK,
-    *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
+    *(SPEC, RUN_IDENTITY, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
     *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from specs import Spec, ZooError
 from zoo.data.prepare import Prepared, prepare
 from zoo.models import find
-from zoo.models.contents import Model, read_model
+from zoo.models.loading import Model, read_model
 from zoo.report import Report
 
 

@@ -21,9 +21,8 @@ from zoo.data.prepare import Prepared, prepare
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.evaluation.scores import in_words
-from zoo.files.content import Unreadable
-from zoo.files.files import read_json, require_space
-from zoo.files.occupied import folder_bytes
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import folder_bytes, require_space
 from zoo.planning.footprint import footprint
 from zoo.planning.room import require_to_train
 from zoo.report import Report
@@ -158,7 +157,7 @@ def _require_same(prepared: Prepared, run: Run) -> None:
         return
     try:
         begun = Vocabulary.load(run.folder)
-    except Unreadable:
+    except UnreadableError:
         raise
     except ZooError:  # gone or damaged: it is written anew
         return

@@ -10,7 +10,8 @@ from zoo.evaluation.bleu import bleu
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.perplexity import perplexity
 from zoo.evaluation.scores import in_words, rows
-from zoo.files.files import read_json, write_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_json
 from zoo.generation.translation import ForcedScore
 from zoo.report import Report
 

@@ -14,8 +14,8 @@ from zoo.data.prepare import prepare
 from zoo.evaluation import own_sets
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.own_sets import evaluate_model, texts
-from zoo.files import places
-from zoo.files.files import read_json
+from zoo.files import storage
+from zoo.files.reading import read_json
 from zoo.models import weights
 from zoo.publishing.publish import publish
 from zoo.publishing.verify import verify
@@ -82,7 +82,7 @@ def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Ru
     sources, references = texts(spec, "dev", Report())
     assert sources[1] == "we read two books today"
     assert references[1] == "heute lesen wir zwei Bücher"
-    assert not places.prepared().exists()
+    assert not storage.prepared().exists()
 
 
 def test_what_is_held_out_is_as_in_training(trained: Callable[..., Run]) -> None:

@@ -20,7 +20,7 @@ from zoo.interop.formats import format_of
 from zoo.interop.huggingface.generation import KEYS
 from zoo.interop.imported import Imported, Positions, Wanted
 from zoo.interop.importer import Choice, import_model
-from zoo.models import names
+from zoo.models import local_store
 from zoo.report import Report
 
 LINES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
@@ -278,7 +278,7 @@ def test_what_nobody_has_thought_of_is_no_fault_of_zoo(written: Written, setting
     written.generation(**settings)
     with pytest.raises(ZooError, match=r"is not as hf-marian's models are|is no number"):
         import_model(str(written.place), Choice(name="mine"), Report())
-    assert names.names() == []
+    assert local_store.names() == []
 
 
 @pytest.mark.parametrize("beam", [1, 3])

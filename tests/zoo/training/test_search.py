@@ -10,7 +10,7 @@ import pytest
 
 from specs import Spec, ZooError
 from zoo.evaluation.metric import Metric
-from zoo.files.files import sha256
+from zoo.files.hashes import sha256
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.average import mean_of

@@ -21,7 +21,7 @@ from zoo.data.prepare import Prepared, prepare
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.own_sets import evaluate_model
 from zoo.files import manifest
-from zoo.files.files import remove_folder
+from zoo.files.atomic import remove_folder
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary

@@ -16,7 +16,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from specs import ZooError
-from zoo.files.content import opened
+from zoo.files.reading import open_file
 from zoo.system import ram
 
 VERSIONS = range(2, 7)
@@ -63,7 +63,7 @@ class Binary:
 def read(file: Path) -> Binary:
     """What a `model.bin` holds. Raises ZooError where it is damaged, or of a version that is not read."""
     try:
-        with opened(file) as stream:
+        with open_file(file) as stream:
             return _Reader(stream, file).binary()
     except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
         problem = f"`{file}` is damaged: {error}"

@@ -19,7 +19,7 @@ from compiler.backends import choose
 from compiler.backends.ctranslate2 import ctranslate2
 from compiler.backends.ctranslate2_format import beyond, written
 from specs import BOS, EOS, PAD, UNK, Decoding, ZooError
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.interop.ctranslate2.format import CTranslate2 as Format
 from zoo.interop.exported import Bundle, Checked
 from zoo.interop.read_back import require_same

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.content import stands
+from zoo.files.reading import file_exists
 from zoo.interop.ctranslate2 import binary
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.ctranslate2.engine import MODEL, Translating
@@ -45,7 +45,7 @@ class CTranslate2:
 
     def recognises(self, place: Path) -> bool:
         """By `model.bin`."""
-        return stands(place / MODEL)
+        return file_exists(place / MODEL)
 
     def read(self, place: Path, wanted: Wanted) -> Imported:
         """The model. Raises ZooError for a damaged file, and by name for what a spec cannot say."""
@@ -67,7 +67,7 @@ class CTranslate2:
             decoding=_DECODING,
         )
         notes = [*tokens.notes, *([] if said.source_ends else [_WITHOUT_END])]
-        if stands(place / "vmap.txt"):
+        if file_exists(place / "vmap.txt"):
             notes.append("`vmap.txt`, which narrows the vocabulary where the engine is asked to, is left out.")
         origin = {"format": self.name, "source": place.name, "engine": "CTranslate2", "numbers": found.numbers}
         return Imported(spec, tokens.vocabulary, {**read.tensors, **tensors}, origin, tuple(notes))

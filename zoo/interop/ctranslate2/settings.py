@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.files.files import read_json
+from zoo.files.reading import read_json
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.settings import Settings
 

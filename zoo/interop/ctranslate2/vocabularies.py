@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.content import content, stands
+from zoo.files.reading import file_exists, read_bytes
 
 
 def listed(place: Path, unknown: str) -> tuple[list[str], list[str]]:
@@ -16,7 +16,7 @@ def listed(place: Path, unknown: str) -> tuple[list[str], list[str]]:
     """
     shared = _list(place, "shared_vocabulary")
     source, target = (_list(place, f"{side}_vocabulary") if shared is None else shared for side in ("source", "target"))
-    if (source is None and stands(place / "source_1_vocabulary.txt")) or stands(place / "source_1_vocabulary.json"):
+    if (source is None and file_exists(place / "source_1_vocabulary.txt")) or file_exists(place / "source_1_vocabulary.json"):
         raise ZooError(f"`{place}` has several source vocabularies (source factors), and a model here reads one")
     for side, found in (("source", source), ("target", target)):
         if found is None:
@@ -27,18 +27,18 @@ def listed(place: Path, unknown: str) -> tuple[list[str], list[str]]:
 
 def _list(place: Path, name: str) -> list[str] | None:
     """A JSON list, or a text of a token a line."""
-    if stands(file := place / f"{name}.json"):
+    if file_exists(file := place / f"{name}.json"):
         try:
-            found = json.loads(content(file))
+            found = json.loads(read_bytes(file))
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             raise ZooError(f"`{file}` is damaged: it is not a list of tokens", exit_code=1)
         return found
-    if not stands(file := place / f"{name}.txt"):
+    if not file_exists(file := place / f"{name}.txt"):
         return None
     try:
-        lines = content(file).decode("utf-8").split("\n")
+        lines = read_bytes(file).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
     if lines[-1] == "":

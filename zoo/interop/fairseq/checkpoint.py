@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from specs import ZooError
-from zoo.files.content import opened
+from zoo.files.reading import open_file
 from zoo.interop.pickles import called, refused
 
 _ROOMS = ("fairseq.", "omegaconf.", "numpy.")
@@ -59,7 +59,7 @@ class Checkpoint:
 
 def read(file: Path) -> Checkpoint:
     """What a checkpoint holds. Raises ZooError where it is damaged, or calls anything but what fairseq calls."""
-    with opened(file):
+    with open_file(file):
         pass
     try:
         allowed = [_harmless(name, file) for name in sorted(set(called(file)))]

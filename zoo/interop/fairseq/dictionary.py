@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.content import content
+from zoo.files.reading import read_bytes
 from zoo.interop.cutting import Listing
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -20,7 +20,7 @@ def listing(file: Path) -> Listing:
     names = list(SPECIAL)
     known = set(names)
     try:
-        lines = content(file).decode("utf-8").split("\n")
+        lines = read_bytes(file).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
     for number, line in enumerate(lines, start=1):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.content import stands
+from zoo.files.reading import file_exists
 from zoo.interop.cutting import cut
 from zoo.interop.fairseq import checkpoint
 from zoo.interop.fairseq.dictionary import listing
@@ -83,9 +83,9 @@ class Fairseq:
 
 
 def _checkpoint(place: Path) -> Path | None:
-    if stands(place):
+    if file_exists(place):
         return place if place.suffix == ".pt" else None
-    named = [place / name for name in _NAMES if stands(place / name)]
+    named = [place / name for name in _NAMES if file_exists(place / name)]
     others = sorted(place.glob("*.pt")) if place.is_dir() else []
     return named[0] if named else others[0] if len(others) == 1 else None
 

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from specs import PAD
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.interop.exported import Bundle, Checked
 from zoo.interop.huggingface import export_network as network
 from zoo.interop.huggingface import export_settings as settings

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from specs import EOS
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.interop.exported import Bundle
 from zoo.interop.huggingface.export_network import refused, rows
 from zoo.interop.sentence_model import is_language

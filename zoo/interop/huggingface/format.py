@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.content import stands
-from zoo.files.files import read_json
+from zoo.files.reading import file_exists, read_json
 from zoo.interop.huggingface import tensors, vocabularies
 from zoo.interop.huggingface.config import architecture, shares_embeddings
 from zoo.interop.huggingface.engine import Transformers
@@ -30,7 +29,7 @@ class HuggingFaceMarian:
     engine = "transformers"
 
     def recognises(self, place: Path) -> bool:
-        if not stands(place / _CONFIG):
+        if not file_exists(place / _CONFIG):
             return False
         try:
             return read_json(place / _CONFIG).get("model_type") == "marian"
@@ -86,7 +85,7 @@ _MOST = 100_000  # of `decoding.max_source_length`
 
 def _searched(place: Path, config: Settings) -> Settings:
     """Where it is said how to search: in a file of its own, and in older folders in the config."""
-    if stands(place / _GENERATION):
+    if file_exists(place / _GENERATION):
         config.without_effect(*KEYS)
         return Settings(read_json(place / _GENERATION), str(place / _GENERATION))
     return config
@@ -98,7 +97,7 @@ def _sizes(config: Settings) -> tuple[int, int]:
 
 
 def _with_languages(wanted: Wanted, place: Path) -> Wanted:
-    if wanted.languages or not stands(place / _TOKENIZER):
+    if wanted.languages or not file_exists(place / _TOKENIZER):
         return wanted
     said: dict[str, Any] = read_json(place / _TOKENIZER)
     pair = [str(said.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target")]

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from compiler.operations.embedding import encoding
 from specs import Architecture, ZooError
-from zoo.files.content import opened, stands
+from zoo.files.reading import file_exists, open_file
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.pickles import called, refused
 from zoo.interop.tables import positions as positions_of
-from zoo.models.header import require_header
+from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 Named = Iterator[tuple[str, Tensor]]
@@ -44,8 +44,8 @@ class Tensors:
 
     def __init__(self, folder: Path) -> None:
         """Raises ZooError where there are none, or where they are damaged."""
-        self.file = next((folder / name for name in FILES if stands(folder / name)), folder / FILES[0])
-        if not stands(self.file):
+        self.file = next((folder / name for name in FILES if file_exists(folder / name)), folder / FILES[0])
+        if not file_exists(self.file):
             found = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
             hint = "a model in several files has to be saved in one"
             raise ZooError(f"there is neither `{FILES[0]}` nor `{FILES[1]}` in `{folder}`, but {found}", hint=hint)
@@ -188,9 +188,9 @@ def _turned(matrix: Tensor) -> Tensor:
 
 def _read(file: Path) -> Mapping[str, Tensor]:
     try:
-        with opened(file) as stream:
+        with open_file(file) as stream:
             if file.suffix == ".safetensors":
-                require_header(stream, file)
+                check_header(stream, file)
                 return safetensors.torch.load_file(file)
             for name in called(file):
                 raise refused(file, name, "transformers")

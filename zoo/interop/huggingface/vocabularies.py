@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo.files.content import content
-from zoo.files.files import read_json
+from zoo.files.reading import read_bytes, read_json
 from zoo.interop.joined import Joined, cut_otherwise, joined
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentence_model import SentenceModel, Type
@@ -39,7 +38,7 @@ def read(folder: Path, rows: tuple[int, int], special: Special, *, shared: bool)
         target = _numbering(folder / "target_vocab.json", rows[1], [second], special)
         return joined(first, second, source, target)
     both = _numbering(folder / "vocab.json", rows[0], [first, second], special)
-    alike = content(models[0]) == content(models[1])
+    alike = read_bytes(models[0]) == read_bytes(models[1])
     return joined(first, None if alike else second, both, both)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from specs import ZooError
 from specs.reader import read_value
-from zoo.files.content import opened
+from zoo.files.reading import open_file
 from zoo.interop.settings import Settings
 
 OPTIONS = "special:model.yml"
@@ -140,7 +140,7 @@ class Archive:
 @contextmanager
 def archive(file: Path) -> Iterator[Archive]:
     """An .npz, open. Raises ZooError where it is missing or damaged."""
-    with opened(file) as stream:
+    with open_file(file) as stream:
         try:
             within = zipfile.ZipFile(stream)
         except _UNREADABLE as error:

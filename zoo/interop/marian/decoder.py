@@ -11,7 +11,7 @@ from typing import Any
 
 from specs import ZooError
 from specs.reader import read_value
-from zoo.files.content import content, stands
+from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.settings import Settings
 
 SUFFIX = "decoder.yml"
@@ -63,7 +63,7 @@ def decoder(place: Path) -> Decoder:
     if file is None:
         assert model is not None
         return Decoder(model, _beside(model), _decoding(Settings({}, str(model))), bars_unknown=True)
-    values = read_value(content(file, _LONGEST).decode("utf-8", "replace"), str(file)).plain()
+    values = read_value(read_bytes(file, _LONGEST).decode("utf-8", "replace"), str(file)).plain()
     if not isinstance(values, dict):
         raise ZooError("it does not say how to decode", where=str(file))
     options = Settings(values, str(file))
@@ -90,7 +90,7 @@ def decoder(place: Path) -> Decoder:
 def _found(place: Path) -> tuple[Path | None, Path | None]:
     """The .npz, if the place says which, and the decoder.yml, if there is one."""
     if place.is_dir():
-        files = [place / SUFFIX] if stands(place / SUFFIX) else sorted(place.glob(f"*.{SUFFIX}"))
+        files = [place / SUFFIX] if file_exists(place / SUFFIX) else sorted(place.glob(f"*.{SUFFIX}"))
         models = sorted(place.glob("*.npz"))
         if len(files) == 1:
             return None, files[0]
@@ -101,7 +101,7 @@ def _found(place: Path) -> tuple[Path | None, Path | None]:
     if place.suffix in (".yml", ".yaml"):
         return None, place
     beside = (place.with_name(f"{place.name}.{SUFFIX}"), place.with_suffix(f".{SUFFIX}"), place.with_name(SUFFIX))
-    return place, next((file for file in beside if stands(file)), None)
+    return place, next((file for file in beside if file_exists(file)), None)
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
@@ -112,7 +112,7 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
     found = []
     for each in named:
         there = Path(normpath(folder.absolute() / each))
-        within = there.is_relative_to(normpath(folder.absolute())) and stands(there)
+        within = there.is_relative_to(normpath(folder.absolute())) and file_exists(there)
         found.append(folder / (there.relative_to(normpath(folder.absolute())) if within else there.name))
     return found
 
@@ -121,7 +121,7 @@ def _beside(model: Path) -> tuple[Path, Path]:
     """The vocabularies of a model of which nothing says what they are called."""
     folder = model.parent
     for source, target in (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm")):
-        if stands(folder / source) and stands(folder / target):
+        if file_exists(folder / source) and file_exists(folder / target):
             return folder / source, folder / target
     if len(models := sorted(folder.glob("*.spm"))) == 1:
         return models[0], models[0]

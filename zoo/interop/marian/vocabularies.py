@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from specs import UNK, ZooError
-from zoo.files.content import content, stands
+from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.joined import Joined, cut_otherwise, joined
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentence_model import SentenceModel, Type
@@ -36,7 +36,7 @@ def read(files: tuple[Path, Path], rows: tuple[int, int]) -> Joined:
 def _of_lists(source: Path, target: Path, rows: tuple[int, int]) -> Joined:
     """Lists of tokens, into which text is cut by SentencePiece models that lie beside them."""
     models = [source.with_name(f"{side}.spm") for side in ("source", "target")]
-    if not all(map(stands, models)):
+    if not all(map(file_exists, models)):
         raise ZooError(
             f"`{source.name}` lists tokens, and nothing says how text is cut into them: `source.spm` and `target.spm` "
             f"are not both in `{source.parent}`",
@@ -44,7 +44,7 @@ def _of_lists(source: Path, target: Path, rows: tuple[int, int]) -> Joined:
             "imported",
         )
     first, second = map(SentenceModel, models)
-    if source == target or content(source) == content(target):
+    if source == target or read_bytes(source) == read_bytes(target):
         both = _listed(source, rows[0], first, second)
         return joined(first, second, both, both)
     return joined(first, second, _listed(source, rows[0], first), _listed(target, rows[1], second))
@@ -81,7 +81,7 @@ def _listed(file: Path, rows: int, *models: SentenceModel) -> Numbering:
 def _list(file: Path) -> dict[str, int]:
     """Tokens and their numbers, read event by event: a list is nothing but text and numbers."""
     try:
-        text = content(file).decode("utf-8")
+        text = read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:
         raise damaged(str(file), f"byte {error.start + 1} is not UTF-8") from None
     scalars: list[str] = []
@@ -100,4 +100,4 @@ def _list(file: Path) -> dict[str, int]:
 
 
 def _same(one: Path, other: Path) -> bool:
-    return one == other or content(one) == content(other)
+    return one == other or read_bytes(one) == read_bytes(other)
