@@ -86,7 +86,7 @@ def transfer(
         partial: The file to write. It is kept if the download fails, so that the next call resumes it.
         report: Receives progress and warnings.
         max_bytes: The largest size that is accepted. The default has no limit.
-        max_failures: Give up after so many attempts in a row without new data.
+        max_failures: The number of attempts in a row without new data after which the download fails.
 
     Raises:
         NotFoundError: The server has no such file.

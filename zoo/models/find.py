@@ -8,7 +8,6 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
-from specs.history import NewerFormat
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.models import local_store
@@ -69,7 +68,7 @@ def of_spec(reference: str) -> Path:
             raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
-        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist{_newer_format_runs()}",
+        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
         hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` can publish it",
     )
 
@@ -219,19 +218,6 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
         return not differing_fields(model.spec, spec)
     except ZooError:
         return False
-
-
-def _newer_format_runs() -> str:
-    """Describe the runs that a newer version of zoo wrote: one of them could be of the spec."""
-    messages = []
-    for folder in all_runs():
-        try:
-            _ = ModelFolder(folder).spec
-        except NewerFormat as error:
-            messages.append(f"; {error.summary}")
-        except ZooError:
-            continue
-    return "".join(messages)
 
 
 def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:

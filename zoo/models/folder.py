@@ -19,7 +19,7 @@ SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
 CARD = "README.md"
 """The model card. Only bundles have it."""
 RUN_IDENTITY = "data.json"
-"""What a resumed run must match. Only runs have this file."""
+"""File of the run identity, which a resumed run must match. Only runs have it."""
 MAX_SPEC_BYTES = 1_000_000
 
 

@@ -35,8 +35,8 @@ class RegistryModel(NamedTuple):
 def pull(reference: Reference, report: Report) -> Path | None:
     """Pull a model into the local model store: the newest revision, or the pinned one.
 
-    A pinned revision gets a folder of its own. A model that is already there is checked against its hashes, and
-    downloaded again if it is damaged. An interrupted pull is resumed by the next one. If another process pulls the same
+    A pinned revision gets a folder of its own. A model in the store is checked against its hashes, and downloaded
+    again if it is damaged. An interrupted pull is resumed by the next one. If another process pulls the same
     model, wait for it.
 
     Returns:

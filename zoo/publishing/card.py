@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
 from specs.task import COMMANDS
-from zoo.evaluation.metric import METRICS, Metric, metrics_of
+from zoo.evaluation.metric import METRICS, metrics_of
 from zoo.evaluation.scores import MACHINE
 from zoo.publishing.facts import CurvePoint, Facts, TrainingFacts
 from zoo.publishing.proof import NAME as PROOF
@@ -20,7 +19,6 @@ from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
 _ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
-_PLOT_WIDTH, _PLOT_HEIGHT = 60, 10  # characters
 _CURVE_ROWS = 8
 
 
@@ -199,61 +197,29 @@ def _cost(training: TrainingFacts) -> Iterator[str]:
     estimate = ""
     if training.paper_flops:
         estimate = (
-            f" The method of section 6.1 of the paper gives {training.paper_flops:.2g}: the training time multiplied by "
-            "the FLOPs per second that the hardware sustains."
+            f" The method of section 6.1 of the paper gives {training.paper_flops:.2g}: the training time multiplied "
+            "by the FLOPs per second that the hardware sustains."
         )
     yield (
-        f"The training took {training.flops:.2g} FLOPs{steps} and {duration(training.seconds)}{machine}{processes}. The "
-        f"FLOPs count all matrix products over the training tokens, without padding.{estimate}"
+        f"The training took {training.flops:.2g} FLOPs{steps} and {duration(training.seconds)}{machine}{processes}. "
+        f"The FLOPs count all matrix products over the training tokens, without padding.{estimate}"
     )
 
 
 def _curve(curve: Sequence[CurvePoint]) -> Iterator[str]:
-    """Yield the learning curve as a plot in text characters and as a table."""
-    metric = _plotted_metric(curve)
-    points = [
-        (point.step, value)
-        for point in curve
-        if (value := point.dev.get(metric.name) if metric else point.loss) is not None
-    ]
+    """Yield the learning curve as a table of a few points, the last one included."""
+    metric = next((metric for metric in METRICS if any(metric.name in point.dev for point in curve)), None)
+    values = [(point.step, point.dev.get(metric.name) if metric else point.loss) for point in curve]
+    points = [(step, value) for step, value in values if value is not None]
     if len(points) < 2:
         return
     label = f"{metric.called} of the dev set" if metric else "training loss"
-    scale = ", logarithmic scale" if _needs_log_scale(points) else ""
-    yield f"Learning curve ({label}{scale}) over training steps:\n\n```text\n{plot(points)}\n```"
     stride = -(-len(points) // _CURVE_ROWS)
-    rows = "\n".join(
-        f"| {step:,} | {metric.written(value) if metric else f'{value:.3f}'} |"
+    rows = [
+        [f"{step:,}", metric.written(value) if metric else f"{value:.3f}"]
         for step, value in points[::-1][::stride][::-1]
-    )
-    yield f"| step | {label} |\n| ---: | ---: |\n{rows}"
-
-
-def _plotted_metric(curve: Sequence[CurvePoint]) -> Metric | None:
-    """Return the first metric with scores of the dev set."""
-    return next((metric for metric in METRICS if any(metric.name in point.dev for point in curve)), None)
-
-
-def _needs_log_scale(points: Sequence[tuple[int, float]]) -> bool:
-    values = [value for _, value in points]
-    return min(values) > 0 and max(values) > 5 * min(values)
-
-
-def plot(points: Sequence[tuple[int, float]]) -> str:
-    """Return a plot of (step, value) points in text characters, with a logarithmic scale if the values need it."""
-    scale: Callable[[float], float] = math.log if _needs_log_scale(points) else float
-    low, high = min(value for _, value in points), max(value for _, value in points)
-    first, last = points[0][0], points[-1][0]
-    grid = [[" "] * _PLOT_WIDTH for _ in range(_PLOT_HEIGHT)]
-    for step, value in points:
-        column = round((step - first) / max(1, last - first) * (_PLOT_WIDTH - 1))
-        row = round((scale(value) - scale(low)) / ((scale(high) - scale(low)) or 1.0) * (_PLOT_HEIGHT - 1))
-        grid[_PLOT_HEIGHT - 1 - row][column] = "•"
-    labels = {0: f"{high:.4g}", _PLOT_HEIGHT - 1: f"{low:.4g}"}
-    margin = max(map(len, labels.values()))
-    rows = [f"{labels.get(row, ''):>{margin}} │{''.join(line)}".rstrip() for row, line in enumerate(grid)]
-    ends = f"{first:,}{f'{last:,}':>{_PLOT_WIDTH - len(f'{first:,}')}}"
-    return "\n".join([*rows, f"{'':{margin}} └{'─' * _PLOT_WIDTH}", f"{'':{margin}}  {ends}"])
+    ]
+    yield f"Learning curve:\n\n{_table(['step', label], rows)}"
 
 
 def _data(spec: Spec, examples: str, facts: Facts) -> str:
@@ -326,9 +292,9 @@ def _use(spec: Spec, words: _TaskWords, outputs: ReferenceOutputs | None, scores
     check = ""
     if outputs is not None:
         check = (
-            f" It also decodes the {len(outputs.sources):,} of {outputs.sentences:,} sentences of the {outputs.set} set that "
-            f"are in `{OUTPUTS_NAME}`. They scored {outputs.score:.2f} when the model was published, and the score must "
-            "be the same within one point."
+            f" It also decodes {len(outputs.sources):,} sentences of the {outputs.set} set, which has "
+            f"{outputs.sentences:,}. They are in `{OUTPUTS_NAME}`. Their score was {outputs.score:.2f} when the model "
+            "was published, and must be the same within one point."
         )
     elif scores:
         check = (

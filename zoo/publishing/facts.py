@@ -64,7 +64,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """How a model was trained. Unknown values are None or empty.
+    """The training of a model. Unknown values are None or empty.
 
     Attributes:
         seed: Seed of the training.
@@ -156,7 +156,7 @@ def facts_of_run(spec: Spec, run: Run, weights: Weights) -> Facts:
         spec=fingerprint(spec),
         published=_now(),
         zoo_version=__version__,
-        nearest=_nearest_spec(spec),
+        nearest=_most_similar_spec(spec),
         corpus=_corpus_facts(spec, run),
         training=_training_facts(spec, run, weights),
     )
@@ -183,7 +183,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _nearest_spec(spec: Spec) -> NearestSpec:
+def _most_similar_spec(spec: Spec) -> NearestSpec:
     """Return the most similar shipped spec. For a shipped spec itself, return the spec that it extends."""
     differences = {short: dict(_differences(spec, other)) for short, other in _shipped_specs().items()}
     nearest = min(differences, key=lambda short: len(differences[short]))

@@ -54,7 +54,7 @@ class KeptItem:
 
 @dataclass(frozen=True)
 class RemovalPlan:
-    """What will be removed and what is kept. `bytes` is the disk space that becomes free."""
+    """Items that will be removed or kept. `bytes` is the disk space that becomes free."""
 
     removable: tuple[RemovableItem, ...]
     kept: tuple[KeptItem, ...]

@@ -1,4 +1,4 @@
-"""Where the files of a registry are stored: the interface, and registries in local folders."""
+"""File stores of registries: the interface, and local folders."""
 
 from __future__ import annotations
 
