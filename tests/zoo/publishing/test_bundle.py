@@ -16,8 +16,8 @@ import zoo
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, ZooError
 from specs.history import FORMAT
-from zoo.files import places
-from zoo.files.files import write_json
+from zoo.files import storage
+from zoo.files.atomic import write_json
 from zoo.generation.opening import open_model
 from zoo.models import folder as model_folder
 from zoo.models import weights
@@ -58,7 +58,7 @@ def bundle(trained: Callable[..., Run], kept: Path) -> Path:
     run = trained()
     if not kept.exists():
         shutil.copytree(publish.publish(run.folder), kept)
-    return Path(shutil.copytree(kept, places.shelf() / run.spec.name, dirs_exist_ok=True))
+    return Path(shutil.copytree(kept, storage.models() / run.spec.name, dirs_exist_ok=True))
 
 
 def test_it_has_these_files_and_no_others(bundle: Path) -> None:
