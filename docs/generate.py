@@ -143,4 +143,3 @@ def _example_block(match: re.Match[str]) -> str:
     """Return consecutive example lines of a command's help as one code block."""
     lines = [line for line in match.group().splitlines() if line]
     return "Examples:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"
-

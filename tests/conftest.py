@@ -21,10 +21,10 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
-from zoo.files.files import write_json
-from zoo.generation import building
+from zoo.files.atomic import write_json
+from zoo.generation import compilation
 from zoo.models.weights import Weights
-from zoo.planning import sample
+from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -123,8 +123,8 @@ def all_cores() -> Iterator[None]:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
     """Give every test its own home and current folder, no network, and long timeouts."""
     monkeypatch.setattr(library, "_compile", kernels)
-    monkeypatch.setattr(building, "PATIENCE", 300.0)  # messages must not depend on how busy the machine is
-    monkeypatch.setattr(sample, "_is_busy", lambda: False)
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # messages must not depend on how busy the machine is
+    monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()

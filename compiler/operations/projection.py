@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import MAX_INT8_ROWS, Code, Inexpressible, Instruction
+from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
 from compiler.operations.elementwise import ActivationOperation
 from compiler.operations.operation import (
     EmitContext,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Linear(Operation):
         (x,), (matrix, *bias) = inputs, parameters
         return f"linear({x}, {matrix}.T, {bias[0]})" if bias else f"{x} @ {matrix}"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave the product to the activation if that is its only reader."""
-        if lister.sole_reader(node, ActivationOperation):
-            lister.waiting.add(node.name)
+        if codegen.sole_reader(node, ActivationOperation):
+            codegen.fused.add(node.name)
         else:
-            lister.add(node, Code.LINEAR, *node.inputs, matrix=node.parameters)
+            codegen.add(node, Opcode.LINEAR, *node.inputs, matrix=node.parameters)
 
     def quantised(self) -> tuple[Operation, int] | None:
         return QuantisedLinear(), 1
@@ -87,14 +87,14 @@ class Logits(Operation):
         (x,), (table, *bias) = inputs, parameters
         return f"linear({x}, {table}, {bias[0]})" if bias else f"{x} @ {table}.T"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Compute the logits of the vocabulary only, without those of padding rows, which a slice removes."""
-        tokens = lister.sole_reader(node, Slice) or node
-        width = lister.width(tokens.name)
+        tokens = codegen.sole_reader(node, Slice) or node
+        width = codegen.row_length(tokens.name)
         if tokens is not node and tokens.operation != Slice(-1, 0, width):
-            raise Inexpressible("it has no instruction for a part of the logits: take the backend `eager`")
-        a = lister.place(node.inputs[0])
-        lister.made.append(Instruction(Code.LOGITS, a=a, width=width, matrix=node.parameters))
+            raise UnsupportedGraph("it has no instruction for a part of the logits: take the backend `eager`")
+        a = codegen.operand(node.inputs[0])
+        codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 
     def quantised(self) -> tuple[Operation, int] | None:
         return QuantisedLogits(), 0
@@ -109,7 +109,7 @@ class QuantisedLinear(Linear):
     Integer sums are exact. The scale of a row depends on that row alone, so that no row depends on other rows.
     """
 
-    calls = ("compiler.integers.quantised_linear",)
+    calls = ("compiler.runtime.quantised_linear",)
     caption = ("int8", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -119,9 +119,9 @@ class QuantisedLinear(Linear):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return f"quantised_linear({', '.join((*inputs, *parameters))})"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        _check_rows(lister.shape(node.parameters[0])[0])
-        super().native(lister, node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        _check_rows(codegen.parameter_shape(node.parameters[0])[0])
+        super().native(codegen, node)
 
     def quantised(self) -> None:
         """Return None: it is quantised already."""
@@ -130,7 +130,7 @@ class QuantisedLinear(Linear):
 class QuantisedLogits(Logits):
     """`Logits` in int8, as in `QuantisedLinear`: x [..., d], table [V, d], scales [V] [, b [V]] -> [..., V]."""
 
-    calls = ("compiler.integers.quantised_linear",)
+    calls = ("compiler.runtime.quantised_linear",)
     caption = ("logits", "Linear in int8")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -141,9 +141,9 @@ class QuantisedLogits(Logits):
         (x,), (table, *others) = inputs, parameters
         return f"quantised_linear({', '.join((x, f'{table}.T', *others))})"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        _check_rows(lister.shape(node.parameters[0])[1])
-        super().native(lister, node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        _check_rows(codegen.parameter_shape(node.parameters[0])[1])
+        super().native(codegen, node)
 
     def quantised(self) -> None:
         """Return None: it is quantised already."""
@@ -158,4 +158,4 @@ def _int8_product(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
 def _check_rows(rows: int) -> None:
     if rows > MAX_INT8_ROWS:
         limit = f"{MAX_INT8_ROWS:,} numbers per row, not {rows:,}"
-        raise Inexpressible(f"its int8 products take at most {limit}: take the backend `eager`")
+        raise UnsupportedGraph(f"its int8 products take at most {limit}: take the backend `eager`")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.errors import handled
-from cli.errors import to_zoo_error
+from cli.errors import handled, to_zoo_error
 from specs import ZooError
 
 SNAPSHOTS = {

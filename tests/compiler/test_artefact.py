@@ -112,7 +112,7 @@ def test_a_folder_without_room_does_not_stop_it(root: Path, error: Exception) ->
             raise error
         write(folder)
 
-    assert (Artefact(root, "x", {"room": str(error)}).make(full) / "parts" / "a.bin").is_file()
+    assert (Artefact(root, "x", {"capacity": str(error)}).make(full) / "parts" / "a.bin").is_file()
     assert len(calls) == 1
     assert list(root.iterdir()) == []
 

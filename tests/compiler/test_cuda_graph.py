@@ -17,12 +17,11 @@ from compiler.cuda_graph import MAX_RECORDINGS, Results, bucket
 from compiler.program import top_k
 from compiler.switches import fast_float32
 from specs import BOS, EOS, Spec
-from zoo.generation.beam import Beam
-from zoo.generation.brackets import Brackets
-from zoo.generation.sample import Sample
-from zoo.generation.source import Source
-from zoo.generation.suppressed_tokens import SuppressedTokens
-from zoo.generation.workers import searched
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
+from zoo.generation.engine import search
+from zoo.generation.sampling import Sampling
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations for whose result a host waits: a GPU would refuse to record them."""
@@ -85,7 +84,7 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
 
     def make(without: tuple[str, ...] = (), **architecture: object) -> tuple[EmittedProgram, EmittedProgram, Recorder]:
         spec = small(**architecture)
-        spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
+        spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
         weights, recorder = build(spec).weights(), Recorder()
         plain, recorded = (build(spec, weights=weights, backend="eager") for _ in range(2))
         assert isinstance(plain, EmittedProgram)
@@ -99,27 +98,27 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
 SHAPES: Mapping[str, dict[str, Any]] = {
     "post": {},
     "pre": {"norm": "pre", "positional_encoding": "learned", "tied_embeddings": "none"},
-    "a row a beam": {"without": ("beams_as_queries",)},
+    "a row a beam": {"disabled_passes": ("beams_as_queries",)},
 }
 
 
 def found(program: EmittedProgram, sources: list[tuple[int, ...]], chooser: Any, tokens: int) -> dict[int, Any]:
     rows = [Source(i, (*source, EOS), len(source) + 5, words=len(source)) for i, source in enumerate(sources)]
-    return dict(searched(program, [rows[:6], rows[6:]], chooser, tokens=tokens))
+    return dict(search(program, [rows[:6], rows[6:]], chooser, max_batch_tokens=tokens))
 
 
-TREES = Brackets(range(4, 20), range(20, 36), range(36, 40), 101)
+TREES = BracketConstraint(range(4, 20), range(20, 36), range(36, 40), 101)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "chooser",
     [
-        Beam(4, 0.6, 2),
-        Beam(1, 0.6),
-        Sample(2, 0.6, 1.0, 0, 1.0, 1),
-        Beam(4, 0.6, 2, TREES),
-        Beam(4, 0.6, 2, SuppressedTokens((1, 9), 101), "power", True),
+        BeamSearch(4, 0.6, 2),
+        BeamSearch(1, 0.6),
+        Sampling(2, 0.6, 1.0, 0, 1.0, 1),
+        BeamSearch(4, 0.6, 2, TREES),
+        BeamSearch(4, 0.6, 2, SuppressedTokens((1, 9), 101), "power", True),
     ],
     ids=["beam", "greedy", "sample", "trees", "marian"],
 )
@@ -283,7 +282,7 @@ def test_a_lack_of_memory_is_told_and_gives_all_of_it_back(two: Callable[..., An
         return results, replay
 
     recorded.record_steps(short)
-    beam = Beam(2, 0.6)
+    beam = BeamSearch(2, 0.6)
     theirs, mine = (found(program, sources, beam, 4096) for program in (plain, recorded))
     assert {i: each[0].tokens for i, each in mine.items()} == {i: each[0].tokens for i, each in theirs.items()}
     assert recorder.records > 2

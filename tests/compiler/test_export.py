@@ -20,7 +20,7 @@ from compiler.backends.export import TRANSLATING, export_programs
 from compiler.backends.inductor import _allow_variants
 from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles, size_profiles
 from compiler.decoder import CACHE_BLOCK
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import Spec, ZooError
 
 
@@ -56,7 +56,7 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported) -> No
     program = exported[Purpose.DECODE_STEP].module(check_guards=False)  # they are stricter than the code
     graph = graphs(small(N=1), TRANSLATE)[Purpose.DECODE_STEP]
     for batch, beams, source, room in ((1, 1, 1, 16), (2, 1, 9, 32), (1, 4, 3, 16), (5, 3, 2, 48)):
-        size_profiles = {"batch": batch, "beams": beams, "source": source, "room": room}
+        size_profiles = {"batch": batch, "beams": beams, "source": source, "capacity": room}
         shapes = {name: [size(**size_profiles) for size in type_.shape] for name, type_ in graph.inputs.items()}
         inputs = [
             torch.full(shape, 3) if graph.inputs[name].kind == "integer" else torch.zeros(shape)
@@ -177,7 +177,7 @@ class TestTensorRt:
         how = {"length_factor": factor, "extra_length": extra}
         spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update=how)})
         limit = int(spec.corpus.max_length * factor) + extra
-        assert size_profiles(spec)["room"].max[0] >= limit + 1
+        assert size_profiles(spec)["capacity"].max[0] >= limit + 1
 
     def test_a_beam_that_is_too_wide_is_told_how_it_may_be_wider(self, small: Callable[..., Spec]) -> None:
         spec = small()

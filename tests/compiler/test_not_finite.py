@@ -14,12 +14,12 @@ from torch.nn.functional import layer_norm
 from compiler import TRANSLATE, graphs, runtime
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from compiler.instruction import ActivationKind, Opcode
 from specs import EOS, Spec, ZooError
-from zoo.generation.beam import Beam
-from zoo.generation.source import Source
-from zoo.generation.workers import searched
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import search
 
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
 BITS = [each | sign for each in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
@@ -200,4 +200,4 @@ def test_a_model_with_such_a_number_translates_nothing(small: Callable[..., Spec
         for backend in ("eager", "native"):
             program: Any = BACKENDS[backend].build(order)
             with pytest.raises(ZooError, match="not usable numbers"):
-                next(searched(program, [[source]], Beam(2, 0.6), 64))
+                next(search(program, [[source]], BeamSearch(2, 0.6), 64))

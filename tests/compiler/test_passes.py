@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
-from compiler.agree import disagreement
-from compiler.backends import Order
+from compiler.backends import BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
 from compiler.graph import Graphs
 from compiler.operations.attention import Attention, AttentionKernel
@@ -153,7 +153,7 @@ def test_attention_is_fused_on_a_gpu_where_there_is_no_dropout(small: Callable[.
 def test_fused_attention_computes_the_same(small: Callable[..., Spec]) -> None:
     spec = small()
     weights = build(spec).weights()
-    order = Order(spec, graphs(spec, TRANSLATE, "cuda"), weights)
+    order = BuildRequest(spec, graphs(spec, TRANSLATE, "cuda"), weights)
     for purpose, error in disagreement(eager.build(order)).items():
         assert error < 1e-5, purpose
 
@@ -229,7 +229,7 @@ def test_an_unknown_pass_is_refused(small: Callable[..., Spec]) -> None:
 
 
 def _without(spec: Spec, *names: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": names})})
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": names})})
 
 
 def test_what_a_pass_breaks_is_refused(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ WITHOUT = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_
 @pytest.fixture(params=WITHOUT, ids="-".join)
 def program(request, small: Callable[..., Spec]):
     spec = small()
-    without = spec.compilation.model_copy(update={"without": request.param})
+    without = spec.compilation.model_copy(update={"disabled_passes": request.param})
     return build(spec.model_copy(update={"compilation": without}), TRANSLATE)
 
 
@@ -123,7 +123,7 @@ def test_half_the_variance_is_that_of_queries_keys_and_values(small: Callable[..
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callable[..., Spec]) -> None:
     spec = small()
     bare = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"without": ("fuse_projections",)})}
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": ("fuse_projections",)})}
     )
     a, b = build(spec, [Purpose.TRAIN]).weights(), build(bare, [Purpose.TRAIN]).weights()
     assert all(torch.equal(a[name], b[name]) for name in a)

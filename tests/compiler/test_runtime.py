@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from compiler import runtime
-from compiler.operations.probability import Loss
+from compiler.operations.probability import CrossEntropy
 from specs import PAD
 
 
@@ -34,7 +34,9 @@ def test_sinusoids_in_halves_are_the_authors_codes() -> None:
     assert not torch.equal(counted, runtime.sinusoids(torch.zeros(1, 40, 10)))
 
 
-@pytest.mark.parametrize("inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5])
+@pytest.mark.parametrize(
+    "inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5]
+)
 def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> None:
     matrix = torch.full((inner, 16), 127, dtype=torch.int8)
     matrix[:, 1], matrix[::2, 2] = -127, 0
@@ -92,7 +94,7 @@ def test_pieces_that_cannot_come_have_no_part_in_a_smoothed_loss(wrong_classes: 
     spread = 0.1 / (7 if wrong_classes else 8)
     right = F.one_hot(numbers[labels[real]], 8) * (0.9 - spread * wrong_classes)
     expected = -((right + spread) * log_p).sum()
-    loss = Loss(0.1, wrong_classes)
+    loss = CrossEntropy(0.1, wrong_classes)
     whole = runtime.smoothed_loss(x @ table.T + bias, labels, 0.1, wrong_classes)
     chunked = runtime.chunked_loss(x, table, labels, 0.1, wrong_classes, 11, bias)
     for found in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):

@@ -18,7 +18,7 @@ def test_every_weight_is_read_once_a_step(small: Callable[..., Spec]) -> None:
 
 def test_the_memory_is_read_once_for_all_beams(small: Callable[..., Spec]) -> None:
     spec = small(N=1)
-    without = spec.compilation.model_copy(update={"without": ("beams_as_queries",)})
+    without = spec.compilation.model_copy(update={"disabled_passes": ("beams_as_queries",)})
     before = graphs(spec.model_copy(update={"compilation": without}))[Purpose.DECODE_STEP]
     after = graphs(spec)[Purpose.DECODE_STEP]
     sizes = {"source": 1000, "new": 1, "capacity": 16}
@@ -29,7 +29,7 @@ def test_the_memory_is_read_once_for_all_beams(small: Callable[..., Spec]) -> No
 
 def test_a_cache_that_has_room_is_not_copied(small: Callable[..., Spec]) -> None:
     spec = small(N=1)
-    without = spec.compilation.model_copy(update={"without": ("plan_cache",)})
+    without = spec.compilation.model_copy(update={"disabled_passes": ("plan_cache",)})
     before = graphs(spec.model_copy(update={"compilation": without}))[Purpose.DECODE_STEP]
     after = graphs(spec)[Purpose.DECODE_STEP]
     sizes = {"batch": 1, "beams": 1, "source": 3, "past": 99, "new": 1, "capacity": 100}

@@ -6,8 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo import report
-from zoo.report import Report, sizes
-from zoo.report import PlainReport
+from zoo.report import PlainReport, Report, sizes
 
 
 class Clock:
@@ -132,6 +131,8 @@ def test_figures(value, words):
 )
 def test_what_would_move_a_terminal_is_spelled_out(capsys, text, shown):
     assert report.escape_control_characters(text) == shown
-    assert report.escape_control_characters(text).replace("\t", r"\x09") == ZooError(text).summary, "an error spells it alike"
+    assert report.escape_control_characters(text).replace("\t", r"\x09") == ZooError(text).summary, (
+        "an error spells it alike"
+    )
     PlainReport().warn(text)
     assert capsys.readouterr().err == f"warning: {shown}\n"

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from compiler.program import Stepping
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, TranslationModel, top_k
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class Ensemble:
 
     search: Literal["steps"] = "steps"
 
-    def __init__(self, programs: Sequence[Stepping]) -> None:
+    def __init__(self, programs: Sequence[TranslationModel]) -> None:
         self.programs = list(programs)
 
     @property

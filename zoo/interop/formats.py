@@ -12,7 +12,7 @@ from torch import Tensor
 
 import specs
 from specs import Spec, ZooError
-from zoo.publishing.proof import Proof
+from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
@@ -119,7 +119,7 @@ class Bundle:
     spec: Spec
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
-    proof: Proof
+    proof: ReferenceLogProbabilities
     """Reference log-probabilities, which the exported model must reproduce."""
 
 

@@ -43,8 +43,8 @@ class AttentionKind:
 _TARGET = "The target, as it is written"
 ATTENTIONS: Mapping[str, AttentionKind] = {
     "encoder": AttentionKind("Encoder", "The source, as it is read", "The source", "encoder", "source", "source"),
-    "decoder": AttentionKind("Decoder", _TARGET, "The target so far", "decoder", "written", "read"),
-    "encoder-decoder": AttentionKind("Encoder-decoder", _TARGET, "The source", "memory", "written", "source"),
+    "decoder": AttentionKind("Decoder", _TARGET, "The target so far", "decoder", "target", "target_input"),
+    "encoder-decoder": AttentionKind("Encoder-decoder", _TARGET, "The source", "cross", "target", "source"),
 }
 
 

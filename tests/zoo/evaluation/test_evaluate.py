@@ -10,7 +10,8 @@ from zoo.evaluation.evaluate import evaluate_translator
 from zoo.evaluation.metrics import perplexity
 from zoo.evaluation.scores import summary_line, table_rows
 from zoo.evaluation.text_metrics import bleu
-from zoo.files.files import read_json, write_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_json
 from zoo.generation.scoring import TokenScores
 from zoo.report import Report
 

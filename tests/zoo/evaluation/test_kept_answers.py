@@ -29,7 +29,7 @@ def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> N
     forced = translator.score_tokens(sources, Path("pairs.de").read_text().splitlines(), report=Report())
     assert tokens == sum(each.tokens for each in forced)
     assert 2.718281828459045**found == pytest.approx(perplexity(forced))
-    assert not run.strangers()
+    assert not run.foreign_files()
 
 
 def test_approximate_ones_are_not_kept(trained: Callable[..., Run]) -> None:

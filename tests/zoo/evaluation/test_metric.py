@@ -64,7 +64,9 @@ def test_it_asks_for_nothing_but_what_it_is_computed_from(metric: Metric, parrot
     answers = ModelOutputs(translator, translator.sources, translator.references)
     assert 0 < metric.score(answers) <= metric.most
     assert metric.score(answers) == metric.compute(answers)[metric.name]
-    assert [what for what, _ in translator.asked] == ["forced" if metric.uses_probabilities else "outputs"], "once, and no other"
+    assert [what for what, _ in translator.asked] == ["forced" if metric.uses_probabilities else "outputs"], (
+        "once, and no other"
+    )
 
 
 @MEMBERS

@@ -98,7 +98,11 @@ def test_half_the_interval_of_a_difference_is_twice_its_deviation() -> None:
     first = chance.normal(30.0, 5.0, SAMPLES)
     second = first + chance.normal(1.0, 0.5, SAMPLES)
     assert difference_half_width("bleu", 31.0, first, second) == pytest.approx(1.96 * 0.5, rel=0.1)
-    assert difference_half_width("bleu", 31.0, first, second) == difference_half_width("bleu", 30.0, second, first), "it is paired"
+    assert difference_half_width("bleu", 31.0, first, second) == difference_half_width("bleu", 30.0, second, first), (
+        "it is paired"
+    )
     logs = first / 100, second / 100
-    assert difference_half_width("perplexity", 7.0, *logs) == pytest.approx(7.0 * 1.96 * 0.005, rel=0.1), "in perplexity, not log"
+    assert difference_half_width("perplexity", 7.0, *logs) == pytest.approx(7.0 * 1.96 * 0.005, rel=0.1), (
+        "in perplexity, not log"
+    )
     assert difference_half_width("chrf", 31.0, None, second) is None

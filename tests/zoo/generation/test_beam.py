@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, top_k
 from specs import EOS
 from zoo.generation.beam_search import BeamSearch
 

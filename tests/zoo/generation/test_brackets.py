@@ -172,7 +172,7 @@ def test_a_beam_wide_enough_finds_the_best_of_all_trees(toy, search, alpha):
 def program(request, toy, tmp_path_factory):
     if request.param == "toy":
         return toy(SIZE, 1, 100)
-    if problem := BACKENDS[request.param].absent():
+    if problem := BACKENDS[request.param].unavailable_reason():
         pytest.skip(problem)
     sizes = {
         "architecture": {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4},

@@ -19,7 +19,7 @@ class Waiting(Report):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:

@@ -10,7 +10,7 @@ from specs import EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import search
-from zoo.system.ram import is_short
+from zoo.system.device_memory import is_out_of_memory
 
 ALLOCATOR = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ..."
 SOURCES = [Source(index, (*[4 + index % 5] * (1 + index % 7), EOS), 5, (), f"text {index}") for index in range(30)]
@@ -82,5 +82,5 @@ def test_one_sentence_that_does_not_fit_is_named(tight, workers):
 def test_other_failures_are_not_of_memory(tight):
     with pytest.raises(RuntimeError, match="a fault"):
         list(search(tight(2, RuntimeError("a fault")), [SOURCES], BeamSearch(3, 0.6), 4096))
-    assert is_short(RuntimeError("CUDA error: out of memory"))
-    assert not is_short(ValueError("not enough memory"))
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert not is_out_of_memory(ValueError("not enough memory"))

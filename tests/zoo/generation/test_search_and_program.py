@@ -27,7 +27,7 @@ def rows(*tokens):
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
 def program(request, tmp_path_factory):
     norm, backend = request.param
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ CHOOSERS = {
 
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_native_kernels_find_what_pytorch_finds(sources, search, tmp_path_factory, name):
-    if problem := BACKENDS["native"].absent():
+    if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
     spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
     torch.manual_seed(0)
@@ -98,7 +98,11 @@ class Anything:
 
 @pytest.mark.parametrize("name", ["greedy", "beam", "sample"])
 def test_a_constraint_that_bars_nothing_changes_no_bit(program, sources, search, name):
-    kinds = {"greedy": (BeamSearch, 1, 0.6), "beam": (BeamSearch, 4, 0.6, 4), "sample": (Sampling, 3, 0.6, 1.3, 20, 0.95, 1)}
+    kinds = {
+        "greedy": (BeamSearch, 1, 0.6),
+        "beam": (BeamSearch, 4, 0.6, 4),
+        "sample": (Sampling, 3, 0.6, 1.3, 20, 0.95, 1),
+    }
     kind, *choice = kinds[name]
     limits = [len(source) + 4 for source in sources]
     bounded, free = (

@@ -54,7 +54,16 @@ def test_who_types_is_answered_before_the_next_line_is_read(translator):
     assert events == ["read", "told"] * len(TEXTS)
 
 
-@pytest.mark.parametrize("pauses", [{1}, {3, 4}, set(range(0, 200, 7)), {FIRST_CHUNK_LINES}, {FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES + 5}])
+@pytest.mark.parametrize(
+    "pauses",
+    [
+        {1},
+        {3, 4},
+        set(range(0, 200, 7)),
+        {FIRST_CHUNK_LINES},
+        {FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES + 5},
+    ],
+)
 def test_where_the_input_pauses_all_that_came_is_answered(translator, pauses):
     """And the translations are those of all lines together."""
     texts, read, told = random_texts(200), [], []

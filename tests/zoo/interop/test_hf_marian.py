@@ -16,13 +16,11 @@ from safetensors.torch import load_file, save_file
 import zoo
 from compiler import Purpose, interpret, lower
 from specs import BOS, EOS, ZooError
-from zoo.interop.formats import format_of
+from zoo.interop.formats import PositionConvention, format_of
 from zoo.interop.huggingface.generation import KEYS
 from zoo.interop.imported import Imported, Wanted
-from zoo.interop.formats import PositionConvention
-from zoo.interop.importer import import_model
-from zoo.interop.importer import ImportOptions
-from zoo.models import names
+from zoo.interop.importer import ImportOptions, import_model
+from zoo.models import local_store
 from zoo.report import Report
 
 LINES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
@@ -280,7 +278,7 @@ def test_what_nobody_has_thought_of_is_no_fault_of_zoo(written: Written, setting
     written.generation(**settings)
     with pytest.raises(ZooError, match=r"is not as hf-marian's models are|is no number"):
         import_model(str(written.place), ImportOptions(name="mine"), Report())
-    assert names.names() == []
+    assert local_store.names() == []
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -316,7 +316,7 @@ def test_room_is_asked_for_what_has_to_be_fetched(published, monkeypatch, damage
     assert asked == [sum(file.bytes for file in files.values()) - here - 1000]
 
 
-PULLS = "from zoo.models.find import published; from zoo.report import Plain; print(published('model', Plain()))"
+PULLS = "from zoo.models.find import published; from zoo.report import PlainReport; print(published('model', PlainReport()))"
 
 
 def test_processes_that_ask_at_once_share_one_download(published, web, monkeypatch):

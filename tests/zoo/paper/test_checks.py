@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.data.cleaning import Counts
+from zoo.data.cleaning import CleaningCounts
 from zoo.paper import claims
 from zoo.paper.claims import Check, Claim, Finding, Printed, Status, corpus_size, drawn, equals, hardware, holds, scored
 from zoo.paper.evidence import evidence
@@ -136,7 +136,7 @@ def test_a_corpus_is_counted_where_it_was_prepared(
     before = asked(corpus_size(), printed, spec="tiny")
     assert before.status is Status.OPEN
     assert before.because == "its corpus is here, and `zoo prepare tiny` has not been done"
-    monkeypatch.setattr(claims, "known_counts", lambda spec: Counts(read=600))
+    monkeypatch.setattr(claims, "known_counts", lambda spec: CleaningCounts(read=600))
     after = asked(corpus_size(), printed, spec="tiny")
     assert (after.status, after.value) == (status, 600)
     absent = asked(corpus_size(), printed, spec="base")

@@ -82,7 +82,7 @@ def test_a_precision_shows_in_what_is_read(precision: str, part: float) -> None:
 def test_a_sentences_flops_are_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     """Translated greedily, without the cache's room for more than there is."""
     spec, length = small(), 5
-    compilation = spec.compilation.model_copy(update={"without": ("plan_cache",)})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": ("plan_cache",)})
     spec = spec.model_copy(
         update={"decoding": spec.decoding.model_copy(update={"beam": 1}), "compilation": compilation}
     )
@@ -95,7 +95,7 @@ def test_a_sentences_flops_are_those_that_torch_counts(small: Callable[..., Spec
 
 
 def test_a_pass_that_is_off_is_not_shown(small: Callable[..., Spec]) -> None:
-    spec = specs.load("tiny", {"compilation": {"without": ["fuse_projections"]}})
+    spec = specs.load("tiny", {"compilation": {"disabled_passes": ["fuse_projections"]}})
     assert "fuse_projections" not in [each.name for each in plans.plan(spec).passes]
     assert "query_key_value" not in plans.code(spec)
     assert "query_key_value" in plans.code(small())

@@ -18,7 +18,7 @@ from specs import BOS, EOS, PAD, ZooError
 from specs.history import FORMAT
 from zoo.files import storage
 from zoo.files.atomic import write_json
-from zoo.generation.opening import open_model
+from zoo.generation.loading import open_model
 from zoo.models import folder as model_folder
 from zoo.models import weights
 from zoo.models.weights import Weights
@@ -182,7 +182,7 @@ def test_several_names_are_an_ensemble(trained: Callable[..., Run], tmp_path: Pa
     alone = [zoo.load(str(run.folder), device="cpu").score("we read", "wir lesen") for run in runs]
     together = zoo.load([str(run.folder) for run in runs], device="cpu")
     forced = [
-        zoo.load(str(run.folder), device="cpu").forced(["we read"], ["wir lesen"])[0].token_log_probabilities
+        zoo.load(str(run.folder), device="cpu").score_tokens(["we read"], ["wir lesen"])[0].token_log_probabilities
         for run in runs
     ]
     mean = sum(math.log((math.exp(a) + math.exp(b)) / 2) for a, b in zip(*forced, strict=True))

@@ -20,10 +20,10 @@ from zoo.models.weights import Weights
 from zoo.publishing import proof, publish
 from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.training.run import Basis, Run
+from zoo.training.run import Run, RunIdentity
 
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
-BASIS = Basis("0123456789abcdef", 30, "eager", 2, 1)
+BASIS = RunIdentity("0123456789abcdef", 30, "eager", 2, 1)
 
 
 def contents(folder: Path) -> dict[str, str]:

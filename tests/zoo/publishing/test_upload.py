@@ -236,7 +236,7 @@ def test_what_becomes_of_an_old_name_is_told(
     published: Path, place: str, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Said(Report):
-        def say(self, text: str) -> None:
+        def info(self, text: str) -> None:
             told.append(text)
 
     told: list[str] = []

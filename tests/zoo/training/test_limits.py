@@ -16,8 +16,8 @@ import specs
 from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.metric import METRICS, Metric
+from zoo.evaluation.evaluate import evaluate_translator
+from zoo.evaluation.metrics import METRICS, Metric
 from zoo.report import Report, figure
 from zoo.system import device_memory
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
@@ -67,7 +67,7 @@ def test_the_dev_set_is_scored_at_each_checkpoint_without_a_trace(world: World, 
 def test_patience_ends_a_training_that_gets_no_better_and_keeps_the_best(
     world: World, monkeypatch: pytest.MonkeyPatch, metric: Metric
 ) -> None:
-    of_more = metric.better(2, 1)
+    of_more = metric.is_better(2, 1)
     scores = iter(100 - score if of_more else score for score in [9.0, 5.0, 7.0, 6.0, 5.5, 8.0, 8.0])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
     monkeypatch.setattr("zoo.training.dev_set.named", lambda name: metric)  # the corpus of this world is of one task
@@ -165,7 +165,7 @@ def test_the_dev_set_is_scored_by_the_metric_of_its_spec(
     monkeypatch.setattr("zoo.training.dev_set.kind", lambda task: lambda *_, **__: spoken)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     found = dev.score({})
-    wanted = evaluate(spoken, spoken.sources, spoken.references, Report())
+    wanted = evaluate_translator(spoken, spoken.sources, spoken.references, Report())
     assert found == wanted[name]
     assert [what for what, _ in spoken.asked[:-2]] == ["forced" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")

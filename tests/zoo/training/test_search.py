@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from specs import Spec, ZooError
-from zoo.evaluation.metric import Metric
-from zoo.files.files import sha256
+from zoo.evaluation.metrics import Metric
+from zoo.files.hashes import sha256
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.averaging import mean_of, search_averages, select_checkpoints

@@ -11,7 +11,7 @@ import torch
 
 from specs import ZooError
 from zoo.data.batches import Batch
-from zoo.generation import building
+from zoo.generation import compilation
 from zoo.training.step import Updater
 from zoo.training.trainer import StepInput, Trainer
 
@@ -132,7 +132,7 @@ def test_other_failures_are_not_taken_for_a_lack_of_memory(trainer: Made, monkey
 
 def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
     one = trainer()
-    nothing = Batch.nothing()
+    nothing = Batch.empty()
     loss = one.program(nothing.source, nothing.target)
     loss.smoothed.backward()
     assert nothing.target_tokens == 0
@@ -141,7 +141,7 @@ def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
 
 
 def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "PATIENCE", 0.0)
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 0.0)
     begun: Any = trainer()
     works = begun.inputs()
     step = begun.update.step
@@ -151,4 +151,4 @@ def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypat
     begun._compiles = True
     for _ in range(2):
         begun.step(next(works))
-    assert words.said == [building.FIRST_RUN]
+    assert words.said == [compilation.LAZY_MESSAGE]

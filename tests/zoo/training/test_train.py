@@ -17,11 +17,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import Spec, ZooError
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.evaluate import evaluate_model
 from zoo.files import manifest
-from zoo.files.files import remove_folder
+from zoo.files.atomic import remove_folder
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
@@ -41,10 +41,10 @@ class Stop(Report):
         self.at = at
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
     def progress(self, label: str, total: int | None, unit: str) -> ShownProgress:
         stop = self
@@ -100,16 +100,16 @@ def test_a_training_that_draws_pieces_is_the_same_when_it_is_resumed(world: Call
 def test_batches_whose_pieces_are_drawn_are_within_the_budgets(world: Callable[..., Spec]) -> None:
     """They are by the tokens that they are trained in, of which there are more than the store has."""
     spec = world("training.subword_regularization=0.5", "training.source_tokens=65", "training.steps=1")
-    data = TrainingSet.of(spec, prepare(spec, Report()))
+    data = TrainingSet.from_prepared(spec, prepare(spec, Report()))
     sizes = []
-    for given in data.given(0):
-        batch = given.pairs.batch()
+    for given in data.batches_from(0):
+        batch = given.pairs.to_batch()
         assert batch.source.numel() <= 65
         assert batch.target.numel() - len(batch) <= 400
         sizes.append(given.pairs.size)
         if given.epoch:
             break
-    assert sum(size.source_tokens for size in sizes) > 1.2 * data.batches(0).total.source_tokens
+    assert sum(size.source_tokens for size in sizes) > 1.2 * data.epoch_batches(0).total.source_tokens
 
 
 def test_a_run_whose_batches_were_cut_before_pieces_were_drawn_is_told(world: Callable[..., Spec]) -> None:
@@ -436,13 +436,13 @@ def test_nor_at_the_end_though_that_comes_before_all_is_verified(
 ) -> None:
     log = Path("runs/tiny/log.jsonl").absolute()
 
-    def late(self: Prepared) -> None:
+    def late(self: PreparedCorpus) -> None:
         while not (log.is_file() and log.read_bytes()):  # the last step is done
             time.sleep(0.02)
         time.sleep(0.2)
         raise ZooError("it is damaged")
 
-    monkeypatch.setattr(Prepared, "verify", late)
+    monkeypatch.setattr(PreparedCorpus, "verify", late)
     with pytest.raises(ZooError, match="it is damaged"):
         train(world("training.steps=1"))
     assert not list(Path("runs/tiny/checkpoints").glob("*"))

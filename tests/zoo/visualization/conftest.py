@@ -78,7 +78,7 @@ def make_attention() -> Callable[..., Attention]:
             log_probability=-1.25,
             encoder=weights(layers, size, size),
             decoder=weights(1, 2, 2),
-            memory=weights(1, 2, size),
+            cross=weights(1, 2, size),
             backend="eager",
             precision="float32",
             **fields,

@@ -14,9 +14,9 @@ import torch
 
 from compiler import Purpose, build, graphs, interpret, lower
 from compiler.host import cores
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.generation.request import Request
+from zoo.generation.config import GenerationConfig
 from zoo.system.clock import Spread, spread
 from zoo.training.benchmarks import (
     LENGTH,
@@ -90,7 +90,7 @@ def test_the_search_is_the_specs(small: Callable[..., Spec], monkeypatch: pytest
     monkeypatch.setattr("zoo.training.benchmarks.decode.searched", searched)
     with pytest.raises(ZooError, match="asked"):
         benchmark_decoding(spec, DecodingWork(sentences=2, rounds=1), device="cpu")
-    assert asked == [Request.of(spec, {}).chooser()]
+    assert asked == [GenerationConfig.from_spec(spec, {}).strategy()]
     with pytest.raises(ZooError, match="beam search is measured") as caught:
         benchmark_decoding(searching(search="sample"), DecodingWork(sentences=2, rounds=1), device="cpu")
     assert caught.value.hint == "set `decoding.search=beam`"

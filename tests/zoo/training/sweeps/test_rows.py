@@ -41,7 +41,7 @@ def test_what_is_set_is_set_in_the_base_and_the_others_keep_their_proportion_to_
         assert row.spec == specs.load(row.reference, row.overrides), "the command line says it all"
         for key, (there, here) in specs.difference(plain[name].spec, plain["base"].spec).items():
             section, field = (*key.split("."), "")[:2]
-            if section in specs.ENTITLING:
+            if section in specs.METADATA_FIELDS:
                 continue
             now, base = (getattr(getattr(each.spec, section), field) for each in (row, scaled["base"]))
             assert now == here if isinstance(here, str) else now * there == base * here, (name, key)
@@ -59,7 +59,7 @@ def test_an_override_of_what_the_base_says_already_changes_no_row() -> None:
 def test_a_size_that_would_be_no_whole_number_is_refused_with_what_would_suit_all_rows() -> None:
     with pytest.raises(ZooError, match=r"`table3/c-n2` has 1/3 of the `architecture.N` .* of 4 ") as caught:
         rows("architecture.N=4", "architecture.h=4", "architecture.d_k=6")
-    hints = [str(each.hint) for each in (caught.value, *caught.value.further)]
+    hints = [str(each.hint) for each in (caught.value, *caught.value.additional)]
     assert sorted(hint.partition(",")[0] for hint in hints) == [
         "take a multiple of 3 for `architecture.N`",
         "take a multiple of 4 for `architecture.d_k`",

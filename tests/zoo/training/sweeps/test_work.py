@@ -92,7 +92,7 @@ def test_each_command_line_trains_its_run(
     trials: Callable[..., tuple[Trial, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `--list` prints, the first line given to xargs and the second to Slurm, by the README's own words."""
-    several = trials("training.steps=2", "compilation.without=[]", seeds=1)
+    several = trials("training.steps=2", "compilation.disabled_passes=[]", seeds=1)
     first, second = (f"{shlex.join(trial.command())}\n" for trial in several)
     Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
     Path("zoo").chmod(0o755)
