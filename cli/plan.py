@@ -67,7 +67,6 @@ def plan(
     import specs
     from cli.console import report, show_json
     from zoo.planning import plan as planning
-    from zoo.planning.outlook import outlook
 
     _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
@@ -76,7 +75,11 @@ def plan(
     if code:
         return print(planning.code(chosen), end="")
     costs = planning.plan(chosen, length)
-    estimate = outlook(chosen, length, device, report()) if device is not None else None
+    estimate = None
+    if device is not None:
+        from zoo.planning.outlook import outlook  # imports torch
+
+        estimate = outlook(chosen, length, device, report())
     if json:
         return show_json({**asdict(costs), **({"outlook": asdict(estimate)} if estimate else {})})
     if passes:
