@@ -11,8 +11,8 @@ import pytest
 
 import specs
 from compiler import TRANSLATE, Graph, Purpose, graphs, lower
+from compiler.diagram import Box, Column, columns
 from compiler.drawing import draw
-from compiler.figure import Box, Column, columns
 from specs import Spec
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -59,7 +59,9 @@ def test_a_box_stands_above_what_it_reads(
     small: Callable[..., Spec], without: list[str], architecture: dict[str, object]
 ) -> None:
     spec = small(**architecture)
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})})
+    spec = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
+    )
     for drawn in panels(spec).values():
         both = columns(drawn)
         for number, column in enumerate(both):

@@ -43,7 +43,7 @@ def _state() -> dict[str, object]:
     "backend", ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), "onnx", "ctranslate2"]
 )
 def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     run = trained()
     torch.set_num_threads(3)

@@ -8,7 +8,7 @@ import pytest
 
 import specs
 from specs import ZooError
-from zoo.training.sweeps.rows import Row, require_words, rows_of
+from zoo.training.sweeps.rows import SweepRow, make_rows, parse_arguments
 
 SCALED = [
     *("architecture.N=3", "architecture.d_model=128", "architecture.d_ff=256", "architecture.d_k=16"),
@@ -16,12 +16,12 @@ SCALED = [
 ]
 
 
-def rows(*overrides: str, of: str = "table3") -> dict[str, Row]:
-    return {row.name: row for row in rows_of([of], overrides)}
+def rows(*overrides: str, of: str = "table3") -> dict[str, SweepRow]:
+    return {row.name: row for row in make_rows([of], overrides)}
 
 
 def test_a_folder_of_specs_is_all_of_them_and_what_others_extend_comes_first() -> None:
-    found = rows_of(["specs/table3/"], [])
+    found = make_rows(["specs/table3/"], [])
     assert [row.name for row in found][:5] == ["base", "a-h1", "a-h4", "a-h16", "a-h32"]
     assert {row.reference for row in found} == {name for name in specs.names() if name.startswith("table3/")}
     assert {row.above for row in found} == {None, "base"}
@@ -29,7 +29,7 @@ def test_a_folder_of_specs_is_all_of_them_and_what_others_extend_comes_first() -
 
 
 def test_a_folder_of_files_is_theirs(mine: Path) -> None:
-    assert [(row.name, row.reference, row.above, row.own) for row in rows_of(["mine"], [])] == [
+    assert [(row.name, row.reference, row.above, row.own) for row in make_rows(["mine"], [])] == [
         ("plain", "mine/plain.yaml", None, ()),
         ("flat", "mine/flat.yaml", "plain", ("architecture.N",)),
     ]
@@ -85,12 +85,12 @@ def test_what_leaves_a_row_no_meaning_is_refused(override: str, told: str) -> No
 def test_rows_that_would_share_a_name_or_are_parsers_are_refused(mine: Path) -> None:
     (mine / "base.yaml").write_text("extends: tiny\nname: other\n")
     with pytest.raises(ZooError, match="would both be the row `base`"):
-        rows_of(["table3/base", "mine/base.yaml"], [])
+        make_rows(["table3/base", "mine/base.yaml"], [])
     with pytest.raises(ZooError, match="is a parser"):
-        rows_of(["parsing"], [])
+        make_rows(["parsing"], [])
 
 
 def test_words_with_an_equals_sign_are_overrides() -> None:
-    assert require_words(["table3", "training.steps=5"]) == (["table3"], ["training.steps=5"])
+    assert parse_arguments(["table3", "training.steps=5"]) == (["table3"], ["training.steps=5"])
     with pytest.raises(ZooError, match="no spec is named"):
-        require_words(["training.steps=5"])
+        parse_arguments(["training.steps=5"])
