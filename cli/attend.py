@@ -14,8 +14,8 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
-    from zoo.generation.opening import How
-    from zoo.visualization.view import View
+    from zoo.generation.compilation import BackendOptions
+    from zoo.visualization.attention_view import View
 
 EXAMPLES = (
     'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
@@ -133,19 +133,19 @@ def attend(
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
     """
     from cli.console import report
-    from zoo.files.output import output as open_output
-    from zoo.generation.opening import open_model
-    from zoo.models.find import chosen
-    from zoo.visualization.attention import attention_page
-    from zoo.visualization.columns import columns
+    from zoo.files.output import open_output as open_output
+    from zoo.generation.loading import open_model
+    from zoo.models.find import from_options
+    from zoo.visualization.attention_drawing import attention_svg
+    from zoo.visualization.attention_page import attention_page
 
     text = _sentence(sentence, figure)
     _check_files(output, svg)
     messages = report()
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     with ExitStack() as files:
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
-        translator = open_model(chosen(spec, model, messages), **how, report=messages)
+        translator = open_model(from_options(spec, model, messages), **how, report=messages)
         weights = translator.attention(text, target)
         view, caption = _initial_view(weights, figure, _Selection(attention, layer, head, word))
         origin = "the given translation" if weights.forced else "the model's own translation"
@@ -155,11 +155,11 @@ def attend(
         if page:
             page.write(attention_page(weights, view, translator.spec.name, said=caption))
         if drawing:
-            drawing.write(columns(weights, view))
+            drawing.write(attention_svg(weights, view))
 
 
 def _sentence(sentence: str | None, figure: int | None) -> str:
-    from zoo.visualization.figures import FIGURES
+    from zoo.visualization.attention_view import FIGURES
 
     if (sentence is None) == (figure is None):
         problem = "a sentence and `--figure` exclude each other" if figure else "the sentence is missing"
@@ -182,16 +182,15 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
 
 def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:
     """Return the initial view and its caption: that of the figure, except for what the options select."""
-    from zoo.visualization.figures import FIGURES, SHOWN, first, told
-    from zoo.visualization.view import View
+    from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
     attention, layer, heads, word = selection
     if figure is None:
         return View.of(weights, attention, layer, heads or (), word), ""
-    if attention not in (None, SHOWN):  # the figure's layer, heads and word belong to another attention
+    if attention not in (None, FIGURE_ATTENTION):  # the figure's layer, heads and word belong to another attention
         view = View.of(weights, attention, layer, heads or (), word)
     else:
-        default = first(FIGURES[figure], weights)
+        default = figure_view(FIGURES[figure], weights)
         view = View.of(weights, default.kind, layer or default.layer, heads or default.heads, word)
         view = replace(view, word=default.word) if word is None else view
-    return view, told(FIGURES[figure], weights, view)
+    return view, figure_caption(FIGURES[figure], weights, view)

@@ -9,9 +9,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.system.clock import Host
-    from zoo.training.benchmarks.decode import Speed as DecodingSpeed
-    from zoo.training.benchmarks.train import Speed as TrainingSpeed
+    from zoo.system.processors import Host
+    from zoo.training.benchmarks import DecodingSpeed as DecodingSpeed
+    from zoo.training.benchmarks import TrainingSpeed as TrainingSpeed
 
 DECODE_EXAMPLES = (
     "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
@@ -44,16 +44,16 @@ def decode(
     """
     import specs
     from cli.console import measurement_json, report, show_json
-    from zoo.files import places
-    from zoo.training.benchmarks.decode import Work, measure
+    from zoo.files import storage
+    from zoo.training.benchmarks import DecodingWork, benchmark_decoding
 
-    speed = measure(
+    speed = benchmark_decoding(
         specs.load(spec, overrides or ()),
-        Work(batch, sentences, rounds),
+        DecodingWork(batch, sentences, rounds),
         device=device,
         backend=backend,
         precision=precision,
-        folder=places.compiled(),
+        folder=storage.compiled(),
         report=report(),
     )
     return show_json(measurement_json(speed)) if json else _show_decoding(speed)
@@ -76,12 +76,12 @@ def train(
     """
     import specs
     from cli.console import measurement_json, report, show_json
-    from zoo.system.ram import keep_freed
-    from zoo.training.benchmarks.train import measure
+    from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.benchmarks.train import benchmark_decoding
 
-    keep_freed()  # changes the allocator of this process, which does nothing else
+    keep_freed_memory()  # changes the allocator of this process, which does nothing else
     chosen = specs.load(spec, overrides or ())
-    speed = measure(chosen, steps=steps, rounds=rounds, device=device, report=report())
+    speed = benchmark_decoding(chosen, steps=steps, rounds=rounds, device=device, report=report())
     return show_json(measurement_json(speed)) if json else _show_training(speed)
 
 

@@ -17,7 +17,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from zoo.evaluation.metric import ON_DEV
+from zoo.evaluation.metrics import DEV_TITLES
 from zoo.report import PlainReport, Progress, Report, duration, escape_control_characters, figure, size
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
 _REFRESHES_PER_SECOND = 4  # more would slow down the work
 _FIGURE_NAMES = {
     "loss": "loss",
-    **ON_DEV,
+    **DEV_TITLES,
     "perplexity": "perplexity",
     "target_tokens_per_second": "tokens/s",
 }

@@ -17,10 +17,9 @@ from cli import options
 from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOP_K
 
 if TYPE_CHECKING:
-    from zoo.generation.opening import How
-    from zoo.generation.request import Choice
-    from zoo.generation.translation import Translation
-    from zoo.generation.translator import Translator
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.config import GenerationOptions
+    from zoo.generation.translator import Translation, Translator
 
 DECODE_EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
@@ -146,12 +145,12 @@ def decode(
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation).
     """
     from cli.console import report
-    from zoo.models.find import all_chosen
+    from zoo.models.find import all_from_options
 
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    translator = _open_model(all_chosen(spec, model, report()), "translation", how, input)
+    translator = _open_model(all_from_options(spec, model, report()), "translation", how, input)
     format_lines = partial(_format_translations, json=json, n_best=n_best)
     _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines)
 
@@ -161,7 +160,7 @@ def parse(
     model: options.Models = None,
     input: options.Input = None,
     output: options.Output = None,
-    pretty: Annotated[
+    format_tree: Annotated[
         bool, typer.Option("--pretty", help="Indent long trees over several lines, with an empty line between trees.")
     ] = False,
     svg: _Svg = None,
@@ -194,14 +193,14 @@ def parse(
     from cli.console import report
     from specs import ZooError
     from zoo.generation.parser import Parser
-    from zoo.models.find import all_chosen
+    from zoo.models.find import all_from_options
 
     for option, is_given in (("--json", json), ("--n-best", n_best is not None)):
-        if pretty and is_given:
+        if format_tree and is_given:
             raise ZooError(f"`--pretty` and `{option}` exclude each other", hint="use one of them")
-    folders = all_chosen(spec, model, report())
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    choice: Choice = {"beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
+    folders = all_from_options(spec, model, report())
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    choice: GenerationOptions = {"beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
     with _tree_drawing(svg, input, output) as draw:
         parser = _open_model(folders, "parsing", how, input)
         assert isinstance(parser, Parser)
@@ -210,7 +209,7 @@ def parse(
 
         def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
             draw(parses[0].text)
-            if pretty:
+            if format_tree:
                 return [_format_pretty(number, parses[0].text)]
             return _format_trees(number, source, parses, json, n_best)
 
@@ -225,13 +224,13 @@ class _Files(NamedTuple):
     prefix: Path | None = None
 
 
-def _open_model(folders: list[Path], task: str, how: How, input: Path | None) -> Translator:
+def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path | None) -> Translator:
     """Return the model in a folder, or the ensemble of several. Raise ZooError if one is for another task."""
     from cli.console import report
     from cli.streams import is_typed
     from specs import ZooError
     from specs.spec import COMMANDS
-    from zoo.generation.opening import open_model
+    from zoo.generation.loading import open_model
     from zoo.models.folder import ModelFolder
 
     for folder in folders:
@@ -252,7 +251,7 @@ def _open_model(folders: list[Path], task: str, how: How, input: Path | None) ->
 def _answer_lines(
     translator: Translator,
     files: _Files,
-    choice: Choice,
+    choice: GenerationOptions,
     n_best: int | None,
     format_lines: Callable[[int, str, list[Translation]], Iterable[str]],
 ) -> None:
@@ -267,7 +266,7 @@ def _answer_lines(
     """
     from cli.console import report
     from cli.streams import is_typed, open_lines, open_output
-    from zoo.generation.stream import translate_lines
+    from zoo.generation.streaming import translate_lines
     from zoo.report import Report
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
@@ -320,10 +319,9 @@ def _format_text(number: int, results: list[Translation], n_best: int | None) ->
 
 
 def _format_pretty(number: int, tree: str) -> str:
-    from zoo.text.trees.pretty import pretty
-    from zoo.text.trees.tree import read
+    from zoo.text.trees.bracketed import format_tree, read_tree
 
-    return ("\n" if number > 1 else "") + (pretty(read(tree)) if tree else "")
+    return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")
 
 
 @contextmanager
@@ -332,8 +330,8 @@ def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> 
     from cli.streams import open_output
     from specs import ZooError
     from zoo.files.output import require_svg
-    from zoo.text.trees.drawing import drawing
-    from zoo.text.trees.tree import read
+    from zoo.text.trees.bracketed import read_tree
+    from zoo.text.trees.drawing import draw_svg
 
     if svg is None:
         yield lambda tree: None
@@ -344,4 +342,4 @@ def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> 
     trees: list[str] = []
     with open_output(svg, [input]) as write:
         yield trees.append
-        write(drawing(*(read(tree) for tree in trees if tree)).removesuffix("\n"))
+        write(draw_svg(*(read_tree(tree) for tree in trees if tree)).removesuffix("\n"))

@@ -12,8 +12,8 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.evaluation.compare import Compared
-    from zoo.evaluation.evalb.brackets import BracketScores
+    from zoo.evaluation.comparison import Comparison
+    from zoo.evaluation.evalb.scores import BracketScores
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
@@ -110,14 +110,14 @@ def evaluate(
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble
-    from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
+    from zoo.evaluation.evalb.scores import BracketScores, evaluate_bracket_files
+    from zoo.evaluation.evaluate import evaluate_model
     from zoo.evaluation.files import evaluate_files
-    from zoo.evaluation.own_sets import evaluate_model
-    from zoo.generation.opening import How
-    from zoo.models.find import all_chosen
+    from zoo.generation.compilation import BackendOptions
+    from zoo.models.find import all_from_options
 
     messages = report()
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     scores: Scores | BracketScores
     if brackets is None:
         options.refuse("`--brackets`", parameters=parameters)
@@ -129,7 +129,7 @@ def evaluate(
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase)
         gold, test = brackets
-        scores = evaluate_brackets(test, gold, parameters)
+        scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
             hypotheses,
@@ -144,7 +144,7 @@ def evaluate(
         raise ZooError("`--hypotheses` and `--references` need each other", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
-        folders, split = all_chosen(spec, model, messages), set or "test"
+        folders, split = all_from_options(spec, model, messages), set or "test"
         if len(folders) > 1:
             scores = evaluate_ensemble(folders, split, **how, tokens=max_batch_tokens, report=messages)
         else:
@@ -158,9 +158,9 @@ def evaluate(
 
 
 def _show_scores(scores: Scores) -> None:
-    from zoo.evaluation.scores import rows
+    from zoo.evaluation.scores import table_rows
 
-    lines = list(rows(scores))
+    lines = list(table_rows(scores))
     width = max(10, *(len(name) for name, _ in lines))
     for name, value in lines:
         print(f"{name:<{width}}  {value}")
@@ -168,9 +168,9 @@ def _show_scores(scores: Scores) -> None:
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
     """Print EVALB's table to stdout, and errors and the signature to stderr."""
-    from zoo.evaluation.evalb.table import table
+    from zoo.evaluation.evalb.scores import format_table
 
-    print(table(scores))
+    print(format_table(scores))
     if failed := scores.failed:
         number, row = failed[0]
         messages.warn(
@@ -210,12 +210,12 @@ def compare(
     this size if both were equally good. From p = 0.05 on, neither is called better.
     """
     from cli.console import report, show_json
-    from zoo.evaluation.compare import compare_files, compare_models
-    from zoo.generation.opening import How
+    from zoo.evaluation.comparison import compare_files, compare_models
+    from zoo.generation.loading import BackendOptions
     from zoo.models.find import model
 
     messages = report()
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if references is not None:
         options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
         compared = compare_files(Path(a), Path(b), references, language=language, report=messages)
@@ -229,15 +229,15 @@ def compare(
         _show_comparison(compared)
 
 
-def _show_comparison(compared: tuple[Compared, ...]) -> None:
+def _show_comparison(compared: tuple[Comparison, ...]) -> None:
     from cli.console import report, show_table
-    from zoo.evaluation.metric import named
+    from zoo.evaluation.metrics import get_metric
 
-    rows = []
+    table_rows = []
     for item in compared:
         scores = [f"{score:.2f} ± {half:.2f}" for score, half in zip(item.scores, item.confidence, strict=True)]
-        name = named(item.metric).called
-        rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
-    show_table(("", "A>", "B>", "difference>", "p>", "better"), rows)
+        name = get_metric(item.metric).title
+        table_rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
+    show_table(("", "A>", "B>", "difference>", "p>", "better"), table_rows)
     for item in compared:
-        report().info(f"{named(item.metric).called}: {item.signature}")
+        report().info(f"{get_metric(item.metric).title}: {item.signature}")

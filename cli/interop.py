@@ -11,7 +11,7 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.interop.imported import Positions
+    from zoo.interop.formats import PositionConvention
 
 IMPORT_EXAMPLES = (
     "zoo import model.npz --name my-model\n\nzoo import ./opus-mt-en-de --check sentences.en"
@@ -93,14 +93,18 @@ def import_model(
     The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
     """
     from cli.console import report
-    from zoo.interop.importer import Choice, import_model
+    from zoo.interop.importer import ImportOptions, import_model
 
     messages = report()
-    known: dict[str | None, Positions | None] = {None: None, "marian": "marian", "transformers": "transformers"}
+    known: dict[str | None, PositionConvention | None] = {
+        None: None,
+        "marian": "marian",
+        "transformers": "transformers",
+    }
     if positions not in known:
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
-    result = import_model(source, Choice(name, format, languages, known[positions], check, replace), messages)
+    result = import_model(source, ImportOptions(name, format, languages, known[positions], check, replace), messages)
     if result.comparison:
         messages.info(result.comparison.summary)
     print(result.folder)
@@ -131,10 +135,10 @@ def export_model(
     Otherwise nothing is written. Features that the format cannot express are an error.
     """
     from cli.console import report
-    from zoo.interop.export import export
+    from zoo.interop.exporter import export_model
 
     messages = report()
-    exported = export(name, to, output, messages)
+    exported = export_model(name, to, output, messages)
     if exported.checked is None:
         messages.info("the tensors are correct; the toolkit is not installed, so the model was not run")
     else:

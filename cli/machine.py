@@ -11,7 +11,7 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.compiled import Compiled
+    from zoo.generation.compilation import Compiled
     from zoo.system.calibration import Calibration
     from zoo.system.doctor import Diagnosis
 
@@ -116,13 +116,12 @@ def compile_model(
     program in the cache is not compiled again. The program is run once and compared with the float32 interpreter.
     """
     from cli.console import report, show_json
-    from zoo.generation.compiled import compile_model, compile_spec
-    from zoo.generation.opening import How
+    from zoo.generation.compilation import BackendOptions, compile_model, compile_spec
 
     if (spec is None) == (model is None):
         problem = "SPEC and `--model` exclude each other" if model else "SPEC or `--model` is missing"
         raise ZooError(problem, hint="name a SPEC, or trained weights with `--model NAME|RUN`")
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if model is not None:
         compiled = compile_model(model, **how, report=report())
     else:

@@ -33,9 +33,9 @@ def complete_model(incomplete: str) -> list[str]:
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`. Raise ZooError if it is unknown, before a missing model is reported or pulled."""
     if backend is not None:
-        from compiler.backends import require_known
+        from compiler.backends import check_backend_name
 
-        require_known(backend)
+        check_backend_name(backend)
     return backend
 
 

@@ -56,11 +56,11 @@ def paper(
     the given scale), or not reproduced, for the given reason.
     """
     from cli.console import report, show_json
-    from zoo.files.output import output, require_html
+    from zoo.files.output import open_output, require_html
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
     from zoo.paper.page import paper_page
-    from zoo.paper.tables import TABLES, of_table, summed, tables
+    from zoo.paper.tables import TABLES, of_table, summary_table, tables
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
@@ -73,7 +73,7 @@ def paper(
     if html is not None:
         require_html(html)
     with ExitStack() as files:
-        page = files.enter_context(output(html)) if html else None  # fails before the measurements
+        page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
         facts = evidence(runs, report())
         if measure:
             facts = replace(facts, timings=tuple(_measure_layers()))
@@ -84,21 +84,21 @@ def paper(
         return print(html)
     if json:
         selected = of_table(what or "claims", claims)
-        return show_json({"summary": ledger.summary(selected), "claims": [ledger.flat(claim) for claim in selected]})
+        return show_json({"summary": ledger.summary(selected), "claims": [ledger.as_json(claim) for claim in selected]})
     if what is None:
-        return _show_tables([summed(claims, facts), *tables("claims", claims, facts)])
+        return _show_tables([summary_table(claims, facts), *tables("claims", claims, facts)])
     return _show_tables(tables(what, claims, facts))
 
 
 def _measure_layers() -> Iterator[Timing]:
     from cli.console import report
-    from zoo.paper.table1 import ALL
-    from zoo.paper.timings import timings
-    from zoo.system.ram import keep_freed
+    from zoo.paper.table1 import LAYERS
+    from zoo.paper.timings import time_layers
+    from zoo.system.device_memory import keep_freed_memory
 
-    keep_freed()
-    with report().progress("timing", len(ALL), "layers") as progress:
-        for timing in timings():
+    keep_freed_memory()
+    with report().progress("timing", len(LAYERS), "layers") as progress:
+        for timing in time_layers():
             progress.advance()
             yield timing
 

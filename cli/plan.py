@@ -13,9 +13,8 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.planning.outlook import Outlook
-    from zoo.planning.plan import Plan
-    from zoo.planning.rewriting import Sizes
+    from zoo.planning.plan import GraphSizes, Plan
+    from zoo.planning.training_estimate import TrainingEstimate
 
 EXAMPLES = (
     "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
@@ -77,9 +76,9 @@ def plan(
     costs = planning.plan(chosen, length)
     estimate = None
     if device is not None:
-        from zoo.planning.outlook import outlook  # imports torch
+        from zoo.planning.training_estimate import estimate_training  # imports torch
 
-        estimate = outlook(chosen, length, device, report())
+        estimate = estimate_training(chosen, length, device, report())
     if json:
         return show_json({**asdict(costs), **({"outlook": asdict(estimate)} if estimate else {})})
     if passes:
@@ -100,22 +99,22 @@ def _refuse_combinations(**options: bool) -> None:
 def _warn_about_memory(plan: Plan) -> None:
     from cli.console import report
     from zoo.report import size
-    from zoo.system.installed import memory
+    from zoo.system.memory import machine_memory
 
-    available = memory()
+    available = machine_memory()
     for purpose, needed in (("the weights need", plan.weight_bytes), ("training needs", plan.state_bytes)):
         if needed > available:
             report().warn(f"{purpose} {size(needed)} of memory, but this machine has {size(available)}")
 
 
-def _show_estimate(estimate: Outlook) -> None:
+def _show_estimate(estimate: TrainingEstimate) -> None:
     from cli.console import show_table
     from zoo.report import duration, size
-    from zoo.system.calibration import emulated
+    from zoo.system.calibration import emulation_warning
 
     rows = [("backend", estimate.backend, f"in {estimate.precision}")]
     if estimate.slowdown is not None:
-        rows.append(("bfloat16", "emulated", emulated(estimate.slowdown)))
+        rows.append(("bfloat16", "emulated", emulation_warning(estimate.slowdown)))
     if estimate.matrix_library is not None:
         times = [f"{name} {seconds:.3g} s" for name, seconds in estimate.float32_seconds.items()]
         reason = f"measured with this spec: {', '.join(times)}" if len(times) > 1 else "library for matrix products"
@@ -155,23 +154,23 @@ def _show_passes(plan: Plan) -> None:
     show_table(columns, rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
 
 
-def _format_sizes(sizes: Sizes) -> tuple[str, ...]:
+def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
     from zoo.report import size
 
-    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
-    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
+    machine_memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *machine_memory
 
 
 def _show_layers(plan: Plan) -> None:
     from cli.console import show_table
 
     layers = [
-        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_a_token:,.0f}", layer.flops)
+        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_per_token:,.0f}", layer.flops)
         for layer in plan.layers
     ]
     show_table(
         ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…"),
-        [*layers, ("total", "", f"{plan.parameters:,}", f"{plan.flops_a_token:,.0f}", plan.flops)],
+        [*layers, ("total", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops)],
         title=f"{plan.name}, sentences of {plan.length} tokens",
     )
     print()
@@ -183,7 +182,7 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
 
     return [
         ("parameters", f"{plan.parameters:,}", f"{plan.program_parameters:,} in the program, after all passes"),
-        ("FLOPs per target token", f"{plan.flops_a_token:,.0f}", "forward pass, including the encoder"),
+        ("FLOPs per target token", f"{plan.flops_per_token:,.0f}", "forward pass, including the encoder"),
         ("FLOPs per training step", f"{plan.step_flops:.3g}", "forward and backward pass of a full batch"),
         *_path_lengths(plan),
         ("weights", size(plan.weight_bytes), "in memory and in the file"),

@@ -89,29 +89,29 @@ def publish(
     """
     from cli.console import report
     from specs.spec import COMMANDS
-    from zoo.models.find import published
+    from zoo.models.find import published_model
     from zoo.models.folder import ModelFolder
     from zoo.publishing.publish import publish
-    from zoo.publishing.upload import destination, is_bundle, upload
+    from zoo.publishing.upload import is_published_model, require_registry, upload
 
     messages = report()
     if formerly is not None and to is None:
         raise ZooError("`--formerly` needs `--to`", hint="name the registry in which the former name is an alias")
     if to is not None:
-        destination(to, formerly)
-    if to is not None and name is None and is_bundle(run):
+        require_registry(to, formerly)
+    if to is not None and name is None and is_published_model(run):
         if replace or text is not None:
             option = "--replace" if replace else "--text" if text else "--no-text"
             problem = f"`{option}` applies to runs only, and `{run}` is already published"
             raise ZooError(problem, hint=f"leave `{option}` out, or publish the run again with it")
-        folder = published(run, messages)
+        folder = published_model(run, messages)
     else:
         folder = publish(run, name=name, replace=replace, with_text=text, report=messages)
     print(folder)
     if to is None:
         messages.info(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")
     else:
-        uploaded = upload(folder, to, formerly=formerly, report=messages)
+        uploaded = upload(folder, to, alias=formerly, report=messages)
         print(f"{uploaded.pin} sha256:{uploaded.digest}")
 
 
@@ -134,12 +134,12 @@ def pull(
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
     """
     from cli.console import report
-    from zoo.models.find import pulled
+    from zoo.models.find import pull_model
 
     messages = report()
     for name in names:
         try:
-            print(pulled(name, messages))
+            print(pull_model(name, messages))
         except KeyboardInterrupt:
             messages.info("\nthe downloaded part is kept: run the same command again to resume")
             raise

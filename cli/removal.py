@@ -11,7 +11,7 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.publishing.clearance import Clearance
+    from zoo.publishing.removal import RemovalPlan
 
 CLEAN_EXAMPLES = "zoo clean\n\nzoo clean compiled prepared --yes\n\nzoo clean runs/second"
 REMOVE_EXAMPLES = "zoo remove transformer-tiny-ende\n\nzoo remove transformer-tiny-ende@1 --yes"
@@ -38,9 +38,9 @@ def clean(
     Never removed are published models (use `zoo remove`), runs in training, prepared corpora in use, downloads in
     progress, and the targets of links.
     """
-    from zoo.publishing.clearance import clearance
+    from zoo.publishing.removal import plan_cleanup
 
-    _remove(clearance(what or ()), yes=yes)
+    _remove(plan_cleanup(what or ()), yes=yes)
 
 
 def remove(
@@ -59,29 +59,29 @@ def remove(
 
     Models in registries are not affected, and `zoo pull` downloads them again.
     """
-    from zoo.publishing.removal import removal
+    from zoo.publishing.removal import plan_model_removal
 
-    _remove(removal(names), yes=yes)
+    _remove(plan_model_removal(names), yes=yes)
 
 
-def _remove(clearance: Clearance, *, yes: bool) -> None:
+def _remove(plan_cleanup: RemovalPlan, *, yes: bool) -> None:
     """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
     from cli.console import report, show_table
     from zoo.report import size
 
     messages = report()
-    for kept in clearance.kept:
+    for kept in plan_cleanup.kept:
         messages.info(f"kept: {kept.path}: {kept.reason}")
-    if not clearance.removable:
+    if not plan_cleanup.removable:
         return messages.info("there is nothing to remove")
-    rows = [(item.what, size(item.bytes), str(item.path)) for item in clearance.removable]
-    show_table(("to remove", ">", "…"), [*rows, ("total", size(clearance.bytes), "")])
+    rows = [(item.what, size(item.bytes), str(item.path)) for item in plan_cleanup.removable]
+    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan_cleanup.bytes), "")])
     if not yes and not _is_confirmed():
         return messages.info("nothing was removed")
-    failed = clearance.remove()
+    failed = plan_cleanup.remove()
     for kept in failed:
         messages.info(f"kept: {kept.path}: {kept.reason}")
-    return messages.info("removed the rest" if failed else f"removed {size(clearance.bytes)}")
+    return messages.info("removed the rest" if failed else f"removed {size(plan_cleanup.bytes)}")
 
 
 def _is_confirmed() -> bool:

@@ -16,7 +16,7 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.translation import ForcedScore
+    from zoo.generation.scoring import TokenScores
     from zoo.generation.translator import Translator
     from zoo.report import Report
 
@@ -64,24 +64,25 @@ def score(
     """
     from cli.console import report
     from cli.streams import is_typed, open_output
-    from zoo.generation.opening import How, open_model
-    from zoo.models.find import chosen
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.loading import open_model
+    from zoo.models.find import from_options
     from zoo.report import Report
-    from zoo.text.arriving import windows
+    from zoo.text.lines import available_chunks
 
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
         raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or neither and write pairs to stdin")
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(chosen(spec, model, messages), **how, tokens=max_batch_tokens, report=messages)
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    translator = open_model(from_options(spec, model, messages), **how, tokens=max_batch_tokens, report=messages)
     progress = messages if output or not interactive else Report()
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
     with _open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
         first = 1
-        for chunk in windows(pairs, _CHUNK_LINES, paused):
+        for chunk in available_chunks(pairs, _CHUNK_LINES, paused):
             for forced in _score_pairs(translator, chunk, first, names, progress):
                 write(_format_score(forced, json))
             first += len(chunk)
@@ -124,7 +125,7 @@ def _zip_pairs(
 
 def _score_pairs(
     translator: Translator, pairs: Sequence[tuple[str, str]], first: int, files: Sequence[str], report: Report
-) -> Iterator[ForcedScore]:
+) -> Iterator[TokenScores]:
     """Yield the scores of pairs. If a pair is invalid, yield those before it and then raise ZooError.
 
     Args:
@@ -136,7 +137,7 @@ def _score_pairs(
     """
     sources, targets = zip(*pairs, strict=True)
     try:
-        scores = translator.forced(sources, targets, report=report, first=first)
+        scores = translator.score_tokens(sources, targets, report=report, first=first)
     except ZooError as error:
         if len(pairs) == 1:
             where = error.where or ", ".join(f"{file}:{first}" for file in files)
@@ -148,7 +149,7 @@ def _score_pairs(
     yield from scores
 
 
-def _format_score(forced: ForcedScore, json: bool) -> str:
+def _format_score(forced: TokenScores, json: bool) -> str:
     if not json:
         return f"{forced.log_probability:.6f}"
     fields = ("log_probability", "tokens", "token_log_probabilities")

@@ -12,7 +12,7 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.publishing.inventory import FoundRun, PublishedModel
+    from zoo.publishing.inventory import PublishedModel, RunSummary
 
 LIST_EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
 SHOW_EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show base architecture.h=4 > mine.yaml"
@@ -26,7 +26,7 @@ def list_models(
             metavar="PATTERN", help="Part of a name, or a pattern such as `*-ende`.", show_default="everything"
         ),
     ] = None,
-    published: Annotated[
+    published_models: Annotated[
         bool,
         typer.Option(
             "--published", help="List published models only: those in the local model store and in the registries."
@@ -38,14 +38,14 @@ def list_models(
     from cli.console import report, show_json, show_table
     from zoo.publishing.inventory import inventory
 
-    if published:
+    if published_models:
         return _list_published(pattern, json)
     found = inventory(pattern, report())
     if json:
         return show_json(asdict(found))
     tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
     if found.specs:
-        spec_rows = [(spec.short, f"{spec.parameters:,}", spec.description) for spec in found.specs]
+        spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
         tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
     if found.runs:
         columns, cells = _score_cells(found.runs)
@@ -72,9 +72,9 @@ def list_models(
 
 def _list_published(pattern: str | None, json: bool) -> None:
     from cli.console import report, show_json, show_table
-    from zoo.publishing.inventory import published
+    from zoo.publishing.inventory import published_models
 
-    models = published(pattern, report())
+    models = published_models(pattern, report())
     if json:
         return show_json([asdict(model) for model in models])
     if not models:
@@ -90,16 +90,16 @@ def _list_published(pattern: str | None, json: bool) -> None:
     return show_table(("model", "revision>", "parameters>", *columns, "where", "description…"), rows)
 
 
-def _score_cells(models: Sequence[FoundRun | PublishedModel]) -> tuple[list[str], list[list[str]]]:
+def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
     """Return headings for the dev and test scores of each metric that occurs, and the cells of each model."""
-    from zoo.evaluation.metric import METRICS
+    from zoo.evaluation.metrics import METRICS
 
     used = {model.metric for model in models}
     metrics = [metric for metric in METRICS if metric.name in used]
-    columns = [f"{split} {metric.called}>" for metric in metrics for split in ("dev", "test")]
+    columns = [f"{split} {metric.title}>" for metric in metrics for split in ("dev", "test")]
     cells = [
         [
-            metric.written(score if metric.name == model.metric else None)
+            metric.format_score(score if metric.name == model.metric else None)
             for metric in metrics
             for score in (model.dev, model.test)
         ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.text.arriving import Arriving
+    from zoo.text.lines import LineStream
 
 _WRITE_BYTES, _ESCAPE_BYTES = "zoo.write-bytes", "zoo.escape-bytes"
 _SURROGATES = range(0xDC80, 0xDD00)  # Python's stand-ins for the bytes of file names that are not UTF-8
@@ -92,23 +92,23 @@ def is_typed(path: Path | None) -> bool:
 
 
 @contextmanager
-def open_lines(path: Path | None) -> Iterator[Arriving]:
+def open_lines(path: Path | None) -> Iterator[LineStream]:
     """Open a file, or stdin if `path` is None, and yield its lines.
 
     Raises:
         ZooError: The file cannot be opened or, later and with the line number, is not UTF-8.
     """
-    from zoo.text.arriving import Arriving
+    from zoo.text.lines import LineStream
 
     if path is None:
-        yield Arriving(sys.stdin.buffer, "<stdin>")
+        yield LineStream(sys.stdin.buffer, "<stdin>")
         return
     try:
         stream = path.open("rb")
     except OSError as error:
         raise ZooError(f"cannot read `{path}`: {error.strerror or error}") from None
     with stream:
-        yield Arriving(stream, str(path))
+        yield LineStream(stream, str(path))
 
 
 @contextmanager
@@ -127,16 +127,16 @@ def open_output(
     Raises:
         ZooError: The output is one of the inputs.
     """
-    from zoo.files.output import check_apart, output
+    from zoo.files.output import open_output, require_different_files
 
     target = _descriptor(sys.stdout) if path is None else path
     sources = [_descriptor(sys.stdin) if source is None else source for source in inputs]
     if target is not None:
-        check_apart(target, [source for source in sources if source is not None])
+        require_different_files(target, [source for source in sources if source is not None])
     if path is None:
         yield lambda line: print(line, flush=flush)
         return
-    with output(path) as file:
+    with open_output(path) as file:
         yield lambda line: print(line, file=file, flush=flush)
 
 

@@ -12,7 +12,7 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.training.sweeps.table import Table
+    from zoo.training.sweeps.comparison import SweepComparison
 
 EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
@@ -57,16 +57,15 @@ def sweep(
     """
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED
-    from zoo.training.sweeps.rows import require_words, rows_of
-    from zoo.training.sweeps.table import table as make_table
-    from zoo.training.sweeps.trial import default_folder, trials_of
-    from zoo.training.sweeps.words import as_json
-    from zoo.training.sweeps.work import train_all
+    from zoo.paper.sweep_report import sweep_json
+    from zoo.training.sweeps.comparison import compare as make_table
+    from zoo.training.sweeps.rows import make_rows, parse_arguments
+    from zoo.training.sweeps.trials import default_folder, make_trials, train_all
 
     if list and (table or json):
         raise ZooError("`--list` only prints commands", hint="leave `--table` and `--json` out")
-    rows = rows_of(*require_words(specs))
-    trials = trials_of(rows, seeds, folder or default_folder(rows))
+    rows = make_rows(*parse_arguments(specs))
+    trials = make_trials(rows, seeds, folder or default_folder(rows))
     if list:
         print(*(join(trial.command(device)) for trial in trials), sep="\n")
         return None
@@ -77,19 +76,19 @@ def sweep(
     if not results.standings:
         raise ZooError("no run of this sweep is finished", hint="leave `--table` out to train them")
     if json:
-        show_json(as_json(results))
+        show_json(sweep_json(results))
     else:
         _show_results(results)
     return None
 
 
-def _show_results(results: Table) -> None:
+def _show_results(results: SweepComparison) -> None:
     from cli.console import report, show_table
-    from zoo.training.sweeps.words import notes, pair_lines, standing_lines
+    from zoo.paper.sweep_report import pair_table, row_table, sweep_notes
 
-    show_table(*standing_lines(results))
+    show_table(*row_table(results))
     if results.pairs:
         print()
-        show_table(*pair_lines(results))
-    for note in notes(results):
+        show_table(*pair_table(results))
+    for note in sweep_notes(results):
         report().info(note)

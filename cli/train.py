@@ -15,7 +15,7 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from specs import Spec
-    from zoo.training.search import Curve
+    from zoo.training.averaging import AverageSearch
 
 PREPARE_EXAMPLES = "zoo prepare tiny\n\nzoo prepare base vocabulary.size=32000\n\nZOO_MIRROR=/data/wmt zoo prepare base"
 TRAIN_EXAMPLES = (
@@ -35,10 +35,10 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     """
     import specs
     from cli.console import report
-    from zoo.training.start import prepared_for
+    from zoo.training.initial_model import prepare_corpus
 
     messages = report()
-    prepared = prepared_for(specs.load(spec, overrides or ()), messages)
+    prepared = prepare_corpus(specs.load(spec, overrides or ()), messages)
     messages.info(f"train: {prepared.counts}")
     print(prepared.folder)
 
@@ -73,23 +73,23 @@ def train(
     from cli.console import report
     from cli.errors import INTERRUPTED
     from specs.spec import COMMANDS
-    from zoo.models.find import own_run
-    from zoo.models.identity import differing
-    from zoo.system.ram import keep_freed
-    from zoo.training.train import trained
+    from zoo.models.find import run_of_spec_file
+    from zoo.models.folder import differing_fields
+    from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.train import run_training
 
-    keep_freed()  # changes the allocator of this process, which does nothing else
+    keep_freed_memory()  # changes the allocator of this process, which does nothing else
     messages = report()
     chosen = specs.load(spec, overrides or ())
     if verify_resume:
         return _verify_resume(chosen, device, run, fresh)
-    run = run or own_run(spec)
-    result = trained(chosen, run=run, fresh=fresh, device=device, report=messages)
+    run = run or run_of_spec_file(spec)
+    result = run_training(chosen, run=run, fresh=fresh, device=device, report=messages)
     if not result.ended:
         return INTERRUPTED
     if not result.first:
         return None
-    folder = run or (result.run.folder if differing(chosen, specs.load(spec)) else None)
+    folder = run or (result.run.folder if differing_fields(chosen, specs.load(spec)) else None)
     model = f"--model {quote(str(folder))}" if folder else f"--spec {quote(spec)}"
     name = quote(str(folder) if folder else chosen.short_name) + ("" if chosen.has_own_name else " --name NAME")
     command = COMMANDS[chosen.task.kind]
@@ -99,7 +99,7 @@ def train(
 
 def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
     from cli.console import report
-    from zoo.training.resume_proof import verify_resume
+    from zoo.training.resume_check import verify_resume
 
     if run or fresh:
         hint = "leave `--run` and `--fresh` out"
@@ -146,7 +146,7 @@ def average(
     """
     from cli.console import report, show_json
     from zoo.models import find
-    from zoo.training.average import average
+    from zoo.training.averaging import average
     from zoo.training.run import Run
 
     if not search:
@@ -155,7 +155,7 @@ def average(
     if last is not None:
         hint = "leave `--last` out to search for the best number, or leave `--search` out"
         raise ZooError("`--last` and `--search` exclude each other", hint=hint)
-    from zoo.training.search import search as search_averages
+    from zoo.training.averaging import search_averages as search_averages
 
     curve = search_averages(Run(find.run(run)), device=device, report=report())
     if not json:
@@ -169,24 +169,24 @@ def _finite_or_none(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _show_averages(curve: Curve, run: str) -> None:
+def _show_averages(curve: AverageSearch, run: str) -> None:
     from cli.console import report, show_table
-    from zoo.training.search import COUNTS
+    from zoo.training.averaging import COUNTS
 
     metric, best, messages = curve.metric, curve.best, report()
     rows = []
     for mean in curve.means:
-        interval = "" if mean.half is None else f" ± {metric.written(mean.half)}"
+        interval = "" if mean.half is None else f" ± {metric.format_score(mean.half)}"
         difference = "best" if mean is best else f"{mean.more:+.{metric.decimals}f}{interval}"
         steps = f"{mean.steps[0]:,} to {mean.steps[-1]:,}" if len(mean.steps) > 1 else f"{mean.steps[0]:,}"
-        rows.append((f"{mean.last}", f"{mean.every}", steps, metric.written(mean.score), difference))
-    show_table(("last>", "every>", "steps>", f"dev {metric.called}>", "difference from best>"), rows)
+        rows.append((f"{mean.last}", f"{mean.every}", steps, metric.format_score(mean.score), difference))
+    show_table(("last>", "every>", "steps>", f"dev {metric.title}>", "difference from best>"), rows)
     largest = max(mean.last for mean in curve.means)
     if missing := [f"{count}" for count in COUNTS if count > largest]:
         advice = f"set `training.average={missing[-1]}` and a smaller `training.checkpoint_steps` to keep more"
         messages.info(f"there are too few checkpoints to average {', '.join(missing)} of them; {advice}")
     if best.half is None:
-        return messages.info(f"confidence intervals cannot be computed for {metric.called}")
+        return messages.info(f"confidence intervals cannot be computed for {metric.title}")
     similar = [f"{mean.last} of every {mean.every}" for mean in curve.means if not mean.worse and mean is not best]
     verdict = f"not significantly worse than the best: {', '.join(similar)}" if similar else "the best is significant"
     action = (

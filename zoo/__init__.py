@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram
     from specs import Spec, ZooError
     from zoo.generation.translator import Translator
-    from zoo.models.names import names
-    from zoo.publishing.describe import Description, describe
+    from zoo.models.describe import Description, describe
+    from zoo.models.local_store import names
     from zoo.training.run import Run
 
 __all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
@@ -33,9 +33,9 @@ __all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", 
 _LAZY_ATTRIBUTES = {
     "Spec": "specs",
     "ZooError": "specs",
-    "names": "zoo.models.names",
-    "Description": "zoo.publishing.describe",
-    "describe": "zoo.publishing.describe",
+    "names": "zoo.models.local_store",
+    "Description": "zoo.models.describe",
+    "describe": "zoo.models.describe",
     "Translator": "zoo.generation.translator",
 }
 
@@ -95,7 +95,7 @@ def load(
         >>> translator.translate(["the old dog sees a small house"])
         ['der alte Hund sieht ein kleines Haus']
     """
-    opening, find = _import("zoo.generation.opening"), _import("zoo.models.find")
+    opening, find = _import("zoo.generation.loading"), _import("zoo.models.find")
     report = _import("zoo.report").LibraryReport()
     options = {"device": device, "precision": precision, "backend": backend, "tokens": max_batch_tokens}
     if backend is not None:
@@ -140,7 +140,7 @@ def train(
     """
     training, reports = _import("zoo.training.train"), _import("zoo.report")
     report = reports.WarningsReport() if quiet else reports.LibraryReport()
-    own = _import("zoo.models.find").own_run(spec) if isinstance(spec, str | PathLike) else None
+    own = _import("zoo.models.find").run_of_spec_file(spec) if isinstance(spec, str | PathLike) else None
     folder = Path(run) if run is not None else own
     trained: Run = training.train(_load_spec(spec), run=folder, fresh=fresh, device=device, report=report)
     return trained
@@ -168,7 +168,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     """
     compiler = _import("compiler")
     loaded = _load_spec(spec)
-    _import("zoo.planning.room").require_to_train(loaded, device)
+    _import("zoo.planning.capacity").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
     return program

@@ -39,7 +39,7 @@ class TestScore:
 
     def test_json_has_the_log_probability_of_each_token(self, zoo: Zoo, translator: Translator) -> None:
         values = json.loads(zoo("score", "--model", "tiny", "--json", stdin="we read\twir lesen\n").out)
-        (forced,) = translator.forced(["we read"], ["wir lesen"])
+        (forced,) = translator.score_tokens(["we read"], ["wir lesen"])
         assert values["tokens"] == forced.tokens == len(values["token_log_probabilities"])
         assert sum(values["token_log_probabilities"]) == pytest.approx(values["log_probability"])
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compiler.artefact import Artefact
-from compiler.backends import BACKENDS, Order
+from compiler.backends import BACKENDS, BuildRequest
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -23,7 +23,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Add a backend `caching`, which is eager and caches an artefact; return the folders that it wrote."""
     folders: list[Path] = []
 
-    def build(order: Order) -> Any:
+    def build(order: BuildRequest) -> Any:
         def write(folder: Path) -> None:
             folders.append(folder)
             (folder / "part").mkdir()

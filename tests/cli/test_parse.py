@@ -14,13 +14,11 @@ import specs
 import zoo as library
 from compiler import build
 from specs import Spec
-from zoo.data.parallel import own_pairs
+from zoo.data.corpus import builtin_pairs
 from zoo.generation.parser import Parser
 from zoo.models.weights import Weights
-from zoo.text.trees.bracketed import trees
-from zoo.text.trees.drawing import drawing
-from zoo.text.trees.pretty import pretty
-from zoo.text.trees.tree import read
+from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
+from zoo.text.trees.drawing import draw_svg
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -39,7 +37,7 @@ def spec() -> Spec:
 
 @pytest.fixture(scope="module")
 def vocabulary(spec: Spec) -> Vocabulary:
-    pairs = list(own_pairs("train", 50, trees=True))
+    pairs = list(builtin_pairs("train", 50, trees=True))
     return Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task)
 
 
@@ -69,8 +67,8 @@ def test_each_line_gives_a_tree_and_empty_lines_stay_empty(zoo: Zoo, parser: Cal
     result = zoo("parse", "--model", "runs/parser", stdin=TEXT)
     lines = result.out.split("\n")
     assert (result.status, result.err, lines) == (0, "", [*parsed(model), ""])
-    assert list(read(lines[0]).leaves()) == SENTENCES[0].split()
-    assert list(read(lines[2]).leaves()) == ["a", "-LRB-", "b", "-RRB-", ",", "c"]
+    assert list(read_tree(lines[0]).leaves()) == SENTENCES[0].split()
+    assert list(read_tree(lines[2]).leaves()) == ["a", "-LRB-", "b", "-RRB-", ",", "c"]
     options = ("--beam", "2", "--alpha", "0", "--max-batch-tokens", "9")
     result = zoo("parse", "--model", "runs/parser", *options, stdin="they wait")
     assert result.out == f"{model.parse('they wait', beam=2, alpha=0.0)}\n"
@@ -117,15 +115,15 @@ def test_an_invalid_tree_is_located_after_the_scores_before_it(zoo: Zoo, parser:
 def test_pretty_trees_are_separated_and_can_be_read(zoo: Zoo, parser: Callable[..., Parser]) -> None:
     expected = parser().parse(SENTENCES)
     result = zoo("parse", "--model", "runs/parser", "--pretty", stdin=TEXT)
-    assert result.out == "\n".join(f"{pretty(tree) if tree else ''}\n" for tree in expected)
-    assert list(trees(result.out.split("\n"), "out")) == [tree for tree in expected if tree]
+    assert result.out == "\n".join(f"{format_tree(tree) if tree else ''}\n" for tree in expected)
+    assert list(read_treebank(result.out.split("\n"), "out")) == [tree for tree in expected if tree]
 
 
 def test_svg_has_the_best_tree_of_each_line(zoo: Zoo, parser: Callable[..., Parser]) -> None:
     expected = [tree for tree in parser().parse(SENTENCES) if tree]
     result = zoo("parse", "--model", "runs/parser", "--svg", "trees.svg", "--n-best", "2", stdin=TEXT)
     assert (result.status, result.out.count("\n")) == (0, 2 * 3 + 2)
-    assert Path("trees.svg").read_text(encoding="utf-8") == drawing(*expected)
+    assert Path("trees.svg").read_text(encoding="utf-8") == draw_svg(*expected)
     assert zoo("parse", "--model", "runs/parser", "--svg", "none.svg", stdin="\n\n").status == 0
     assert not ElementTree.parse("none.svg").findall("{http://www.w3.org/2000/svg}text")
 
@@ -168,7 +166,7 @@ def test_unconstrained_output_is_repaired_to_trees_over_the_words(zoo: Zoo, pars
     assert result.status == 0
     for line, sentence in zip(result.out.splitlines(), SENTENCES, strict=True):
         words = sentence.replace("(", "-LRB-").replace(")", "-RRB-").split()
-        assert (list(read(line).leaves()) if line else []) == words
+        assert (list(read_tree(line).leaves()) if line else []) == words
     assert result.out != zoo("parse", "--model", "runs/parser", stdin=TEXT).out
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.app import run
-from zoo.files import places
+from zoo.files import storage
 from zoo.models import find
 from zoo.training.run import Run
 
@@ -108,14 +108,14 @@ def test_an_interrupted_pull_can_be_resumed(zoo: Zoo, monkeypatch: pytest.Monkey
     def interrupt(name: str, report: object) -> Path:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(find, "pulled", interrupt)
+    monkeypatch.setattr(find, "pull_model", interrupt)
     result = zoo("pull", "model")
     assert (result.status, "run the same command again to resume" in result.err) == (130, True)
 
 
 @pytest.fixture
 def cache() -> Path:
-    folder = places.compiled() / f"native-{'1' * 24}"
+    folder = storage.compiled() / f"native-{'1' * 24}"
     folder.mkdir(parents=True)
     (folder / "kernels.so").write_bytes(b"x" * 1_000_000)
     return folder

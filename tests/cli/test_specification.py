@@ -131,7 +131,7 @@ def test_plan_graph_writes_a_drawing(zoo: Zoo) -> None:
 
 
 def test_plan_warns_if_the_memory_is_too_small(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo.system.installed.memory", lambda: 1_000_000)
+    monkeypatch.setattr("zoo.system.memory.machine_memory", lambda: 1_000_000)
     result = zoo("plan", "tiny")
     assert result.status == 0
     assert "warning: the weights need" in result.err

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.report import Report
-from zoo.training.resume_proof import Verdict
+from zoo.training.averaging import AverageSearch, ScoredAverage
+from zoo.training.resume_check import ResumeResult
 from zoo.training.run import Run
-from zoo.training.search import Curve, Scored
-from zoo.training.train import Trained
+from zoo.training.train import TrainingResult
 
 Zoo = Callable[..., Any]
 CORPUS = "corpus={train: [{source: pairs.en, target: pairs.de}], dev: [{held_out: 1}], test: []}"
@@ -37,11 +37,11 @@ def requested(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> d
     """The arguments with which `zoo train` calls the library, whose training ends at step 30."""
     arguments: dict[str, Any] = {}
 
-    def train(spec: Any, **more: Any) -> Trained:
+    def train(spec: Any, **more: Any) -> TrainingResult:
         arguments.update(more, spec=spec)
-        return Trained(trained(), ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
+        return TrainingResult(trained(), ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
 
-    monkeypatch.setattr("zoo.training.train.trained", train)
+    monkeypatch.setattr("zoo.training.train.run_training", train)
     return arguments
 
 
@@ -93,8 +93,10 @@ class TestTrain:
         assert (secondary.status, secondary.err) == (0, "")
 
     def test_verify_resume_prints_the_result(self, zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-        verdicts = iter([Verdict(7, (2, 4), ()), Verdict(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))])
-        monkeypatch.setattr("zoo.training.resume_proof.verify_resume", lambda spec, **options: next(verdicts))
+        verdicts = iter(
+            [ResumeResult(7, (2, 4), ()), ResumeResult(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))]
+        )
+        monkeypatch.setattr("zoo.training.resume_check.verify_resume", lambda spec, **options: next(verdicts))
         result = zoo("train", "tiny", "--verify-resume")
         assert result.status == 0
         assert "after steps 2, 4: weights and moments of step 7 are bitwise identical" in result.out
@@ -109,9 +111,12 @@ def curve(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
     """Return a function that sets the result of the search for the best average of `tiny`."""
     trained("runs/tiny")
 
-    def set_curve(metric: str, *means: Scored) -> None:
+    def set_curve(metric: str, *means: ScoredAverage) -> None:
         best = next(mean for mean in means if not mean.more)
-        monkeypatch.setattr("zoo.training.search.search", lambda run, **options: Curve(named(metric), means, best))
+        monkeypatch.setattr(
+            "zoo.training.averaging.search_averages",
+            lambda run, **options: AverageSearch(get_metric(metric), means, best),
+        )
 
     return set_curve
 
@@ -120,9 +125,9 @@ class TestAverageSearch:
     def test_table_and_json_show_significance(self, zoo: Zoo, curve: Callable[..., None]) -> None:
         curve(
             "bleu",
-            Scored(1, 1, (400,), 20.0, -2.0, 0.5),
-            Scored(2, 1, (300, 400), 21.75, -0.25, 0.5),
-            Scored(5, 1, (0, 100, 200, 300, 400), 22.0, 0.0, 0.0),
+            ScoredAverage(1, 1, (400,), 20.0, -2.0, 0.5),
+            ScoredAverage(2, 1, (300, 400), 21.75, -0.25, 0.5),
+            ScoredAverage(5, 1, (0, 100, 200, 300, 400), 22.0, 0.0, 0.0),
         )
         result = zoo("average", "tiny", "--search")
         assert [line.split() for line in result.out.splitlines()[1:]] == [
@@ -143,15 +148,18 @@ class TestAverageSearch:
         assert {each["metric"] for each in values} == {"bleu"}
 
     def test_sparse_averages_and_metrics_without_intervals(self, zoo: Zoo, curve: Callable[..., None]) -> None:
-        many = Scored(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
-        curve("perplexity", Scored(1, 1, (4,), 9.0, 1.0, 0.1), Scored(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
+        many = ScoredAverage(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
+        curve("perplexity", ScoredAverage(1, 1, (4,), 9.0, 1.0, 0.1), ScoredAverage(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
         messages = zoo("average", "tiny", "--search").err
         assert "the best is significant; to keep its checkpoints, train with 2 times the" in messages
-        curve("chrf", Scored(20, 1, tuple(range(20)), 50.0, 0.0, None))
+        curve("chrf", ScoredAverage(20, 1, tuple(range(20)), 50.0, 0.0, None))
         assert zoo("average", "tiny", "--search").err == "confidence intervals cannot be computed for chrF\n"
 
     def test_nan_is_null_in_json(self, zoo: Zoo, curve: Callable[..., None]) -> None:
-        valid, broken = Scored(1, 1, (400,), 3.0, 0.0, 0.0), Scored(2, 1, (300, 400), math.nan, math.nan, None)
+        valid, broken = (
+            ScoredAverage(1, 1, (400,), 3.0, 0.0, 0.0),
+            ScoredAverage(2, 1, (300, 400), math.nan, math.nan, None),
+        )
         curve("perplexity", valid, broken)
         values = json.loads(zoo("average", "tiny", "--search", "--json").out, parse_constant=pytest.fail)
         expected = [(3.0, 0.0, False), (None, None, True)]
