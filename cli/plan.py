@@ -80,7 +80,7 @@ def plan(
 
         estimate = estimate_training(chosen, length, device, report())
     if json:
-        return show_json({**asdict(costs), **({"outlook": asdict(estimate)} if estimate else {})})
+        return show_json({**asdict(costs), **({"training_estimate": asdict(estimate)} if estimate else {})})
     if passes:
         return _show_passes(costs)
     _show_layers(costs)
@@ -157,8 +157,8 @@ def _show_passes(plan: Plan) -> None:
 def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
     from zoo.report import size
 
-    machine_memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
-    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *machine_memory
+    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
 
 
 def _show_layers(plan: Plan) -> None:
