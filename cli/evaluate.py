@@ -132,12 +132,7 @@ def evaluate(
         scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
-            hypotheses,
-            references,
-            language=language,
-            tokenize=tokenize or "13a",
-            lowercase=lowercase,
-            report=messages,
+            hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase, report=messages
         )
     elif hypotheses is not None or references is not None:
         hint = "give both files, or a model with `--spec` or `--model`"

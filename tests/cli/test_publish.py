@@ -39,7 +39,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
     monkeypatch.setenv("ZOO_REGISTRIES", registry)
     (listed,) = json.loads(zoo("list", "--published", "--json").out)
-    assert (listed["name"], listed["where"], listed["revision"]) == (NAME, registry, 1)
+    assert (listed["name"], listed["location"], listed["revision"]) == (NAME, registry, 1)
     pulled = zoo("pull", "old")
     stored = Path(pulled.out.strip())
     assert stored.is_relative_to(tmp_path / "another")

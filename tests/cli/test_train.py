@@ -36,10 +36,11 @@ def test_prepare_prints_the_counts_and_the_folder(zoo: Zoo, trained: Callable[..
 def requested(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The arguments with which `zoo train` calls the library, whose training ends at step 30."""
     arguments: dict[str, Any] = {}
+    run = trained()
 
     def train(spec: Any, **more: Any) -> TrainingResult:
         arguments.update(more, spec=spec)
-        return TrainingResult(trained(), ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
+        return TrainingResult(run, ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
 
     monkeypatch.setattr("zoo.training.train.run_training", train)
     return arguments
@@ -74,9 +75,7 @@ class TestTrain:
 
     def test_the_next_commands_name_the_folder_of_another_run(self, zoo: Zoo, requested: dict[str, Any]) -> None:
         result = zoo("train", "tiny", "training.steps=30", "architecture.dropout=0.3")
-        assert (
-            "next: zoo decode --model runs/tiny, zoo evaluate --model runs/tiny, zoo publish runs/tiny\n" in result.err
-        )
+        assert "next: zoo decode --model runs/tiny, zoo evaluate --model runs/tiny, zoo publish" in result.err
         result = zoo("train", "tiny", "training.steps=30", "--run", "runs/second")
         assert "zoo decode --model runs/second" in result.err
 
@@ -112,7 +111,7 @@ def curve(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
     trained("runs/tiny")
 
     def set_curve(metric: str, *means: ScoredAverage) -> None:
-        best = next(mean for mean in means if not mean.more)
+        best = next(mean for mean in means if not mean.difference)
         monkeypatch.setattr(
             "zoo.training.averaging.search_averages",
             lambda run, **options: AverageSearch(get_metric(metric), means, best),
@@ -163,4 +162,4 @@ class TestAverageSearch:
         curve("perplexity", valid, broken)
         values = json.loads(zoo("average", "tiny", "--search", "--json").out, parse_constant=pytest.fail)
         expected = [(3.0, 0.0, False), (None, None, True)]
-        assert [(each["score"], each["more"], each["worse"]) for each in values] == expected
+        assert [(each["score"], each["difference"], each["worse"]) for each in values] == expected
