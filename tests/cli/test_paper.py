@@ -29,7 +29,7 @@ def test_tables(zoo: Zoo, table: str) -> None:
     assert (result.status, result.out.splitlines()[0].partition(":")[0]) == (0, f"Table {table[-1]}")
     if table == "table3":
         (row,) = [line for line in result.out.splitlines() if line.startswith("A  h=1,")]
-        assert row.split()[2:7] == ["-", "63.05", "-", "5.29", "-"]
+        assert row.split()[3:8] == ["-", "63.05", "-", "5.29", "-"]
 
 
 def test_runs_and_claims_as_json(zoo: Zoo, trained: Callable[..., Run]) -> None:
