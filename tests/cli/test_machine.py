@@ -100,6 +100,7 @@ def test_doctor_describes_every_backend(zoo: Zoo, home: Path) -> None:
     assert values["versions"]["torch"] in result.out
 
 
+@pytest.mark.integration
 def test_benchmark_decode(zoo: Zoo) -> None:
     command = ("benchmark", "decode", "tiny", *SMALL, "--backend", "eager", "--device", "cpu")
     command += ("--batch", "2", "--sentences", "3", "--rounds", "2")
@@ -123,6 +124,7 @@ def test_benchmark_decode(zoo: Zoo) -> None:
     assert {"processor", "cores", "threads", "torch"} == set(values["host"])
 
 
+@pytest.mark.integration
 def test_benchmark_train(zoo: Zoo) -> None:
     tokens = ("training.source_tokens=400", "training.target_tokens=400", "compilation.backend=eager")
     command = ("benchmark", "train", "tiny", *SMALL, *tokens, "--steps", "1", "--rounds", "1", "--device", "cpu")
