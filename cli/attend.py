@@ -133,7 +133,7 @@ def attend(
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
     """
     from cli.console import report
-    from zoo.files.output import open_output as open_output
+    from zoo.files.output import open_output
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.visualization.attention_drawing import attention_svg
@@ -153,7 +153,7 @@ def attend(
             f"attention for {origin}, `{weights.translation}`, computed by {weights.backend} in {weights.precision}"
         )
         if page:
-            page.write(attention_page(weights, view, translator.spec.name, said=caption))
+            page.write(attention_page(weights, view, translator.spec.name, caption=caption))
         if drawing:
             drawing.write(attention_svg(weights, view))
 

@@ -10,8 +10,7 @@ from cli import options
 
 if TYPE_CHECKING:
     from zoo.system.processors import Host
-    from zoo.training.benchmarks import DecodingSpeed as DecodingSpeed
-    from zoo.training.benchmarks import TrainingSpeed as TrainingSpeed
+    from zoo.training.benchmarks import DecodingSpeed, TrainingSpeed
 
 DECODE_EXAMPLES = (
     "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
@@ -77,11 +76,11 @@ def train(
     import specs
     from cli.console import measurement_json, report, show_json
     from zoo.system.device_memory import keep_freed_memory
-    from zoo.training.benchmarks.train import benchmark_decoding
+    from zoo.training.benchmarks import benchmark_training
 
     keep_freed_memory()  # changes the allocator of this process, which does nothing else
     chosen = specs.load(spec, overrides or ())
-    speed = benchmark_decoding(chosen, steps=steps, rounds=rounds, device=device, report=report())
+    speed = benchmark_training(chosen, steps=steps, rounds=rounds, device=device, report=report())
     return show_json(measurement_json(speed)) if json else _show_training(speed)
 
 

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
 _REFRESHES_PER_SECOND = 4  # more would slow down the work
-_FIGURE_NAMES = {
-    "loss": "loss",
-    **DEV_TITLES,
-    "perplexity": "perplexity",
-    "target_tokens_per_second": "tokens/s",
-}
+_FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
 """Figures of training that a progress bar shows, by importance, and their names in it."""
 
 

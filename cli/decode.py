@@ -148,7 +148,7 @@ def decode(
     from zoo.models.find import all_from_options
 
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
+    choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     translator = _open_model(all_from_options(spec, model, report()), "translation", how, input)
     format_lines = partial(_format_translations, json=json, n_best=n_best)
@@ -160,7 +160,7 @@ def parse(
     model: options.Models = None,
     input: options.Input = None,
     output: options.Output = None,
-    format_tree: Annotated[
+    pretty: Annotated[
         bool, typer.Option("--pretty", help="Indent long trees over several lines, with an empty line between trees.")
     ] = False,
     svg: _Svg = None,
@@ -196,11 +196,11 @@ def parse(
     from zoo.models.find import all_from_options
 
     for option, is_given in (("--json", json), ("--n-best", n_best is not None)):
-        if format_tree and is_given:
+        if pretty and is_given:
             raise ZooError(f"`--pretty` and `{option}` exclude each other", hint="use one of them")
     folders = all_from_options(spec, model, report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    choice: GenerationOptions = {"beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
+    choice: GenerationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     with _tree_drawing(svg, input, output) as draw:
         parser = _open_model(folders, "parsing", how, input)
         assert isinstance(parser, Parser)
@@ -209,7 +209,7 @@ def parse(
 
         def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
             draw(parses[0].text)
-            if format_tree:
+            if pretty:
                 return [_format_pretty(number, parses[0].text)]
             return _format_trees(number, source, parses, json, n_best)
 

@@ -132,12 +132,7 @@ def evaluate(
         scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
-            hypotheses,
-            references,
-            language=language,
-            tokenize=tokenize or "13a",
-            lowercase=lowercase,
-            report=messages,
+            hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase, report=messages
         )
     elif hypotheses is not None or references is not None:
         hint = "give both files, or a model with `--spec` or `--model`"
@@ -146,9 +141,9 @@ def evaluate(
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
         folders, split = all_from_options(spec, model, messages), set or "test"
         if len(folders) > 1:
-            scores = evaluate_ensemble(folders, split, **how, tokens=max_batch_tokens, report=messages)
+            scores = evaluate_ensemble(folders, split, **how, max_batch_tokens=max_batch_tokens, report=messages)
         else:
-            scores = evaluate_model(folders[0], split, **how, tokens=max_batch_tokens, report=messages)
+            scores = evaluate_model(folders[0], split, **how, max_batch_tokens=max_batch_tokens, report=messages)
     if json:
         show_json(scores if isinstance(scores, dict) else asdict(scores))
     elif isinstance(scores, BracketScores):
@@ -211,7 +206,7 @@ def compare(
     """
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models
-    from zoo.generation.loading import BackendOptions
+    from zoo.generation.compilation import BackendOptions
     from zoo.models.find import model
 
     messages = report()
@@ -222,7 +217,7 @@ def compare(
     else:
         options.refuse("files", language=language)
         models = model(a, messages), model(b, messages)
-        compared = compare_models(*models, set or "test", **how, tokens=max_batch_tokens, report=messages)
+        compared = compare_models(*models, set or "test", **how, max_batch_tokens=max_batch_tokens, report=messages)
     if json:
         show_json([{**asdict(item), "difference": item.difference, "better": item.better} for item in compared])
     else:
@@ -233,11 +228,11 @@ def _show_comparison(compared: tuple[Comparison, ...]) -> None:
     from cli.console import report, show_table
     from zoo.evaluation.metrics import get_metric
 
-    table_rows = []
+    rows = []
     for item in compared:
         scores = [f"{score:.2f} ± {half:.2f}" for score, half in zip(item.scores, item.confidence, strict=True)]
         name = get_metric(item.metric).title
-        table_rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
-    show_table(("", "A>", "B>", "difference>", "p>", "better"), table_rows)
+        rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
+    show_table(("", "A>", "B>", "difference>", "p>", "better"), rows)
     for item in compared:
         report().info(f"{get_metric(item.metric).title}: {item.signature}")

@@ -139,9 +139,9 @@ def export_model(
 
     messages = report()
     exported = export_model(name, to, output, messages)
-    if exported.checked is None:
+    if exported.check is None:
         messages.info("the tensors are correct; the toolkit is not installed, so the model was not run")
     else:
-        check = exported.checked
-        messages.info(f"checked: {check.by} differs from {check.held_to} by at most {check.difference:.1g}")
+        check = exported.check
+        messages.info(f"checked: {check.engine} differs from {check.reference} by at most {check.difference:.1g}")
     print(exported.folder)

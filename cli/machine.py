@@ -85,7 +85,7 @@ def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
     parents = {str(folder).rpartition("/")[0] for folder in diagnosis.packages.values()}
     packages = ", ".join(f"{name}: {folder}" for name, folder in diagnosis.packages.items())
-    folders = [(place.what, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places]
+    folders = [(place.contents, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places]
     return [
         *folders,
         ("free disk space", size(diagnosis.free_bytes)),
@@ -137,7 +137,9 @@ def _show_compiled(compiled: Compiled) -> None:
     target = f"{compiled.backend}, {compiled.precision}, {compiled.device}"
     print(f"{compiled.name}: {target}; ready in {compiled.seconds:.1f} s")
     for artefact in compiled.kept:
-        print(f"{artefact.folder}, {size(artefact.bytes)}, {'was in the cache' if artefact.there else 'compiled now'}")
+        print(
+            f"{artefact.folder}, {size(artefact.bytes)}, {'was in the cache' if artefact.existed else 'compiled now'}"
+        )
     if not compiled.kept:
         print("nothing is cached: this backend compiles in every process, or not at all")
     for purpose, difference in compiled.disagreement.items():

@@ -66,7 +66,6 @@ def plan(
     import specs
     from cli.console import report, show_json
     from zoo.planning import plan as planning
-    from zoo.planning.training_estimate import estimate_training
 
     _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
@@ -75,9 +74,13 @@ def plan(
     if code:
         return print(planning.code(chosen), end="")
     costs = planning.plan(chosen, length)
-    estimate = estimate_training(chosen, length, device, report()) if device is not None else None
+    estimate = None
+    if device is not None:
+        from zoo.planning.training_estimate import estimate_training  # imports torch
+
+        estimate = estimate_training(chosen, length, device, report())
     if json:
-        return show_json({**asdict(costs), **({"outlook": asdict(estimate)} if estimate else {})})
+        return show_json({**asdict(costs), **({"training_estimate": asdict(estimate)} if estimate else {})})
     if passes:
         return _show_passes(costs)
     _show_layers(costs)
@@ -154,8 +157,8 @@ def _show_passes(plan: Plan) -> None:
 def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
     from zoo.report import size
 
-    machine_memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
-    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *machine_memory
+    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
 
 
 def _show_layers(plan: Plan) -> None:

@@ -76,7 +76,9 @@ def score(
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(from_options(spec, model, messages), **how, tokens=max_batch_tokens, report=messages)
+    translator = open_model(
+        from_options(spec, model, messages), **how, max_batch_tokens=max_batch_tokens, report=messages
+    )
     progress = messages if output or not interactive else Report()
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]

@@ -26,7 +26,7 @@ def list_models(
             metavar="PATTERN", help="Part of a name, or a pattern such as `*-ende`.", show_default="everything"
         ),
     ] = None,
-    published_models: Annotated[
+    published: Annotated[
         bool,
         typer.Option(
             "--published", help="List published models only: those in the local model store and in the registries."
@@ -38,14 +38,14 @@ def list_models(
     from cli.console import report, show_json, show_table
     from zoo.publishing.inventory import inventory
 
-    if published_models:
+    if published:
         return _list_published(pattern, json)
     found = inventory(pattern, report())
     if json:
         return show_json(asdict(found))
     tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
     if found.specs:
-        spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
+        spec_rows = [(spec.short, f"{spec.parameters:,}", spec.description) for spec in found.specs]
         tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
     if found.runs:
         columns, cells = _score_cells(found.runs)
@@ -83,11 +83,11 @@ def _list_published(pattern: str | None, json: bool) -> None:
     rows = [
         (
             *(model.name, "-" if model.revision is None else str(model.revision), f"{model.parameters:,}"),
-            *(*scores, model.where, model.description),
+            *(*scores, model.location, model.description),
         )
         for model, scores in zip(models, cells, strict=True)
     ]
-    return show_table(("model", "revision>", "parameters>", *columns, "where", "description…"), rows)
+    return show_table(("model", "revision>", "parameters>", *columns, "location", "description…"), rows)
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:

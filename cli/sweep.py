@@ -58,7 +58,7 @@ def sweep(
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED
     from zoo.paper.sweep_report import sweep_json
-    from zoo.training.sweeps.comparison import compare as make_table
+    from zoo.training.sweeps.comparison import compare as compare_rows
     from zoo.training.sweeps.rows import make_rows, parse_arguments
     from zoo.training.sweeps.trials import default_folder, make_trials, train_all
 
@@ -72,8 +72,8 @@ def sweep(
     messages = report()
     if not table and not train_all(trials, jobs=jobs, device=device, report=messages):
         return INTERRUPTED
-    results = make_table(rows, trials, messages)
-    if not results.standings:
+    results = compare_rows(rows, trials, messages)
+    if not results.results:
         raise ZooError("no run of this sweep is finished", hint="leave `--table` out to train them")
     if json:
         show_json(sweep_json(results))

@@ -155,12 +155,12 @@ def average(
     if last is not None:
         hint = "leave `--last` out to search for the best number, or leave `--search` out"
         raise ZooError("`--last` and `--search` exclude each other", hint=hint)
-    from zoo.training.averaging import search_averages as search_averages
+    from zoo.training.averaging import search_averages
 
-    curve = search_averages(Run(find.run(run)), device=device, report=report())
+    found = search_averages(Run(find.run(run)), device=device, report=report())
     if not json:
-        return _show_averages(curve, run)
-    values = [{**asdict(mean), "metric": curve.metric.name, "worse": mean.worse} for mean in curve.means]
+        return _show_averages(found, run)
+    values = [{**asdict(mean), "metric": found.metric.name, "worse": mean.worse} for mean in found.averages]
     return show_json([{key: _finite_or_none(value) for key, value in each.items()} for each in values])
 
 
@@ -169,25 +169,25 @@ def _finite_or_none(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _show_averages(curve: AverageSearch, run: str) -> None:
+def _show_averages(search: AverageSearch, run: str) -> None:
     from cli.console import report, show_table
     from zoo.training.averaging import COUNTS
 
-    metric, best, messages = curve.metric, curve.best, report()
+    metric, best, messages = search.metric, search.best, report()
     rows = []
-    for mean in curve.means:
-        interval = "" if mean.half is None else f" ± {metric.format_score(mean.half)}"
-        difference = "best" if mean is best else f"{mean.more:+.{metric.decimals}f}{interval}"
+    for mean in search.averages:
+        interval = "" if mean.half_interval is None else f" ± {metric.format_score(mean.half_interval)}"
+        difference = "best" if mean is best else f"{mean.difference:+.{metric.decimals}f}{interval}"
         steps = f"{mean.steps[0]:,} to {mean.steps[-1]:,}" if len(mean.steps) > 1 else f"{mean.steps[0]:,}"
         rows.append((f"{mean.last}", f"{mean.every}", steps, metric.format_score(mean.score), difference))
     show_table(("last>", "every>", "steps>", f"dev {metric.title}>", "difference from best>"), rows)
-    largest = max(mean.last for mean in curve.means)
+    largest = max(mean.last for mean in search.averages)
     if missing := [f"{count}" for count in COUNTS if count > largest]:
         advice = f"set `training.average={missing[-1]}` and a smaller `training.checkpoint_steps` to keep more"
         messages.info(f"there are too few checkpoints to average {', '.join(missing)} of them; {advice}")
-    if best.half is None:
+    if best.half_interval is None:
         return messages.info(f"confidence intervals cannot be computed for {metric.title}")
-    similar = [f"{mean.last} of every {mean.every}" for mean in curve.means if not mean.worse and mean is not best]
+    similar = [f"{mean.last} of every {mean.every}" for mean in search.averages if not mean.worse and mean is not best]
     verdict = f"not significantly worse than the best: {', '.join(similar)}" if similar else "the best is significant"
     action = (
         f"`zoo average {quote(run)} --last {best.last}` writes it"

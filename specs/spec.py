@@ -44,10 +44,7 @@ class Parsing(Section):
 Task = Annotated[Translation | Parsing, Field(discriminator="kind")]
 COMMANDS = {"translation": "decode", "parsing": "parse"}
 """Command that runs a model, by kind of task."""
-SCORES = {
-    "translation": ("bleu", "paper_bleu", "chrf", "ter", "perplexity"),
-    "parsing": ("f1", "perplexity"),
-}
+SCORES = {"translation": ("bleu", "paper_bleu", "chrf", "ter", "perplexity"), "parsing": ("f1", "perplexity")}
 """Values of `training.dev_score` that are permitted, by kind of task."""
 
 

@@ -1,4 +1,4 @@
-"""A command line run in this process: `zoo("decode", "--spec", "tiny", stdin="...")`."""
+"""Fixture that runs a command line in this process: `zoo("decode", "--spec", "tiny", stdin="...")`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from cli.app import run
 
 
 @dataclass(frozen=True)
-class Done:
+class Result:
+    """Exit status and output of a command."""
+
     status: int
     out: str
     err: str
 
 
 @pytest.fixture
-def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    def do(*arguments: str, stdin: str | bytes = b"") -> Done:
+def zoo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    def run_command(*arguments: str, stdin: str | bytes = b"") -> Result:
         content = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         capsys.readouterr()
         status = run(arguments)
-        said = capsys.readouterr()
-        return Done(status, said.out, said.err)
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
 
-    return do
+    return run_command

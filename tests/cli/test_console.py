@@ -1,4 +1,4 @@
-"""Progress on a terminal: bars that move, lines above them, nothing left behind."""
+"""Progress bars on a terminal, tables, JSON, and escaped text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from itertools import count
 import pytest
 from rich.console import Console
 
-from cli.console import RichReport, report, show_json, show_table
-from cli.errors import tell
+from cli.console import BarReport, report, show_json, show_table
+from cli.errors import print_error
 from specs import ZooError
 from zoo.report import PlainReport
 
 
-def terminal(width: int = 120) -> tuple[RichReport, Callable[[], str]]:
+def terminal(width: int = 120) -> tuple[BarReport, Callable[[], str]]:
     stream = io.StringIO()
-    clock = count()  # looks at it take a twentieth of a second each
+    clock = count()  # each look at the clock takes a twentieth of a second
     console = Console(
         file=stream,
         force_terminal=True,
@@ -29,20 +29,20 @@ def terminal(width: int = 120) -> tuple[RichReport, Callable[[], str]]:
         color_system=None,
         get_time=lambda: next(clock) / 20,
     )
-    return RichReport(console), lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    return BarReport(console), lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
 
 
-def refresh(shown: RichReport) -> None:
-    """Now, and not four times a second."""
+def refresh(shown: BarReport) -> None:
+    """Draw the bars now instead of four times per second."""
     assert shown._bars is not None
     shown._bars.refresh()
 
 
-def test_without_a_terminal_there_are_plain_lines() -> None:
+def test_report_is_plain_without_a_terminal() -> None:
     assert isinstance(report(), PlainReport)
 
 
-def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
+def test_bar_shows_progress_speed_and_figures() -> None:
     shown, text = terminal()
     with shown.progress("training", 1000, "steps") as progress:
         progress.advance(0)
@@ -60,7 +60,7 @@ def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "there", "gone"),
+    ("width", "shown_words", "omitted"),
     [
         (120, ("left", "loss 3.21", "dev BLEU 45.1", "perplexity 9.5", "tokens/s 4,400"), ()),
         (80, ("left", "loss 3.21", "dev BLEU 45.1"), ("tokens/s",)),
@@ -68,8 +68,8 @@ def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
         (30, ("500 of",), ("left", "loss")),
     ],
 )
-def test_a_bar_is_cut_between_its_words_and_what_matters_most_stays(
-    width: int, there: tuple[str, ...], gone: tuple[str, ...]
+def test_bar_omits_the_least_important_words_if_the_terminal_is_narrow(
+    width: int, shown_words: tuple[str, ...], omitted: tuple[str, ...]
 ) -> None:
     shown, text = terminal(width)
     with shown.progress("training", 1000, "steps") as progress:
@@ -79,12 +79,12 @@ def test_a_bar_is_cut_between_its_words_and_what_matters_most_stays(
         refresh(shown)
     line = next(line for line in re.split(r"[\r\n]+", text()) if "500 of" in line)
     assert len(line.rstrip()) <= width
-    assert all(word in line for word in there)
-    assert not any(word in line for word in gone)
+    assert all(word in line for word in shown_words)
+    assert not any(word in line for word in omitted)
     assert width < 60 or "…" not in line
 
 
-def test_work_within_work_shows_two_bars() -> None:
+def test_nested_work_shows_two_bars() -> None:
     shown, text = terminal()
     with shown.progress("fetching", None, "bytes") as outer:
         outer.advance(2_000_000)
@@ -101,14 +101,14 @@ def test_work_within_work_shows_two_bars() -> None:
     assert "3 of 3 steps" in text()
 
 
-def test_a_failure_takes_the_bar_away() -> None:
+def test_failure_removes_the_bar() -> None:
     shown, _ = terminal()
     with pytest.raises(KeyboardInterrupt), shown.progress("training", 10, "steps"):
         raise KeyboardInterrupt
     assert shown._bars is None
 
 
-def test_a_table_in_a_pipe_is_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_is_not_cut_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(("name", "count>", "what…"), [("a", "1", "x" * 500), ("[b]", "1,000", ":smile:")], title="Title")
     title, header, first, second = capsys.readouterr().out.splitlines()
     assert title == "Title"
@@ -117,14 +117,14 @@ def test_a_table_in_a_pipe_is_never_cut(capsys: pytest.CaptureFixture[str]) -> N
     assert second == "[b]   1,000  :smile:"
 
 
-def test_what_others_wrote_moves_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_from_others_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "\x1b[31mred\x1b]0;title\x07\u202e\ud800"
     show_table(["name", "description…"], [["mine", hostile]], title="Published")
     show_json({"description": hostile})
-    tell(ZooError(hostile, hint=hostile))
-    told = capsys.readouterr()
-    assert (told.out + told.err).replace("\n", "").isprintable()
-    assert json.loads(told.out.splitlines()[-1]) == {"description": hostile}
+    print_error(ZooError(hostile, hint=hostile))
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).replace("\n", "").isprintable()
+    assert json.loads(captured.out.splitlines()[-1]) == {"description": hostile}
     show_json({"harmless": "Größe", "else": ["\x9b1m", "\udcff"]})
     assert json.loads(capsys.readouterr().out) == {"harmless": "Größe", "else": ["\x9b1m", "\udcff"]}
     show_json("Größe")

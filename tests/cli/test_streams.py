@@ -1,4 +1,4 @@
-"""The standard streams: closed ones, full ones, and names that are not UTF-8."""
+"""Standard streams that are closed or full, and file names that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -13,82 +13,77 @@ import pytest
 
 from zoo.training.run import Run
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
-BAD = os.fsdecode(b"a\xffb")
+NOT_UTF8 = os.fsdecode(b"a\xffb")
 
 
-def shell(words: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """`words` as a shell has them, where `zoo` is the program and "$@" are the arguments."""
+def shell(script: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a shell script in which `zoo` is the program and "$@" are the arguments."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
-    script = f'zoo() {{ "$PYTHON" -m cli.app "$@"; }}; {words}'
+    script = f'zoo() {{ "$PYTHON" -m cli.app "$@"; }}; {script}'
     return subprocess.run(["sh", "-c", script, "sh", *arguments], capture_output=True, env=environment, check=False)
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("script", "status", "error"),
     [
-        ("zoo list >&-", 2, "error: standard output is closed\n\nhint: "),
-        ("zoo list 2>&-", 0, ""),
+        ("zoo schema >&-", 2, "error: standard output is closed\n\nhint: "),
+        ("zoo schema 2>&-", 0, ""),
         ("zoo foo <&- >&- 2>&-", 2, ""),
-        ("zoo list >/dev/full", 1, "error: No space left on device\n"),
+        ("zoo schema >/dev/full", 1, "error: No space left on device\n"),
     ],
 )
-def test_a_stream_that_is_closed_or_full_is_no_fault(words: str, status: int, told: str) -> None:
-    done = shell(words)
-    assert done.returncode == status
-    assert done.stderr.decode().startswith(told)
-    assert "fault" not in done.stderr.decode()
+def test_closed_and_full_streams(script: str, status: int, error: str) -> None:
+    process = shell(script)
+    assert process.returncode == status
+    assert process.stderr.decode().startswith(error)
+    assert "internal error" not in process.stderr.decode()
 
 
-def test_a_closed_input_matters_to_what_reads_it(trained: Callable[..., Run]) -> None:
+def test_closed_input_is_an_error_only_if_it_is_read(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
-    done = shell("zoo decode --model tiny --device cpu <&-")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().endswith("error: standard input is closed\n\nhint: give it something to read, "
-                                         "such as `</dev/null`\n")  # fmt: skip
+    process = shell("zoo decode --model tiny --device cpu <&-")
+    assert (process.returncode, process.stdout) == (2, b"")
+    assert "error: standard input is closed\n\nhint: redirect it" in process.stderr.decode()
     assert shell("zoo show tiny <&-").returncode == 0
 
 
-def test_a_file_never_gets_the_number_of_a_closed_stream() -> None:
-    code = "from cli.streams import prepared; prepared(); import os; print(os.open('/dev/null', os.O_RDONLY))"
-    done = shell(f'"$PYTHON" -c "{code}" <&- 2>&-')
-    assert int(done.stdout) > 2
+def test_no_file_gets_the_descriptor_of_a_closed_stream() -> None:
+    code = (
+        "from cli.streams import prepare_standard_streams; prepare_standard_streams(); "
+        "import os; print(os.open('/dev/null', os.O_RDONLY))"
+    )
+    assert int(shell(f'"$PYTHON" -c "{code}" <&- 2>&-').stdout) > 2
 
 
-def test_a_name_that_is_not_utf8_is_an_error_like_any_other() -> None:
-    lines = [
-        *([BAD], ["show", BAD], ["show", f"{BAD}.yaml"], ["show", "tiny", f"--{BAD}"], ["show", "tiny", f"{BAD}=3"]),
-        *(
-            ["plan", "tiny", "--length", BAD],
-            ["verify", BAD],
-            ["average", BAD],
-            ["publish", BAD],
-            ["decode", "--spec", BAD],
-        ),
-        *(["decode", "--model", BAD], ["evaluate", "--hypotheses", BAD, "--references", BAD]),
-        *(["train", "tiny", "--run", BAD], ["decode", "--spec", "tiny", "--input", BAD]),
-    ]
-    code = f"from cli import app, streams; streams.prepared(); print([app.run(line) for line in {lines!a}])"
-    done = shell('"$PYTHON" -c "$1"', code)
-    assert done.stdout.decode() == f"{[2] * len(lines)}\n", done.stderr
-    told = done.stderr.decode()  # UTF-8 all the same
-    assert told.count("error: ") == len(lines)
-    assert "a\\xffb" in told
-    assert "Traceback" not in told
-    assert "fault of zoo" not in told
+def test_names_that_are_not_utf8_give_ordinary_errors() -> None:
+    name = NOT_UTF8
+    commands = [[name], ["show", name], ["show", f"{name}.yaml"], ["show", "tiny", f"--{name}"]]
+    commands += [["show", "tiny", f"{name}=3"], ["plan", "tiny", "--length", name], ["verify", name]]
+    commands += [["average", name], ["publish", name], ["decode", "--spec", name], ["decode", "--model", name]]
+    commands += [["evaluate", "--hypotheses", name, "--references", name], ["train", "tiny", "--run", name]]
+    commands += [["decode", "--spec", "tiny", "--input", name]]
+    code = (
+        "from cli import app, streams; streams.prepare_standard_streams(); "
+        f"print([app.run(words) for words in {commands!a}])"
+    )
+    process = shell('"$PYTHON" -c "$1"; ZOO_HOME="$2" zoo prepare tiny', code, name)
+    assert process.stdout.decode() == f"{[2] * len(commands)}\n", process.stderr
+    assert process.returncode == 2
+    messages = process.stderr.decode()  # valid UTF-8
+    assert messages.count("error: ") == len(commands) + 1
+    assert "a\\xffb" in messages
+    assert "Traceback" not in messages
+    assert "internal error" not in messages
 
 
-def test_a_home_that_is_not_utf8_is_refused_before_anything_is_done() -> None:
-    done = shell('ZOO_HOME="$1" zoo prepare tiny', BAD)
-    assert done.returncode == 2
-    assert b"a\\xffb` is not UTF-8" in done.stderr
-
-
-def test_a_path_on_stdout_is_the_path_to_the_byte(trained: Callable[..., Run]) -> None:
-    trained(f"runs/{BAD}")
+def test_paths_are_printed_to_stdout_byte_by_byte(trained: Callable[..., Run]) -> None:
+    trained(f"runs/{NOT_UTF8}")
     assert b"runs/a\xffb " in shell("zoo list").stdout
-    told = json.loads(shell("zoo list --json").stdout)
-    assert [run["folder"] for run in told["runs"]] == [f"runs/{BAD}"]
-    drawn = shell('zoo plan tiny --graph "$1.svg"', BAD)
+    values = json.loads(shell("zoo list --json").stdout)
+    assert [run["folder"] for run in values["runs"]] == [f"runs/{NOT_UTF8}"]
+    drawn = shell('zoo plan tiny --graph "$1.svg"', NOT_UTF8)
     assert os.fsencode(drawn.stdout.decode(errors="surrogateescape").strip()) == b"a\xffb.svg"
-    assert Path(f"{BAD}.svg").is_file()
+    assert Path(f"{NOT_UTF8}.svg").is_file()

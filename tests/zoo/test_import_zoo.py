@@ -1,4 +1,4 @@
-"""`import zoo`: what it offers, what it waits for, and what it says when its neighbours are somebody else's."""
+"""The Python API of `zoo`, what importing it loads, and packages of other projects with the same names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from specs import BOS, EOS, Spec, ZooError
 from zoo.training.run import Run
 
 ROOT = Path(__file__).parents[2]
-_COMMAND = "from zoo.entry_point import main; main()"  # as the script does that is installed
-
-
-_QUICK = """
+COMMAND = "from zoo.entry_point import main; main()"  # as in the installed script
+TINY = """
 extends: tiny
 name: mine
 architecture: {N: 1, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4}
@@ -29,27 +27,24 @@ training: {steps: 2, checkpoint_steps: 1, average: 1, warmup_steps: 5, source_to
 """
 
 
-def python(code: str, *folders: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(map(str, [*folders, ROOT]))
-    environment = {**os.environ, "PYTHONPATH": path}
-    how = ["-m", "zoo"] if code == "-m" else ["-c", code]
-    return subprocess.run([sys.executable, *how], capture_output=True, text=True, env=environment, check=False)
-
-
-def test_everything_it_names_is_there() -> None:
+def test_all_public_names_exist() -> None:
     assert all(getattr(zoo, name) is not None for name in zoo.__all__)
     assert set(zoo.__all__) <= set(dir(zoo))
     with pytest.raises(AttributeError, match="nothing"):
         zoo.nothing  # noqa: B018
+    for package in ("zoo", "specs", "compiler", "cli"):
+        assert (ROOT / package / "py.typed").is_file()
 
 
-def test_a_spec_takes_overrides_as_text_and_as_a_mapping() -> None:
+def test_spec_accepts_overrides_as_text_and_as_a_mapping() -> None:
     assert zoo.spec("base", ["architecture.h=4"]) == zoo.spec("base", {"architecture": {"h": 4}})
-    with pytest.raises(ZooError):
-        zoo.spec("bsae")
+    with pytest.raises(ZooError) as error:
+        zoo.spec("bgi")
+    assert error.value.summary == "no spec is named `bgi`"
+    assert str(error.value) == f"{error.value.summary}\n\nhint: {error.value.hint}"
 
 
-def test_a_model_is_a_module_to_train(small: Callable[..., Spec]) -> None:
+def test_model_is_a_module_that_learns(small: Callable[..., Spec]) -> None:
     model = zoo.model(small(dropout=0.0))
     assert isinstance(model, torch.nn.Module)
     source, target = torch.tensor([[5, 6, EOS]]), torch.tensor([[BOS, 7, EOS]])
@@ -60,107 +55,85 @@ def test_a_model_is_a_module_to_train(small: Callable[..., Spec]) -> None:
     assert model(source, target).smoothed < before.smoothed
 
 
-def test_load_takes_a_name_a_folder_and_a_spec(trained: Callable[..., Run]) -> None:
+def test_load_accepts_a_name_a_folder_and_a_list(trained: Callable[..., Run]) -> None:
     run = trained("runs/tiny")
     text = "we read two books"
-    assert zoo.load("tiny", device="cpu").translate(text) == zoo.load(str(run.folder), max_batch_tokens=50).translate(
-        text
-    )
-    assert zoo.load(run.folder, device="cpu").translate(text) == zoo.load([run.folder], device="cpu").translate(text)
-    with pytest.raises(ZooError, match="there is no model"):
-        zoo.load("../x")
+    expected = zoo.load("tiny", device="cpu").translate(text)
+    assert zoo.load(str(run.folder), max_batch_tokens=50).translate(text) == expected
+    assert zoo.load([run.folder], device="cpu").translate(text) == expected
+    for name in ("../x", []):
+        with pytest.raises(ZooError):
+            zoo.load(name)
+    with pytest.raises(ZooError, match="`egaer`"):
+        zoo.load("nowhere", backend="egaer")
 
 
-def test_model_and_train_take_a_name_or_a_path_as_spec_does(
-    small: Callable[..., Spec], capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("mine.yaml").write_text(_QUICK)
-    assert zoo.spec(Path("mine.yaml")) == zoo.spec("mine.yaml")
-    parameters = [sum(p.numel() for p in zoo.model(spec).parameters()) for spec in ("mine.yaml", zoo.spec("mine.yaml"))]
-    assert parameters[0] == parameters[1]
-    run = zoo.train(Path("mine.yaml"), run=Path("here"), device="cpu")
-    assert run.weights.is_file()
-    assert "averaged the last checkpoints into here/weights.safetensors\n" in capsys.readouterr().err
-    assert zoo.train("mine.yaml", run="here", quiet=True).folder == run.folder
-    assert capsys.readouterr().err == ""
-
-
-def test_an_error_tells_its_remedy_and_a_warning_is_pythons(trained: Callable[..., Run]) -> None:
-    with pytest.raises(ZooError) as caught:
-        zoo.spec("bgi")
-    assert str(caught.value) == f"{caught.value.summary}\n\nhint: {caught.value.hint}"
-    assert caught.value.summary == "there is no spec `bgi`"
-    assert str(ZooError("a", where="b:1")) == "a (b:1)"
+def test_warnings_are_python_warnings(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
-    with pytest.warns(UserWarning, match="longer than"):
+    with pytest.warns(UserWarning, match="31 tokens"):
         zoo.load("tiny", device="cpu").translate("the old dog sees a small house " * 9)
 
 
-@pytest.mark.parametrize("room", ["zoo", "specs", "compiler", "cli"])
-def test_its_types_are_there_for_others(room: str) -> None:
-    assert (ROOT / room / "py.typed").is_file()
+@pytest.mark.integration
+def test_model_and_train_accept_a_path(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text(TINY)
+    assert zoo.spec(Path("mine.yaml")) == zoo.spec("mine.yaml")
+    counts = [sum(p.numel() for p in zoo.model(spec).parameters()) for spec in ("mine.yaml", zoo.spec("mine.yaml"))]
+    assert counts[0] == counts[1]
+    run = zoo.train(Path("mine.yaml"), run=Path("run"), device="cpu")
+    assert run.weights.is_file()
+    assert "run/weights.safetensors" in capsys.readouterr().err
+    assert zoo.train("mine.yaml", run="run", quiet=True).folder == run.folder
+    assert capsys.readouterr().err == ""
 
 
-def stranger(folder: Path, name: str, kind: str) -> Path:
-    """A module or a package of this name, which stands before ours."""
-    file = folder / f"{name}.py" if kind == "module" else folder / name / "__init__.py"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("raise SystemExit('a stranger ran')")
-    return file
+def python(code: str, *folders: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python code, or the module `zoo` for "-m", with these folders before this repository on the path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*folders, ROOT]))}
+    arguments = ["-m", "zoo"] if code == "-m" else ["-c", code]
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
 
 
-def message(name: str, file: Path) -> str:
-    return f"zoo needs its own package `{name}`, in `{ROOT}`, but Python finds `{file}`\n\nhint: "
-
-
-@pytest.mark.parametrize("code", ["import zoo; zoo.spec('tiny')", "from zoo import Spec", "import zoo; zoo.names()"])
-@pytest.mark.parametrize(("name", "kind"), [("specs", "module"), ("specs", "package"), ("compiler", "package")])
-def test_a_stranger_under_our_neighbours_name_is_named(tmp_path: Path, name: str, kind: str, code: str) -> None:
-    file = stranger(tmp_path, name, kind)
-    done = python(code, tmp_path)
-    assert done.returncode == 1
-    assert f"ImportError: {message(name, file)}" in done.stderr
-    assert "a stranger ran" not in done.stderr
-
-
-@pytest.mark.parametrize("command", [_COMMAND, "-m"])
-@pytest.mark.parametrize(
-    ("name", "kind"), [("specs", "module"), ("specs", "package"), ("compiler", "package"), ("cli", "package")]
-)
-def test_the_command_says_whose_package_is_in_its_way(tmp_path: Path, name: str, kind: str, command: str) -> None:
-    file = stranger(tmp_path, name, kind)
-    done = python(command, tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {message(name, file)}")
-    assert "Traceback" not in done.stderr
-    assert "PYTHONPATH" in done.stderr
-
-
-def test_a_stranger_called_cli_is_in_nobodys_way_who_imports_zoo(tmp_path: Path) -> None:
-    stranger(tmp_path, "cli", "package")
-    assert python("import zoo; zoo.spec('tiny')", tmp_path).returncode == 0
-
-
-def test_the_function_model_stays_when_its_room_is_imported() -> None:
-    code = (
-        "import zoo; import zoo.models.find; assert zoo.models.__name__ == 'model'; zoo.names(); zoo.models.__doc__[0]"
+@pytest.mark.integration
+class TestProcesses:
+    @pytest.mark.parametrize(
+        ("name", "file", "code", "status"),
+        [
+            ("specs", "specs.py", "import zoo; zoo.spec('tiny')", 1),
+            ("compiler", "compiler/__init__.py", "from zoo import Spec", 1),
+            ("specs", "specs/__init__.py", COMMAND, 2),
+            ("cli", "cli/__init__.py", "-m", 2),
+        ],
     )
-    assert python(code).returncode == 0
+    def test_foreign_packages_are_not_imported(
+        self, tmp_path: Path, name: str, file: str, code: str, status: int
+    ) -> None:
+        foreign = tmp_path / file
+        foreign.parent.mkdir(exist_ok=True)
+        foreign.write_text("raise SystemExit('foreign code ran')")
+        process = python(code, tmp_path)
+        message = f"zoo needs its package `{name}` in `{ROOT}`, but Python finds `{foreign}`\n\nhint: "
+        assert process.returncode == status
+        assert message in process.stderr
+        assert "foreign code ran" not in process.stderr
+        assert ("Traceback" in process.stderr) == (status == 1), "the command prints only the error"
 
+    def test_unrelated_folders_and_packages_are_harmless(self, tmp_path: Path) -> None:
+        (tmp_path / "specs").mkdir()
+        (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")
+        (tmp_path / "cli").mkdir()
+        (tmp_path / "cli" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
+        assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
 
-def test_it_is_a_command_of_pythons() -> None:
-    done = python("-m")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage: zoo" in done.stdout
+    def test_module_is_the_command(self) -> None:
+        process = python("-m")
+        assert (process.returncode, process.stderr) == (0, "")
+        assert "Usage: zoo" in process.stdout
 
-
-def test_ctrl_c_while_packages_are_loaded_is_no_traceback() -> None:
-    code = "import zoo.entry_point as door\ndef load(name): raise KeyboardInterrupt\ndoor.import_module = load\ndoor.main()"
-    done = python(code)
-    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
-
-
-def test_a_folder_that_is_no_package_does_no_harm(tmp_path: Path) -> None:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")
-    assert python("import zoo; zoo.spec('tiny')", tmp_path).returncode == 0
+    def test_interrupt_during_imports_prints_no_traceback(self) -> None:
+        code = (
+            "import zoo.entry_point\ndef interrupt(name): raise KeyboardInterrupt\n"
+            "zoo.entry_point.import_module = interrupt\nzoo.entry_point.main()"
+        )
+        process = python(code)
+        assert (process.returncode, process.stderr) == (130, "\ninterrupted\n")

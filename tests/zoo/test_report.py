@@ -1,26 +1,26 @@
-"""What long work tells."""
+"""Messages, warnings and progress as plain lines, and numbers formatted for people."""
+
+from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
 from specs import ZooError
 from zoo import report
-from zoo.report import PlainReport, Report, sizes
-
-
-class Clock:
-    def __init__(self, monkeypatch):
-        self.now = 100.0
-        monkeypatch.setattr(report.time, "monotonic", lambda: self.now)
+from zoo.report import LibraryReport, PlainReport, Report, WarningsReport
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    return Clock(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that stands still unless the test changes `now`."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(report.time, "monotonic", lambda: clock.now)
+    return clock
 
 
-def test_a_silent_report_takes_everything(capfd):
+def test_base_report_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     silent = Report()
     silent.info("a")
     silent.warn("b")
@@ -29,50 +29,43 @@ def test_a_silent_report_takes_everything(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_plain_words_go_to_stderr(capsys):
+def test_plain_and_library_reports(capsys: pytest.CaptureFixture[str]) -> None:
     PlainReport().info("hello")
     PlainReport().warn("look")
     assert capsys.readouterr() == ("", "hello\nwarning: look\n")
+    for library in (WarningsReport(), LibraryReport()):
+        library.info("hello")
+        with pytest.warns(UserWarning, match="look") as caught:
+            library.warn("look")
+        assert caught[0].filename == __file__
+    assert capsys.readouterr() == ("", "hello\n")
 
 
-def test_plain_progress_is_a_line_now_and_then(clock):
+def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
     stream = io.StringIO()
-    with PlainReport(stream, every=10).progress("training", 1000, "steps") as progress:
+    with PlainReport(stream, interval=10).progress("training", 1000, "steps") as progress:
         for _ in range(40):
             clock.now += 1
             progress.advance(10, loss=3.21987, device="cpu")
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "training: 100 steps of 1,000 steps, 10 steps a second, 1:30 left, loss 3.22, device cpu"
+    assert lines[0] == "training: 100 steps of 1,000 steps, 10 steps per second, 1:30 left, loss 3.22, device cpu"
     assert len(lines) == 4
     assert lines[-1].startswith("training: 400 steps of 1,000 steps")
 
 
-def test_the_last_line_is_not_said_again_at_the_end(clock):
-    stream = io.StringIO()
-    with PlainReport(stream, every=10).progress("training", 20, "steps") as progress:
-        for _ in range(2):
-            clock.now += 10
-            progress.advance(10)
-        progress.advance(0, loss=3.0)
-    assert [line.split(",")[0] for line in stream.getvalue().splitlines()] == [
-        "training: 10 steps of 20 steps",
-        "training: 20 steps of 20 steps",
-    ]
+def test_last_line_is_printed_once(clock: SimpleNamespace) -> None:
+    for last, count in ((0, 2), (5, 3)):
+        stream = io.StringIO()
+        with PlainReport(stream, interval=10).progress("training", 25, "steps") as progress:
+            for _ in range(2):
+                clock.now += 10
+                progress.advance(10)
+            progress.advance(last, loss=3.0)
+        assert len(stream.getvalue().splitlines()) == count
+        assert stream.getvalue().splitlines()[-1].startswith(f"training: {20 + last} steps of 25 steps")
 
 
-@pytest.mark.parametrize(
-    ("pair", "told"),
-    [
-        ((1500, 1501), ("1,500 bytes", "1,501 bytes")),
-        ((1500, 1600), ("1.5 kB", "1.6 kB")),
-        ((10**9, 10**9 + 1), ("1,000,000,000 bytes", "1,000,000,001 bytes")),
-    ],
-)
-def test_two_sizes_never_read_the_same(pair, told):
-    assert sizes(*pair) == told
-
-
-def test_short_work_is_no_line(clock):
+def test_short_work_prints_nothing(clock: SimpleNamespace) -> None:
     stream = io.StringIO()
     with PlainReport(stream).progress("reading", None, "pairs") as progress:
         clock.now += 9
@@ -80,18 +73,17 @@ def test_short_work_is_no_line(clock):
     assert stream.getvalue() == ""
 
 
-def test_what_was_done_before_is_no_measure_of_speed(clock):
+def test_work_of_an_earlier_run_does_not_count_for_the_speed(clock: SimpleNamespace) -> None:
     stream = io.StringIO()
-    with PlainReport(stream, every=10).progress("fetching", 2_000_000, "bytes") as progress:
+    with PlainReport(stream, interval=10).progress("fetching", 2_000_000, "bytes") as progress:
         progress.advance(1_000_000)
         clock.now += 10
         progress.advance(100_000)
-    assert stream.getvalue().startswith("fetching: 1.1 MB of 2.0 MB, 10 kB a second, 1:30 left")
+    assert stream.getvalue().startswith("fetching: 1.1 MB of 2.0 MB, 10 kB per second, 1:30 left")
 
 
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
+def test_numbers_for_people() -> None:
+    for count, text in (
         (0, "0 bytes"),
         (999, "999 bytes"),
         (1000, "1.0 kB"),
@@ -100,27 +92,25 @@ def test_what_was_done_before_is_no_measure_of_speed(clock):
         (999_600, "1.0 MB"),
         (1_234_567_890, "1.2 GB"),
         (5e15, "5,000.0 TB"),
-    ],
-)
-def test_sizes(count, words):
-    assert report.size(count) == words
+    ):
+        assert report.size(count) == text
+    for pair, texts in (
+        ((1500, 1501), ("1,500 bytes", "1,501 bytes")),
+        ((1500, 1600), ("1.5 kB", "1.6 kB")),
+        ((10**9, 10**9 + 1), ("1,000,000,000 bytes", "1,000,000,001 bytes")),
+    ):
+        assert report.sizes(*pair) == texts
+    for seconds, text in (
+        *((0, "0:00"), (42.4, "0:42"), (59.6, "1:00"), (185, "3:05")),
+        *((7800, "2:10:00"), (172_799, "47:59:59"), (172_800, "2.0 days"), (1_684_800, "19.5 days")),
+    ):
+        assert report.duration(seconds) == text
+    for value, text in ((12345.6, "12,346"), (0.00025, "0.00025"), (3.14159, "3.142"), (7, "7"), ("cpu", "cpu")):
+        assert report.figure(value) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0:00"), (42.4, "0:42"), (59.6, "1:00"), (185, "3:05"), (7800, "2:10:00"), (1_684_800, "19.5 days")],
-)
-def test_durations(seconds, words):
-    assert report.duration(seconds) == words
-
-
-@pytest.mark.parametrize(("value", "words"), [(12345.6, "12,346"), (0.00025, "0.00025"), (3.14159, "3.142"), (7, "7")])
-def test_figures(value, words):
-    assert report.figure(value) == words
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped"),
     [
         ("plain Größe ß\t1\n2", "plain Größe ß\t1\n2"),
         ("\x1b[2J\x1b]0;x\x07", r"\x1b[2J\x1b]0;x\x07"),
@@ -129,10 +119,8 @@ def test_figures(value, words):
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_would_move_a_terminal_is_spelled_out(capsys, text, shown):
-    assert report.escape_control_characters(text) == shown
-    assert report.escape_control_characters(text).replace("\t", r"\x09") == ZooError(text).summary, (
-        "an error spells it alike"
-    )
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str], text: str, escaped: str) -> None:
+    assert report.escape_control_characters(text) == escaped
+    assert escaped.replace("\t", r"\x09") == ZooError(text).summary, "errors use the same escapes"
     PlainReport().warn(text)
-    assert capsys.readouterr().err == f"warning: {shown}\n"
+    assert capsys.readouterr().err == f"warning: {escaped}\n"

@@ -1,0 +1,168 @@
+"""The commands and their options, help texts, examples and shell completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import specs
+from cli import options
+from cli.app import COMMANDS, GROUPS, app
+
+Zoo = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
+_MODEL = ["--spec", "--model"]
+_EXECUTION = ["--device", "--precision", "--backend", "--max-batch-tokens"]
+OPTIONS = {
+    "list": ["PATTERN", "--published", "--json"],
+    "show": ["SPEC", "KEY=VALUE", "--difference", "--json"],
+    "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json", "--device"],
+    "schema": [],
+    "prepare": ["SPEC", "KEY=VALUE"],
+    "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device", "--verify-resume"],
+    "average": ["RUN", "--last", "--search", "--json", "--device"],
+    "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
+    "decode": [
+        *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
+        *("--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
+    ],
+    "parse": [
+        *(*_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best", "--unconstrained"),
+        *("--json", *_EXECUTION),
+    ],
+    "score": [*_MODEL, "--source", "--target", "--output", "--json", *_EXECUTION],
+    "evaluate": [
+        *(*_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
+        *("--brackets", "--parameters", "--json", *_EXECUTION),
+    ],
+    "attend": [
+        *("SENTENCE", *_MODEL, "--target", "--figure", "--output", "--svg"),
+        *("--attention", "--layer", "--head", "--word", *_EXECUTION[:-1]),
+    ],
+    "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
+    "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
+    "publish": ["RUN|NAME", "--name", "--replace", "--to", "--formerly", "--text"],
+    "export": ["NAME", "--to", "--output"],
+    "verify": ["NAME|DIR", "--backend"],
+    "pull": ["NAME"],
+    "remove": ["NAME", "--yes"],
+    "paper": ["TABLE", "--runs", "--html", "--measure", "--json"],
+    "doctor": ["--json"],
+    "clean": ["compiled|prepared|archives|pulls|runs|RUN", "--yes"],
+    "compile": ["SPEC", "KEY=VALUE", "--model", "--backend", "--device", "--precision", "--json"],
+    "benchmark decode": [
+        *("SPEC", "KEY=VALUE", "--batch", "--sentences", "--rounds", "--json"),
+        *("--device", "--backend", "--precision"),
+    ],
+    "benchmark train": ["SPEC", "KEY=VALUE", "--steps", "--rounds", "--json", "--device"],
+}
+"""Public interface: scripts rely on these names."""
+
+
+def parameters(name: str) -> list[Any]:
+    commands: Any = typer.main.get_command(app)
+    for word in name.split():
+        commands = commands.commands[word]
+    return commands.params  # type: ignore[no-any-return]
+
+
+def test_commands_and_options_are_stable() -> None:
+    names = {
+        name: [each.metavar if each.param_type_name == "argument" else each.opts[0] for each in parameters(name)]
+        for name in COMMANDS
+    }
+    assert names == OPTIONS
+    expected = [["--version"], ["--install-completion"], ["--show-completion"]]
+    assert [each.opts for each in typer.main.get_command(app).params] == expected
+
+
+def test_every_command_and_every_option_has_a_help_text() -> None:
+    for name, command in COMMANDS.items():
+        assert (command.function.__doc__ or "").partition("\n")[0].endswith("."), name
+        for parameter in parameters(name):
+            assert len(parameter.help) > 4, (name, parameter.name)
+
+
+def test_every_example_is_a_command_with_existing_options() -> None:
+    for name, command in COMMANDS.items():
+        for example in command.examples.split("\n\n"):
+            words = [re.split(r"\s*(?:[<>]|\|)\s*", part)[0] for part in re.findall(r"\bzoo [a-z].*", example)]
+            assert words, example
+            lines = [shlex.split(line) for word in words for line in word.split(" && ")]
+            called = [(" ".join(line[1:3]) if line[1] in GROUPS else line[1], line) for line in lines]
+            assert name in [command for command, _ in called]
+            for command_name, arguments in called:
+                assert {word for word in arguments if word.startswith("--")} <= set(OPTIONS[command_name])
+
+
+def test_help_and_version(zoo: Zoo) -> None:
+    for arguments in ([], ["--help"], ["-h"], ["benchmark"], ["decode", "--help"], ["benchmark", "train", "-h"]):
+        result = zoo(*arguments)
+        assert result.status == 0
+        assert "Usage: zoo" in result.out
+    assert re.fullmatch(r"zoo \d+\.\d+\.\d+\S*\n", zoo("--version").out)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [
+        ("zoo ev", ["evaluate"]),
+        ("zoo decode --prec", ["--precision"]),
+        ("zoo plan variants/", [name for name in specs.names() if name.startswith("variants/")]),
+    ],
+)
+def test_shell_completion(typed: str, completions: list[str]) -> None:
+    variables = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1), "_ZOO_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-c", "from cli.app import main; main()"]
+    environment = {**os.environ, **variables}
+    process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert (process.returncode, process.stdout.split(), process.stderr) == (0, completions, "")
+
+
+def test_completion_hides_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("zoo.names", refuse)
+    assert options.complete_model("ti") == []
+    assert options.complete_spec("bi") == ["big", "big-enfr"]
+
+
+@pytest.mark.integration
+def test_light_commands_import_no_heavy_package() -> None:
+    commands = [["--help"], ["train", "--help"], ["list"], ["show", "tiny"], ["schema"], ["foo"], ["plan", "tiny"]]
+    commands += [["plan", "tiny", "--passes"], ["plan", "tiny", "--graph", "/dev/null/x.svg"]]
+    code = (
+        f"import sys; from cli.app import run; [run(words) for words in {commands!r}]; "
+        "heavy = {'torch', 'sentencepiece', 'sacrebleu'} & sys.modules.keys(); "
+        "print(heavy, file=sys.stderr); sys.exit(bool(heavy))"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.integration
+def test_decoding_imports_no_compiler_of_torch(trained: Callable[..., object]) -> None:
+    """Importing torch's inductor and dynamo takes longer than translating a short text."""
+    trained("runs/tiny")
+    code = (
+        "import sys; from cli.app import run; status = run(['decode', '--model', 'tiny', '--device', 'cpu']); "
+        "heavy = {'torch._inductor', 'torch._dynamo', 'sacrebleu', 'onnx', 'ctranslate2'} & sys.modules.keys(); "
+        "print(heavy, file=sys.stderr); sys.exit(status or bool(heavy))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.run(
+        [sys.executable, "-c", code], input="we read\n", capture_output=True, text=True, env=environment, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("\n") == 1

@@ -1,0 +1,69 @@
+"""`zoo attend`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from zoo.training.run import Run
+from zoo.visualization.attention_view import FIGURES
+
+Zoo = Callable[..., Any]
+TEXT = "the old dog sees"
+
+
+@pytest.fixture(autouse=True)
+def run(trained: Callable[..., Run]) -> Run:
+    return trained()
+
+
+def test_a_page_and_a_drawing_are_written(zoo: Zoo) -> None:
+    Path("a.html").write_text("before")
+    result = zoo("attend", "--model", "runs/tiny", TEXT, "-o", "a.html", "--svg", "a.svg", "--target", "der alte Hund")
+    assert (result.status, result.out) == (0, "")
+    assert "attention for the given translation, `der alte Hund`, computed by eager in float32" in result.err
+    page = Path("a.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert f"<bdi>{TEXT}</bdi>" in page
+    ElementTree.parse("a.svg")
+    result = zoo("attend", "--model", "runs/tiny", TEXT, "--output", "a.html")
+    assert (result.status, "the model's own translation" in result.err) == (0, True)
+
+
+def test_figures_of_the_paper(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    assert zoo("attend", "--model", "runs/tiny", "--figure", "3", "--svg", "a.svg").status == 0
+    assert "making" in Path("a.svg").read_text(encoding="utf-8")
+    options = ("--figure", "4", "-o", "a.html")
+    assert zoo("attend", "--model", "runs/tiny", *options, "--layer", "2", "--head", "1").status == 0
+    page = Path("a.html").read_text(encoding="utf-8")
+    assert re.search(r'"layer":2,"heads":\[0\],"word":\d', page), "the figure's word, in the selected layer"
+    assert FIGURES[4].sentence in page
+    assert zoo("attend", "--model", "runs/tiny", *options, "--attention", "decoder").status == 0
+    assert '"word":null' in Path("a.html").read_text(encoding="utf-8")
+    shape = {"N": {"encoder": 6, "decoder": 2}, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
+    deep = trained("runs/deep", architecture=shape)
+    result = zoo("attend", "--model", str(deep.folder), *options, "--attention", "encoder-decoder")
+    assert (result.status, '"layer":1' in Path("a.html").read_text(encoding="utf-8")) == (0, True), result.err
+
+
+def test_invalid_selections_write_nothing(zoo: Zoo) -> None:
+    for arguments in (
+        ["", "-o", "a.html"],
+        ["a\nb", "-o", "a.html"],
+        [TEXT, "-o", "."],
+        [TEXT, "-o", "none/a.html"],
+        [TEXT, "--svg", "a.png"],
+        [TEXT, "-o", "a.html", "--layer", "3"],
+        [TEXT, "-o", "a.html", "--head", "3"],
+        [TEXT, "-o", "a.html", "--word", "cat"],
+        [TEXT, "-o", "a.html", "--attention", "both"],
+        [TEXT, "-o", "a.html", "--figure", "6"],
+    ):
+        result = zoo("attend", "--model", "runs/tiny", *arguments)
+        assert (result.status, result.out, "hint: " in result.err) == (2, "", True), arguments
+        assert not list(Path().glob("*.html")) + list(Path().glob("*.svg")) + list(Path().glob("*partial*"))

@@ -1,0 +1,246 @@
+"""`zoo decode`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zoo as library
+from zoo.generation.translator import Translator
+from zoo.training.run import Run
+
+Zoo = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two books today\n"
+
+
+@pytest.fixture
+def translator(trained: Callable[..., Run]) -> Translator:
+    return library.load(str(trained("runs/tiny").folder), device="cpu")
+
+
+def test_each_line_gives_a_line_and_empty_lines_stay_empty(zoo: Zoo, translator: Translator) -> None:
+    result = zoo("decode", "--model", "tiny", stdin=TEXT)
+    assert (result.status, result.err) == (0, "")
+    assert result.out == "".join(f"{line}\n" for line in translator.translate(TEXT.splitlines()))
+    assert result.out.splitlines()[1] == result.out.splitlines()[3] == ""
+    for text in ("", "\n", "we read", "we read\r\n", "\ufeffwe read\n", "we\u2028read\u0085\n\n"):
+        result = zoo("decode", "--model", "tiny", stdin=text)
+        assert result.status == 0
+        assert result.out.count("\n") == text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+def test_decoding_options_are_passed_on(zoo: Zoo, translator: Translator) -> None:
+    text = "we read two books"
+    result = zoo("decode", "--model", "tiny", "--beam", "2", "--alpha", "0", "--max-batch-tokens", "9", stdin=text)
+    assert result.out == translator.translate(text, beam=2, alpha=0.0) + "\n"
+    options = ("--search", "sample", "--temperature", "0.9", "--top-k", "50", "--top-p", "0.95", "--n-best", "2")
+    result = zoo("decode", "--model", "tiny", *options, "--seed", "7", stdin=text)
+    choice = {"search": "sample", "temperature": 0.9, "top_k": 50, "top_p": 0.95, "seed": 7}
+    assert [line.split("\t")[2] for line in result.out.splitlines()] == translator.translate(text, n_best=2, **choice)
+    assert zoo("decode", "--model", "tiny", *options, "--seed", "8", stdin=text).out != result.out
+
+
+def test_n_best_lines_have_number_score_and_text(zoo: Zoo, translator: Translator) -> None:
+    result = zoo("decode", "--model", "tiny", "--n-best", "3", stdin="we read\n\nthe cat\n")
+    expected = translator.hypotheses(["we read", "", "the cat"], n_best=3)
+    lines = [line.split("\t") for line in result.out.splitlines()]
+    numbered = [(number, each) for number, hypotheses in enumerate(expected, start=1) for each in hypotheses]
+    assert [(int(number), text) for number, _, text in lines] == [(number, each.text) for number, each in numbered]
+    assert [float(score) for _, score, _ in lines] == pytest.approx([each.score for _, each in numbered], abs=1e-5)
+    assert [number for number, *_ in lines] == ["1", "1", "1", "2", "3", "3", "3"]
+
+
+def test_json_lines(zoo: Zoo, translator: Translator) -> None:
+    result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", stdin="we read\n\n")
+    first, second = (json.loads(line) for line in result.out.splitlines())
+    assert first["source"] == "we read"
+    assert [each["text"] for each in first["translations"]] == translator.translate("we read", n_best=2)
+    assert first["translations"][0].keys() == {"text", "score", "log_probability"}
+    assert second == {"source": "", "translations": [{"text": "", "score": 0.0, "log_probability": 0.0}]}
+
+
+def test_prefixes_begin_the_translations(zoo: Zoo, translator: Translator) -> None:
+    Path("prefixes").write_text("wir\n\ndie Katze\n", encoding="utf-8")
+    result = zoo("decode", "--model", "tiny", "--prefix", "prefixes", stdin="we read\nthe old dog\nthe cat\n")
+    texts, prefixes = ["we read", "the old dog", "the cat"], ["wir", "", "die Katze"]
+    assert result.out.splitlines() == translator.translate(texts, prefixes=prefixes)
+    assert all(line.startswith(prefix) for line, prefix in zip(result.out.splitlines(), prefixes, strict=True))
+    assert zoo("decode", "--model", "tiny", "--prefix", "prefixes", stdin="we read\n").status == 2
+    assert "`none`" in zoo("decode", "--model", "tiny", "--prefix", "none", stdin="we read\n").err
+
+
+def test_several_models_are_an_ensemble(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    models = [library.load(str(trained(f"runs/{name}").folder), device="cpu") for name in ("one", "two")]
+    result = zoo("decode", "--model", "runs/one", "--model", "runs/two", stdin=TEXT)
+    assert result.out.splitlines() == Translator.ensemble(models).translate(TEXT.splitlines())
+    result = zoo("decode", "--spec", "tiny", "--model", "runs/one", stdin=TEXT)
+    assert (result.status, "`--spec`" in result.err) == (2, True)
+
+
+class TestFiles:
+    def test_output_file_has_the_translations(self, zoo: Zoo, translator: Translator) -> None:
+        Path("in.txt").write_text(TEXT, encoding="utf-8")
+        result = zoo("decode", "--model", "tiny", "--input", "in.txt", "--output", "out.txt")
+        assert (result.status, result.out) == (0, "")
+        assert Path("out.txt").read_text(encoding="utf-8").splitlines() == translator.translate(TEXT.splitlines())
+
+    def test_inputs_are_not_overwritten(self, zoo: Zoo, translator: Translator) -> None:
+        Path("in.txt").write_text(TEXT, encoding="utf-8")
+        Path("link").symlink_to("in.txt")
+        Path("prefixes").write_text("\n" * 5, encoding="utf-8")
+        for output in ("in.txt", "link", "./prefixes"):
+            files = ("--input", "in.txt", "--prefix", "prefixes", "--output", output)
+            result = zoo("decode", "--model", "tiny", *files)
+            assert (result.status, output.removeprefix("./") in result.err) == (2, True)
+        result = zoo("score", "--model", "tiny", "--source", "in.txt", "--target", "prefixes", "--output", "link")
+        assert (result.status, "link" in result.err) == (2, True)
+        assert Path("in.txt").read_text(encoding="utf-8") == TEXT
+        assert Path("prefixes").read_text(encoding="utf-8") == "\n" * 5
+
+    def test_pipes_and_links_remain(self, zoo: Zoo, translator: Translator) -> None:
+        os.mkfifo("pipe")
+        Path("link").symlink_to("file")
+        received: list[str] = []
+        reader = threading.Thread(target=lambda: received.append(Path("pipe").read_text("utf-8")), daemon=True)
+        reader.start()
+        assert zoo("decode", "--model", "tiny", "--output", "pipe", stdin=TEXT).status == 0
+        reader.join(100)
+        assert zoo("decode", "--model", "tiny", "--output", "link", stdin=TEXT).status == 0
+        assert Path("pipe").is_fifo()
+        assert Path("link").readlink() == Path("file")
+        assert received == [Path("file").read_text(encoding="utf-8")]
+        assert received[0].splitlines() == translator.translate(TEXT.splitlines())
+
+    def test_no_folder_is_created_for_an_output(self, zoo: Zoo, translator: Translator) -> None:
+        result = zoo("decode", "--model", "tiny", "--output", "new/out.txt", stdin=TEXT)
+        assert (result.status, "`new/out.txt`" in result.err, "hint: " in result.err) == (2, True, True)
+        assert not Path("new").exists()
+
+    def test_invalid_utf8_is_located_and_keeps_the_old_output(self, zoo: Zoo, translator: Translator) -> None:
+        Path("in.txt").write_bytes(b"we read\nna\xefve\n")
+        Path("out.txt").write_text("from before\n")
+        result = zoo("decode", "--model", "tiny", "--input", "in.txt", "--output", "out.txt")
+        assert (result.status, "(in.txt:2)" in result.err) == (2, True)
+        assert Path("out.txt").read_text() == "from before\n"
+        assert sorted(path.name for path in Path().glob("*out*")) == ["out.txt"]
+        result = zoo("decode", "--model", "tiny", "--beam", "1", stdin=b"we read\n" * 64 + b"na\xefve\n")
+        assert (result.status, "(<stdin>:65)" in result.err) == (2, True)
+        assert result.out == f"{translator.translate('we read', beam=1)}\n" * 64, "earlier lines are translated"
+
+    def test_missing_input_and_damaged_weights(self, zoo: Zoo, trained: Callable[..., Run]) -> None:
+        run = trained("runs/tiny")
+        result = zoo("decode", "--model", "tiny", "--input", "none.txt")
+        assert (result.status, result.err) == (2, "error: cannot read `none.txt`: No such file or directory\n")
+        run.weights.write_bytes(run.weights.read_bytes()[:-100])
+        result = zoo("decode", "--model", "tiny", stdin=TEXT)
+        assert (result.status, "runs/tiny/weights.safetensors" in result.err) == (1, True)
+
+
+def test_warnings_about_the_input_are_printed_once(zoo: Zoo, translator: Translator) -> None:
+    lines = "two books\n" * 3
+    result = zoo("decode", "--model", "tiny", "--beam", "1", stdin=(lines + "two books " * 12 + "\n") * 20)
+    assert (result.status, result.err.count("warning: "), "20 of 80" in result.err) == (0, 1, True)
+    result = zoo("decode", "--model", "tiny", "--beam", "1", stdin=(lines + "two Ω books\n") * 20)
+    assert (result.err.count("warning: "), "20 of 80" in result.err) == (1, True)
+    assert zoo("decode", "--model", "tiny", "--beam", "1", stdin=lines).err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (("--search", "dfs"), "`search`"),
+        (("--top-p", "0.5"), "`top_p`"),
+        (("--search", "sample", "--top-p", "0"), "`top_p`"),
+        (("--search", "sample", "--temperature", "0"), "`temperature`"),
+    ],
+)
+def test_invalid_choices(zoo: Zoo, translator: Translator, options: tuple[str, ...], name: str) -> None:
+    result = zoo("decode", "--model", "tiny", *options, stdin="we read\n")
+    assert (result.status, result.err.startswith(f"error: {name}")) == (2, True)
+
+
+def test_a_spec_stands_only_for_runs_of_the_same_spec(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    run = trained("runs/own", name="mine", training={"seed": 3})
+    for folder, change in (("a", ""), ("b", "corpus: {target: fr}\narchitecture: {dropout: 0.3}\n")):
+        Path(folder).mkdir()
+        (Path(folder) / "whole.yaml").write_text(run.spec.yaml())
+        (Path(folder) / "own.yaml").write_text(f"extends: whole.yaml\n{change}")
+    for command in (("decode",), ("score",), ("evaluate", "--set", "dev")):
+        refused = zoo(*command, "--spec", "b/own.yaml", stdin="we read\twir lesen\n")
+        assert (refused.status, refused.out) == (2, "")
+        assert "architecture.dropout: `0.3`" in refused.err
+        assert "corpus.target: `fr`" in refused.err
+    assert zoo("decode", "--spec", "a/own.yaml", "--device", "cpu", stdin="we read\n").status == 0
+
+
+@contextmanager
+def _killed_at_the_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill a process that waits for more input instead of answering, so that the test ends."""
+    guard = threading.Timer(200, process.kill)
+    guard.start()
+    try:
+        yield
+    finally:
+        guard.cancel()
+        process.kill()
+
+
+@pytest.mark.integration
+class TestProcesses:
+    def test_a_closed_pipe_ends_the_command_quietly(self, trained: Callable[..., Run]) -> None:
+        trained("runs/tiny")
+        command = f"{sys.executable} -m cli.app decode --model tiny --beam 1 | head -1; exit ${{PIPESTATUS[0]}}"
+        process = subprocess.run(
+            ["bash", "-c", command], input="we read\n" * 3000, capture_output=True, text=True, env=ENVIRONMENT
+        )
+        assert (process.stdout.count("\n"), process.stderr, process.returncode) == (1, "", 141)
+
+    @pytest.mark.parametrize("terminal", [True, False])
+    def test_lines_are_answered_when_the_input_pauses(self, trained: Callable[..., Run], terminal: bool) -> None:
+        """The input is a person at a terminal, or a program that waits for an answer before it writes again."""
+        trained("runs/tiny")
+        read_end, write_end = reversed(os.openpty()) if terminal else os.pipe()
+        command = [sys.executable, "-m", "cli.app", "decode", "--model", "tiny", "--beam", "1"]
+        pipes: Any = {"stdin": read_end, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
+        with subprocess.Popen(command, **pipes) as process, _killed_at_the_end(process):
+            os.close(read_end)
+            assert process.stdout
+            answers = []
+            for lines in (["we read"], ["the cat", "we read two books"], [""], ["we read"] * 64):
+                os.write(write_end, "".join(f"{line}\n" for line in lines).encode())
+                answers.append([process.stdout.readline() for _ in lines])
+            os.write(write_end, b"\x04" if terminal else b"the cat")
+            if not terminal:
+                os.close(write_end)
+            rest = process.stdout.read()
+            assert process.wait() == 0
+            assert process.stderr
+            assert (b"Ctrl-D" in process.stderr.read()) == terminal
+        assert answers[3] == answers[0] * 64
+        assert answers[2] == [b"\n"]
+        assert rest == (b"" if terminal else answers[1][0])
+
+    def test_scores_are_printed_when_the_input_pauses(self, trained: Callable[..., Run]) -> None:
+        trained("runs/tiny")
+        command = [sys.executable, "-m", "cli.app", "score", "--model", "tiny"]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": ENVIRONMENT}
+        with subprocess.Popen(command, **pipes) as process, _killed_at_the_end(process):
+            assert process.stdin
+            assert process.stdout
+            for _ in range(2):
+                process.stdin.write(b"we read\twir lesen\n")
+                process.stdin.flush()
+                assert float(process.stdout.readline()) < 0
+            process.stdin.close()
+            assert process.wait() == 0

@@ -1,0 +1,183 @@
+"""Every error is a problem, an empty line and a hint, with exit status 1 or 2 and without a traceback."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import specs
+from cli.errors import handle_errors, to_zoo_error
+from specs import ZooError
+
+Zoo = Callable[..., Any]
+
+ERRORS = [
+    ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),
+    ("pubish tiny", "`pubish` is not a command of zoo", "did you mean `zoo publish`?"),
+    ("benchmark decoed tiny", "`benchmark decoed` is not a command", "did you mean `zoo benchmark decode`?"),
+    ("--foo", "`zoo` has no option `--foo`", "run `zoo --help`"),
+    ("decode --beem 3", "`zoo decode` has no option `--beem`", "did you mean `--beam`? run `zoo decode --help`"),
+    ("decode --spec tiny --beam", "`--beam` needs a value", "run `zoo decode --help`"),
+    ("import model.npz --languages en", "`--languages` needs 2 values", "run `zoo import --help`"),
+    ("train tiny --fresh=yes", "`--fresh` takes no value", "run `zoo train --help`"),
+    ("show", "`zoo show` needs SPEC", "run `zoo show --help`"),
+    ("verify one two", "`zoo verify`: got unexpected extra argument", "run `zoo verify --help`"),
+    ("decode --spec tiny decoding.beam=2", "`zoo decode`: got unexpected", "the fields of a trained model"),
+    ("show bgi", "no spec is named `bgi`", "did you mean `big`?"),
+    ("show mine.yaml", "`architecture.d_modle` is not a field of this spec (mine.yaml:3)", "`d_model`?"),
+    ("train tiny training.steps=many", "(command line: `training.steps=many`)", "Number of training steps"),
+    ("sweep tiny --table", "no run of this sweep is finished", "leave `--table` out"),
+    ("sweep tiny --list --json", "`--list` only prints commands", "leave `--table` and `--json` out"),
+    ("compare a b --references r --device cuda:9", "`--device` applies to models only", "leave `--device` out"),
+    ("compare a b --references r --set dev", "`--set` applies to models only", "leave `--set` out"),
+    ("compare a b --language de", "`--language` applies to files only", "leave `--language` out"),
+    ("evaluate --hypotheses a --references r --max-batch-tokens 9", "`--max-batch-tokens` applies to a model", "leave"),
+    ("evaluate --hypotheses a", "`--hypotheses` and `--references` need each other", "give both files"),
+    ("evaluate --hypotheses a --references r --spec tiny", "files are scored without a model", "leave `--spec`"),
+    ("evaluate --brackets a b --lowercase", "`--lowercase` applies to translations only", "leave `--lowercase` out"),
+    ("evaluate --spec tiny --tokenize 13a", "`--tokenize` applies to files only", "leave `--tokenize` out"),
+    ("evaluate --spec tiny --parameters x", "`--parameters` applies to `--brackets` only", "leave `--parameters` out"),
+    ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
+    ("paper table5", "`table5` is not a table of the paper", "did you mean `table"),
+    ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
+    ("paper table1 --html a.html", "`--html` writes all tables", "leave TABLE and `--json` out"),
+    ("compile", "SPEC or `--model` is missing", "name a SPEC"),
+    ("compile tiny --model tiny", "SPEC and `--model` exclude each other", "name a SPEC"),
+    ("plan tiny --code --graph x.svg", "`--code` and `--graph` exclude each other", "use one of them"),
+    ("plan tiny --passes --device cpu", "`--passes` and `--device` exclude each other", "use one of them"),
+    ("plan tiny --code --json", "`--code` and `--json` exclude each other", "use one of them"),
+    ("average tiny --search --last 2", "`--last` and `--search` exclude each other", "leave"),
+    ("average tiny --json", "`--json` applies to `--search` only", "leave `--json` out"),
+    ("average tiny --device cpu", "`--device` applies to `--search` only", "leave `--device` out"),
+    ("train tiny --verify-resume --fresh", "`--verify-resume` trains in a temporary folder", "leave `--run`"),
+    ("publish tiny --formerly old", "`--formerly` needs `--to`", "registry"),
+    ("import model.npz --positions x", "`--positions` must be `marian` or `transformers`", "leave `--positions` out"),
+    ("parse --spec tiny --pretty --json", "`--pretty` and `--json` exclude each other", "use one of them"),
+    ("parse --spec tiny --pretty --n-best 2", "`--pretty` and `--n-best` exclude each other", "use one of them"),
+    ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
+    ("attend --spec tiny words --figure 3 -o a.html", "a sentence and `--figure` exclude each other", "write"),
+    ("attend --spec tiny words", "no output file is given", "-o FILE.html"),
+    ("attend --spec tiny words -o a.svg --svg a.svg", "are the same file, `a.svg`", "write to two files"),
+]
+
+
+@pytest.mark.parametrize(("words", "problem", "hint"), ERRORS, ids=[words for words, *_ in ERRORS])
+def test_usage_errors_have_a_problem_and_a_hint(zoo: Zoo, words: str, problem: str, hint: str) -> None:
+    Path("mine.yaml").write_text("extends: tiny\narchitecture:\n  d_modle: 3\n")
+    result = zoo(*words.split())
+    assert (result.status, result.out) == (2, "")
+    first, _, second = result.err.partition("\n\n")
+    assert first.startswith("error: ")
+    assert problem in first
+    assert second.startswith("hint: ")
+    assert hint in second
+
+
+def test_invalid_numbers_name_the_option(zoo: Zoo) -> None:
+    """The wording is typer's."""
+    for words in (
+        "plan tiny --length 0",
+        "plan tiny --length 1000000000",
+        "decode --beam three",
+        f"decode --beam {'9' * 300}",
+        "decode --n-best 10000000000",
+        "decode --alpha 1e300",
+        f"decode --top-k {2**62}",
+        f"decode --seed {2**63}",
+        f"decode --max-batch-tokens {'9' * 300}",
+        "average tiny --last 1000000000",
+        "average tiny --last=0",
+    ):
+        result = zoo(*words.split())
+        option = next(word for word in words.replace("=", " ").split() if word.startswith("--"))
+        assert result.status == 2
+        assert result.err.startswith(f"error: `{option}`: ")
+        assert f"hint: run `zoo {words.split()[0]} --help`" in result.err
+
+
+def test_a_misspelt_backend_is_reported_before_a_missing_model(zoo: Zoo) -> None:
+    for command in ("decode", "parse", "score", "evaluate"):
+        result = zoo(command, "--spec", "base", "--backend", "egaer")
+        assert (result.status, "`egaer`" in result.err, "`eager`?" in result.err) == (2, True, True)
+
+
+def test_all_errors_of_a_spec_are_printed(zoo: Zoo) -> None:
+    result = zoo("show", "tiny", "architecture.h=x", "training.steps=0", "decoding.beem=4")
+    assert result.status == 2
+    paragraphs = result.err.removesuffix("\n").split("\n\n")
+    assert [text.partition(":")[0] for text in paragraphs] == ["error", "hint"] * 3
+    for field, text in zip(("`architecture.h`", "steps", "beem"), paragraphs[::2], strict=True):
+        assert field in text
+
+
+def test_hostile_specs_of_runs_do_not_stop_other_work(zoo: Zoo) -> None:
+    whole = specs.load("tiny").yaml()
+    for name, text in {
+        "layers": whole.replace("N: 2\n", "N: 100000000\n"),
+        "depth": "[" * 100_000,
+        "bytes": whole + "#" * 1_000_000,
+    }.items():
+        Path(f"runs/{name}").mkdir(parents=True)
+        Path(f"runs/{name}/spec.yaml").write_text(text)
+        result = zoo("decode", "--model", f"runs/{name}")
+        assert result.status in (1, 2)
+        assert result.err.startswith("error: ")
+    result = zoo("list")
+    assert result.status == 0
+    assert result.err.count("warning: ") == 3
+
+
+def failing(error: BaseException) -> Callable[[], int]:
+    def action() -> int:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (ZooError("a", where="b:1", hint="c"), 2, "error: a (b:1)\n\nhint: c\n"),
+        (ZooError("a", exit_code=1), 1, "error: a\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "x/y"), 1, "error: `x/y`: No space left on device\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), 1, "error: `x`: Permission denied\n"),
+        (KeyboardInterrupt(), 130, "\ninterrupted\n"),
+        (typer.Exit(3), 3, ""),
+    ],
+)
+def test_exceptions_have_a_status_and_a_text(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, text: str
+) -> None:
+    assert handle_errors(failing(error)) == status
+    assert capsys.readouterr().err == text
+
+
+def test_internal_errors_offer_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZOO_TRACEBACK", raising=False)
+    assert handle_errors(failing(KeyError("x"))) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("error: internal error in zoo: KeyError: 'x'\n\nhint: ")
+    assert "ZOO_TRACEBACK=1" in text
+    assert "Traceback" not in text
+    monkeypatch.setenv("ZOO_TRACEBACK", "1")
+    assert handle_errors(failing(KeyError("x"))) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: x")])
+def test_exhausted_memory_has_a_remedy(error: Exception) -> None:
+    assert "--max-batch-tokens" in str(to_zoo_error(error).hint)
+
+
+def test_interrupt_in_a_command(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(specs, "load", interrupt)
+    result = zoo("show", "tiny")
+    assert (result.status, result.err) == (130, "\ninterrupted\n")

@@ -1,0 +1,153 @@
+"""`zoo publish`, `zoo verify`, `zoo pull`, `zoo remove` and `zoo clean`."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.app import run
+from zoo.files import storage
+from zoo.models import find
+from zoo.training.run import Run
+
+Zoo = Callable[..., Any]
+NAME = "transformer-tiny-ende"
+
+
+@pytest.mark.integration
+def test_from_a_run_to_a_registry_and_to_another_home(
+    zoo: Zoo, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained()
+    registry = str(tmp_path / "registry")
+    result = zoo("publish", "tiny", "--to", registry, "--formerly", "old")
+    assert result.status == 0, result.err
+    folder, pin = result.out.splitlines()
+    assert Path(folder).is_relative_to(tmp_path / "home")
+    assert pin.startswith(f"{NAME}@1 sha256:")
+    result = zoo("publish", NAME, "--to", registry)
+    assert result.out.splitlines()[1] == pin, "the stored model is the same revision"
+    assert zoo("publish", NAME, "--to", registry, "--replace").status == 2
+
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
+    monkeypatch.setenv("ZOO_REGISTRIES", registry)
+    (listed,) = json.loads(zoo("list", "--published", "--json").out)
+    assert (listed["name"], listed["location"], listed["revision"]) == (NAME, registry, 1)
+    pulled = zoo("pull", "old")
+    stored = Path(pulled.out.strip())
+    assert stored.is_relative_to(tmp_path / "another")
+    assert stored.name == NAME
+    assert "warning: `old`" in pulled.err
+    decoded = zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n")
+    assert (decoded.status, decoded.out.count("\n")) == (0, 1)
+    assert zoo("list", "--published").out.count(NAME) == 2
+
+    refused = zoo("remove", NAME)
+    assert (refused.status, "`--yes`" in refused.err) == (2, True)
+    assert zoo("remove", NAME, "--yes").status == 0
+    assert not stored.exists()
+
+
+@pytest.mark.integration
+def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -> None:
+    trained("runs/tiny")
+    result = zoo("publish", "tiny")
+    folder = Path(result.out.strip())
+    assert (result.status, folder.is_relative_to(home)) == (0, True)
+    assert f"zoo decode --model {NAME}" in result.err
+    result = zoo("verify", NAME)
+    assert result.status == 0
+    assert result.out.startswith(f"{NAME}: 7 files have the published hashes\n")
+    assert "contains no sample of its test set" in result.out
+    assert zoo("publish", "tiny", "--text", "--name", "with-text").status == 0
+    verified = zoo("verify", "with-text").out
+    assert re.search(r"\n4 sentences of test score BLEU .*; published: .*; 4 outputs", verified)
+    assert zoo("verify", "with-text", "--backend", "nope").status == 2
+    (folder / "scores.json").write_text("{}\n")
+    result = zoo("verify", NAME)
+    assert (result.status, result.out, str(folder / "scores.json") in result.err) == (1, "", True)
+
+
+def test_missing_models_are_reported_with_the_registries(
+    zoo: Zoo, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = zoo("pull", "nothing")
+    assert (result.status, result.out) == (2, "")
+    assert "ZOO_REGISTRIES" in result.err
+    assert str(home / "registries.txt") in result.err
+    monkeypatch.setenv("ZOO_REGISTRIES", f"{tmp_path}/registry https://models.example.org")
+    result = zoo("pull", "nothing")
+    assert result.status == 2
+    assert f"`{tmp_path}/registry`" in result.err
+    assert "`https://models.example.org`" in result.err
+    listed = zoo("list", "--published")
+    assert (listed.out, f"warning: `{tmp_path}/registry`" in listed.err) == ("", True)
+
+
+def test_registries_and_names_are_checked_before_anything_is_published(
+    zoo: Zoo, trained: Callable[..., Run], home: Path
+) -> None:
+    trained()
+    Path("tom.txt").write_text("tom")
+    for place in ("", "http://models.org/x", "s3:/x", "hf://foo", "s3://bucket/x", "tom.txt"):
+        result = zoo("publish", "tiny", "--to", place)
+        assert (result.status, result.out) == (2, ""), place
+    result = zoo("publish", "tiny", "--name", "../x")
+    assert (result.status, "`../x`" in result.err) == (2, True)
+    assert not home.exists() or not list(home.rglob("weights.safetensors"))
+
+
+def test_an_interrupted_pull_can_be_resumed(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(name: str, report: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(find, "pull_model", interrupt)
+    result = zoo("pull", "model")
+    assert (result.status, "run the same command again to resume" in result.err) == (130, True)
+
+
+@pytest.fixture
+def cache() -> Path:
+    folder = storage.compiled() / f"native-{'1' * 24}"
+    folder.mkdir(parents=True)
+    (folder / "kernels.so").write_bytes(b"x" * 1_000_000)
+    return folder
+
+
+def test_clean_without_a_terminal_only_shows_what_it_would_remove(zoo: Zoo, cache: Path) -> None:
+    result = zoo("clean", stdin="y\n")
+    assert result.status == 2
+    assert f"compiled   1.0 MB  {cache}\n" in result.out
+    assert "total      1.0 MB\n" in result.out
+    assert result.err.startswith("error: nothing was removed, because stdin is not a terminal")
+    assert cache.exists()
+
+
+def test_clean_yes_removes_caches_and_named_runs(zoo: Zoo, cache: Path, trained: Callable[..., Run]) -> None:
+    model = trained("runs/tiny")
+    assert zoo("clean", "--yes").err == "removed 1.0 MB\n"
+    assert not cache.exists()
+    assert zoo("clean").err == "there is nothing to remove\n"
+    assert model.weights.exists()
+    assert zoo("clean", "tiny", "--yes").status == 0
+    assert not model.folder.exists()
+    assert zoo("clean", "compild").status == 2
+
+
+@pytest.mark.parametrize(("answer", "removed"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
+def test_clean_asks_for_confirmation(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, removed: bool
+) -> None:
+    terminal = io.StringIO(answer)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert run(["clean"]) == 0
+    assert "remove all of this? [y/N] " in capsys.readouterr().err
+    assert cache.exists() is not removed

@@ -1,0 +1,165 @@
+"""`zoo prepare`, `zoo train` and `zoo average`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoo.evaluation.metrics import get_metric
+from zoo.report import Report
+from zoo.training.averaging import AverageSearch, ScoredAverage
+from zoo.training.resume_check import ResumeResult
+from zoo.training.run import Run
+from zoo.training.train import TrainingResult
+
+Zoo = Callable[..., Any]
+CORPUS = "corpus={train: [{source: pairs.en, target: pairs.de}], dev: [{held_out: 1}], test: []}"
+
+
+def test_prepare_prints_the_counts_and_the_folder(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    trained()  # writes the text files
+    result = zoo("prepare", "tiny", "vocabulary.size=75", CORPUS)
+    assert (result.status, Path(result.out.strip()).is_dir()) == (0, True)
+    assert "4 pairs read, 3 kept" in result.err
+    again = zoo("prepare", "tiny", "vocabulary.size=75", CORPUS)
+    assert again.out == result.out
+    assert len(again.err) < len(result.err), "the vocabulary is not learned again"
+    assert result.err.count("4 pairs read") == again.err.count("4 pairs read") == 1
+
+
+@pytest.fixture
+def requested(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments with which `zoo train` calls the library, whose training ends at step 30."""
+    arguments: dict[str, Any] = {}
+    run = trained()
+
+    def train(spec: Any, **more: Any) -> TrainingResult:
+        arguments.update(more, spec=spec)
+        return TrainingResult(run, ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
+
+    monkeypatch.setattr("zoo.training.train.run_training", train)
+    return arguments
+
+
+class TestTrain:
+    def test_a_missing_corpus_is_named(self, zoo: Zoo) -> None:
+        result = zoo("train", "tiny", CORPUS)
+        assert (result.status, "`pairs.en`" in result.err, "hint: " in result.err) == (2, True, True)
+        assert not Path("runs").exists()
+
+    def test_the_spec_of_a_run_resumes_that_run(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        Path("runs/x/deep").mkdir(parents=True)
+        for file in ("runs/x/deep/spec.yaml", "runs/x/spec.yaml"):
+            Path(file).write_text("extends: tiny\ntraining: {steps: 30}\n")
+        Path("runs/x/deep/data.json").write_text("{}")
+        assert zoo("train", "runs/x/deep/spec.yaml").status == 0
+        assert requested["run"] == Path("runs/x/deep")
+        zoo("train", "runs/x/deep/spec.yaml", "--run", "other")
+        assert requested["run"] == Path("other")
+        zoo("train", "runs/x/spec.yaml")  # not a run: it has no data.json
+        assert requested["run"] is None
+
+    def test_options_are_passed_on_and_the_next_commands_printed(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        result = zoo("train", "tiny", "training.steps=30", "training.average=2", "--fresh", "--device", "cpu")
+        assert (result.status, result.out) == (0, "")
+        assert "zoo decode --spec tiny" in result.err
+        assert "zoo publish tiny" in result.err
+        assert (requested["spec"].training.steps, requested["spec"].training.average) == (30, 2)
+        assert (requested["run"], requested["fresh"], requested["device"]) == (None, True, "cpu")
+        assert isinstance(requested["report"], Report)
+
+    def test_the_next_commands_name_the_folder_of_another_run(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        result = zoo("train", "tiny", "training.steps=30", "architecture.dropout=0.3")
+        assert "next: zoo decode --model runs/tiny, zoo evaluate --model runs/tiny, zoo publish" in result.err
+        result = zoo("train", "tiny", "training.steps=30", "--run", "runs/second")
+        assert "zoo decode --model runs/second" in result.err
+
+    def test_the_next_commands_are_quoted_for_a_shell(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        Path("my spec.yaml").write_text("extends: tiny\ntraining: {steps: 30}\n")
+        messages = zoo("train", "my spec.yaml").err
+        assert "zoo decode --spec 'my spec.yaml', " in messages
+        assert "zoo publish 'my spec' --name NAME\n" in messages
+
+    def test_status_of_interrupted_and_secondary_processes(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        interrupted = zoo("train", "tiny", "training.steps=31")
+        assert (interrupted.status, "next" in interrupted.err) == (130, False)
+        secondary = zoo("train", "tiny", "training.steps=30", "--run", "tiny2")
+        assert (secondary.status, secondary.err) == (0, "")
+
+    def test_verify_resume_prints_the_result(self, zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+        verdicts = iter(
+            [ResumeResult(7, (2, 4), ()), ResumeResult(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))]
+        )
+        monkeypatch.setattr("zoo.training.resume_check.verify_resume", lambda spec, **options: next(verdicts))
+        result = zoo("train", "tiny", "--verify-resume")
+        assert result.status == 0
+        assert "after steps 2, 4: weights and moments of step 7 are bitwise identical" in result.out
+        result = zoo("train", "tiny", "--verify-resume")
+        assert result.status == 1
+        assert "the weights.safetensors and optimiser.safetensors of step 7 differ" in result.err
+        assert "hint: " in result.err
+
+
+@pytest.fixture
+def curve(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that sets the result of the search for the best average of `tiny`."""
+    trained("runs/tiny")
+
+    def set_curve(metric: str, *means: ScoredAverage) -> None:
+        best = next(mean for mean in means if not mean.difference)
+        monkeypatch.setattr(
+            "zoo.training.averaging.search_averages",
+            lambda run, **options: AverageSearch(get_metric(metric), means, best),
+        )
+
+    return set_curve
+
+
+class TestAverageSearch:
+    def test_table_and_json_show_significance(self, zoo: Zoo, curve: Callable[..., None]) -> None:
+        curve(
+            "bleu",
+            ScoredAverage(1, 1, (400,), 20.0, -2.0, 0.5),
+            ScoredAverage(2, 1, (300, 400), 21.75, -0.25, 0.5),
+            ScoredAverage(5, 1, (0, 100, 200, 300, 400), 22.0, 0.0, 0.0),
+        )
+        result = zoo("average", "tiny", "--search")
+        assert [line.split() for line in result.out.splitlines()[1:]] == [
+            ["1", "1", "400", "20.00", "-2.00", "±", "0.50"],
+            ["2", "1", "300", "to", "400", "21.75", "-0.25", "±", "0.50"],
+            ["5", "1", "0", "to", "400", "22.00", "best"],
+        ]
+        assert "too few checkpoints to average 10, 20 of them" in result.err
+        assert (
+            "not significantly worse than the best: 2 of every 1; `zoo average tiny --last 5` writes it" in result.err
+        )
+        values = json.loads(zoo("average", "tiny", "--search", "--json").out)
+        assert [(each["last"], each["score"], each["worse"]) for each in values] == [
+            (1, 20, True),
+            (2, 21.75, False),
+            (5, 22, False),
+        ]
+        assert {each["metric"] for each in values} == {"bleu"}
+
+    def test_sparse_averages_and_metrics_without_intervals(self, zoo: Zoo, curve: Callable[..., None]) -> None:
+        many = ScoredAverage(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
+        curve("perplexity", ScoredAverage(1, 1, (4,), 9.0, 1.0, 0.1), ScoredAverage(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
+        messages = zoo("average", "tiny", "--search").err
+        assert "the best is significant; to keep its checkpoints, train with 2 times the" in messages
+        curve("chrf", ScoredAverage(20, 1, tuple(range(20)), 50.0, 0.0, None))
+        assert zoo("average", "tiny", "--search").err == "confidence intervals cannot be computed for chrF\n"
+
+    def test_nan_is_null_in_json(self, zoo: Zoo, curve: Callable[..., None]) -> None:
+        valid, broken = (
+            ScoredAverage(1, 1, (400,), 3.0, 0.0, 0.0),
+            ScoredAverage(2, 1, (300, 400), math.nan, math.nan, None),
+        )
+        curve("perplexity", valid, broken)
+        values = json.loads(zoo("average", "tiny", "--search", "--json").out, parse_constant=pytest.fail)
+        expected = [(3.0, 0.0, False), (None, None, True)]
+        assert [(each["score"], each["difference"], each["worse"]) for each in values] == expected
