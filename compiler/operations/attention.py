@@ -35,10 +35,10 @@ MIN_BLOCK_LENGTH = 16
 
 
 class AttentionKernel(StrEnum):
-    """How an attention is computed."""
+    """Implementation of an attention."""
 
     EXPLICIT = "explicit"
-    """As product, softmax, product."""
+    """Product, softmax, product."""
     FUSED = "fused"
     """In one call that never stores all attention weights."""
 
