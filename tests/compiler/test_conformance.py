@@ -24,9 +24,9 @@ from compiler import (
     lower,
     optimise,
 )
-from compiler.agree import disagreement
-from compiler.assemble import ordered
-from compiler.backends import BACKENDS, Order
+from compiler.assemble import prepare_build
+from compiler.backends import BACKENDS, BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager, functions
 from compiler.graph import Graph, Node, StepState, stored_tensors
 from compiler.initialization import initial_weights
@@ -107,13 +107,15 @@ def built(artefacts: Path, shaken: Callable[..., Any]) -> Callable[..., Any]:
 
     def make(name: str, spec: Spec, precision: str = "float32") -> Any:
         backend = BACKENDS[name]
-        if problem := backend.absent():
+        if problem := backend.unavailable_reason():
             pytest.skip(problem)
         compilation = spec.compilation.model_copy(update={"precision": precision})
         asked = spec.model_copy(update={"compilation": compilation})
         lowered = graphs(asked, TRANSLATE)
         weights = shaken(asked)
-        if problem := backend.refuses(Order(asked, lowered, weights, precision=precision, folder=artefacts)):
+        if problem := backend.unsupported_reason(
+            BuildRequest(asked, lowered, weights, precision=precision, folder=artefacts)
+        ):
             pytest.skip(f"it says so itself: {problem}")
         return build(asked, TRANSLATE, weights=weights, backend=name, folder=artefacts)
 
@@ -164,24 +166,24 @@ def test_in_int8_it_rounds_as_eager_does(
     assert alike.float().mean() > 0.95
 
 
-@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+@pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="native is not here")
 @pytest.mark.parametrize("rows", [MAX_INT8_ROWS, MAX_INT8_ROWS + 1])
 def test_rows_too_wide_for_its_int8_are_refused_by_name_and_left_to_eager(
     small: Callable[..., Spec], rows: int
 ) -> None:
     spec = small(N=1, d_ff=rows)
-    taken, order = ordered(spec, precision="int8", backend="auto")
-    refusal = BACKENDS["native"].refuses(order)
+    taken, order = prepare_build(spec, precision="int8", backend="auto")
+    refusal = BACKENDS["native"].unsupported_reason(order)
     if rows == MAX_INT8_ROWS:
         assert (taken.name, refusal) == ("native", None)
         return
     assert taken.name == "eager"
     assert refusal == "its int8 products take at most 65,536 numbers a row, not 65,537: take the backend `eager`"
     with pytest.raises(ZooError, match="the backend `native` cannot run this"):
-        ordered(spec, precision="int8", backend="native")
+        prepare_build(spec, precision="int8", backend="native")
 
 
-@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+@pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="native is not here")
 def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
     small: Callable[..., Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,8 +191,10 @@ def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
         raise ZooError("collect2: final link failed: No space left on device")
 
     monkeypatch.setattr(library, "_compile", full)
-    monkeypatch.setattr(artefact, "_passing", lambda: tmp_path / "passing")  # where other tests have compiled them
-    with pytest.warns(RuntimeWarning, match="No space left on device: the backend `eager` translates instead"):
+    monkeypatch.setattr(
+        artefact, "_temporary_root", lambda: tmp_path / "passing"
+    )  # where other tests have compiled them
+    with pytest.warns(RuntimeWarning, match="No space left on device: using the slower backend `eager` instead"):
         program: Any = build(small(), backend="auto", folder=tmp_path / "auto")
     assert program.backend == "eager"
     with pytest.raises(ZooError, match="No space left on device"):
@@ -239,15 +243,17 @@ def test_a_state_that_does_not_grow_is_carried_as_caches_are(small: Callable[...
     plain = [each.name for each in PASSES]
     weights, walks = initial_weights(spec, lowered), []
     for without in ([], ["plan_cache"], ["beams_as_queries"], plain):
-        asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
-        order = Order(asked, optimise(lowered, asked, CompileOptions()), weights)
+        asked = spec.model_copy(
+            update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})}
+        )
+        order = BuildRequest(asked, optimise(lowered, asked, CompileOptions()), weights)
         walks.append(list(_walk(eager.build(order))))
     for walk in walks:
         for mine, theirs in zip(walk, walks[-1], strict=True):
             torch.testing.assert_close(mine, theirs, atol=2e-5, rtol=1e-5)
     assert not torch.allclose(walks[0][0], next(_walk(build(spec, weights=weights))), atol=1e-2)
-    order = Order(spec, optimise(lowered, spec, CompileOptions()), weights)
-    assert "no instruction for RunningSum" in (BACKENDS["native"].refuses(order) or "")
+    order = BuildRequest(spec, optimise(lowered, spec, CompileOptions()), weights)
+    assert "no instruction for RunningSum" in (BACKENDS["native"].unsupported_reason(order) or "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,7 +262,7 @@ def test_the_state_of_every_kind_of_sub_layer_is_carried(small: Callable[..., Sp
     spec = small(**{**SHAPES[kind], "N": 3})
     walks = []
     for without in ([], ["beams_as_queries"], [each.name for each in PASSES]):
-        compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+        compilation = spec.compilation.model_copy(update={"disabled_passes": tuple(without)})
         walks.append(list(_walk(build(spec.model_copy(update={"compilation": compilation}), backend="eager"))))
     for walk in walks:
         for mine, theirs in zip(walk, walks[-1], strict=True):
@@ -268,7 +274,7 @@ def test_several_new_positions_are_one_step(small: Callable[..., Spec], planned:
     """Masks have an offset and caches take as many as come: what follows is that of one position after the other."""
     spec = small()
     without = ["beams_as_queries", *([] if planned else ["plan_cache"])]
-    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
+    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
     lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _recurrent(spec)}
     graphs = optimise(lowered, asked, CompileOptions())
     weights, step = initial_weights(spec, graphs), graphs[Purpose.DECODE_STEP]
@@ -309,7 +315,7 @@ def test_the_order_of_sub_layers_is_that_of_the_spec(
     weights = initial_weights(spec, graphs(spec))
     if name == "ctranslate2":
         assert "has layers of feed_forward, self_attention, and" in str(
-            BACKENDS[name].refuses(Order(spec, graphs(spec), weights))
+            BACKENDS[name].unsupported_reason(BuildRequest(spec, graphs(spec), weights))
         )
         return
     found = disagreement(built(name, spec))
