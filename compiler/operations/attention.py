@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.embedding import scaled
 from compiler.operations.operation import (
     EmitContext,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 MIN_BLOCK_LENGTH = 16
 """Minimum number of queries in a block of restricted attention: products of fewer are too thin to be fast."""
@@ -111,10 +111,10 @@ class Attention(_ScoredAttention):
             context.statements.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
         return f"{weights} @ {value}"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise Inexpressible("it has no instruction for additive attention: take the backend `eager`")
-        lister.attention(node, self.scale)
+            raise UnsupportedGraph("it has no instruction for additive attention: take the backend `eager`")
+        codegen.attention(node, self.scale)
 
     @property
     def dropout_rate(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.operation import Operation, Shape, Tensors, ValueType, ValueTypes, require
 from compiler.size import Size
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class AppendToCache(Operation):
         result[..., :length, :], result[..., length:, :] = cache, new
         return result
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise Inexpressible("it has no instruction for a cache without heads: take the backend `eager`")
-        lister.cached(node)
+            raise UnsupportedGraph("it has no instruction for a cache without heads: take the backend `eager`")
+        codegen.append_to_cache(node)
 
     def for_planned_cache(self) -> Operation:
         return WriteToCache()
@@ -55,8 +55,8 @@ class WriteToCache(Operation):
     """Write positions into a cache, in place: cache [rows, h, capacity, d], new [rows, h, k, d], position [rows, k]."""
 
     overwrites = 0
-    code = "written({0}, {1}, {2})"
-    calls = ("compiler.runtime.written",)
+    code = "write_cache({0}, {1}, {2})"
+    calls = ("compiler.runtime.write_cache",)
     caption = ("cache", "Cache write")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -77,5 +77,5 @@ class WriteToCache(Operation):
         """Count the new positions only, because the cache is written in place."""
         return 2 * inputs[1].bytes(float_bytes)
 
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.cached(node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.append_to_cache(node)

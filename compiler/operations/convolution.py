@@ -37,7 +37,7 @@ class Convolution(Operation):
     after: int
     dilation: int = 1
 
-    calls = ("compiler.windows.convolved",)
+    calls = ("compiler.windows.convolve",)
     caption = ("linear", "Convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -91,7 +91,7 @@ class DepthwiseConvolution(Convolution):
     It is the first half of a separable convolution.
     """
 
-    calls = ("compiler.windows.convolved_apart",)
+    calls = ("compiler.windows.convolve_depthwise",)
     caption = ("linear", "Depthwise convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Code, Curve
+from compiler.instruction import ActivationKind, Opcode
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Add(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] + inputs[1]
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave the addition to the norm if that is its only reader."""
-        if lister.sole_reader(node, Norm):
-            lister.waiting.add(node.name)
+        if codegen.sole_reader(node, Norm):
+            codegen.fused.add(node.name)
         else:
-            lister.add(node, Code.ADD, *node.inputs)
+            codegen.add(node, Opcode.ADD, *node.inputs)
 
 
 @dataclass(frozen=True)
@@ -74,36 +74,38 @@ class Norm(Operation):
         (x,), (gain, bias) = inputs, parameters
         return f"layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gain, bias = node.parameters
-        read = lister.read(node)
-        lister.add(node, Code.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
+        read = codegen.inputs(node)
+        codegen.add(node, Opcode.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
 
 
 class ActivationOperation(Operation):
     """Base of activation functions, which apply to each number separately (3.3)."""
 
-    curve: ClassVar[Curve]
+    activation: ClassVar[ActivationKind]
     """Code of the function in native instructions."""
 
     is_activation = True
     joins_boxes = ("linear", "int8")
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Compute it together with the projection that left it to this operation, if there is one."""
         (x,) = node.inputs
-        projection = lister.nodes[x] if x in lister.waiting else None
+        projection = codegen.nodes[x] if x in codegen.fused else None
         if projection:
-            lister.add(node, Code.LINEAR, *projection.inputs, curve=self.curve, matrix=projection.parameters)
+            codegen.add(
+                node, Opcode.LINEAR, *projection.inputs, activation=self.activation, matrix=projection.parameters
+            )
         else:
-            lister.add(node, Code.BEND, x, curve=self.curve)
+            codegen.add(node, Opcode.ACTIVATE, x, activation=self.activation)
 
 
 @dataclass(frozen=True)
 class Relu(ActivationOperation):
     """max(0, x) (3.3)."""
 
-    curve = Curve.RELU
+    activation = ActivationKind.RELU
     code = "relu({0})"
     calls = ("torch.nn.functional.relu",)
     caption = ("linear", "ReLU")
@@ -116,7 +118,7 @@ class Relu(ActivationOperation):
 class Silu(ActivationOperation):
     """x · sigmoid(x), also called swish (Elfwing et al. 2018)."""
 
-    curve = Curve.SILU
+    activation = ActivationKind.SILU
     code = "silu({0})"
     calls = ("torch.nn.functional.silu",)
     caption = ("linear", "SiLU")
@@ -129,7 +131,7 @@ class Silu(ActivationOperation):
 class Gelu(ActivationOperation):
     """x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
 
-    curve = Curve.GELU
+    activation = ActivationKind.GELU
     code = "gelu({0})"
     calls = ("torch.nn.functional.gelu",)
     caption = ("linear", "GELU")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import cos, sin
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Code
+from compiler.instruction import Opcode
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 def scaled(x: str, scale: float) -> str:
@@ -56,10 +56,10 @@ class Embedding(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return scaled(f"embedding({inputs[0]}, {parameters[0]})", self.scale)
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         (table,) = node.parameters
-        rows = lister.shape(table)[0]
-        lister.add(node, Code.EMBED, scale=self.scale, table=table, rows=rows)
+        rows = codegen.parameter_shape(table)[0]
+        codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=rows)
 
     def without_scale(self) -> tuple[float, Operation]:
         return self.scale, replace(self, scale=1.0)
@@ -125,11 +125,11 @@ class PositionalEncoding(Operation):
         options = (["halves=True"] if self.halves else []) + ([f"first={self.first}"] if self.first else [])
         return f"{x} + sinusoids({', '.join([*inputs, *options])})"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         table = next(iter(node.parameters), None)
-        rows = lister.shape(table)[0] if table else 0
+        rows = codegen.parameter_shape(table)[0] if table else 0
         sinusoids = {"halves": self.halves, "first": self.first}
-        lister.add(node, Code.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
+        codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
         """Count one row of the table, if there is one, per position."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 class Mask(Operation):
@@ -38,7 +38,7 @@ class Mask(Operation):
         """Count nothing: a mask is small, and all layers share it."""
         return Size()
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction: the attention's own instruction implies the mask."""
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 Shape = tuple[Size, ...]
 Tensors = Sequence["Tensor"]
@@ -170,15 +170,15 @@ class Operation(ABC):
         """Return the PyTorch expression of the result: `code`, unless a subclass needs more."""
         return self.code.format(*inputs, *parameters, self=self)
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add the native instructions of this operation.
 
         Raises:
             Inexpressible: The native backend has no instruction for it.
         """
         if not self.shares_buffer:
-            raise Inexpressible(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
-        lister.same(node)
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
+        codegen.alias_input(node)
 
     # Variants, for passes
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 SUPPRESSED_LOGIT = -1e8
 """Tokens with a logit of at most this never occur, and training keeps it so. Imported models use it."""
@@ -41,10 +41,10 @@ class LogSoftmax(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].float().log_softmax(-1)
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave it to the instruction LOGITS, whose result is in no buffer."""
-        if node.inputs[0] in lister.places:
-            raise Inexpressible("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
+        if node.inputs[0] in codegen.operands:
+            raise UnsupportedGraph("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import MAX_INT8_ROWS, Code, Inexpressible, Instruction
+from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
 from compiler.operations.elementwise import ActivationOperation
 from compiler.operations.operation import (
     EmitContext,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 class _Projection(Operation):
@@ -57,7 +57,7 @@ class _Projection(Operation):
 class _Int8(_Projection):
     """Base of projections in int8, whose second parameter is the scales [o]."""
 
-    calls = ("compiler.integers.quantised_linear",)
+    calls = ("compiler.runtime.quantised_linear",)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (matrix, scales, *bias) = inputs, parameters
@@ -67,12 +67,12 @@ class _Int8(_Projection):
         (x,), (matrix, *others) = inputs, parameters
         return f"quantised_linear({', '.join((x, f'{matrix}.T' if self.transposed else matrix, *others))})"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        rows = lister.shape(node.parameters[0])[1 if self.transposed else 0]
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]
         if rows > MAX_INT8_ROWS:
             limit = f"{MAX_INT8_ROWS:,} numbers per row, not {rows:,}"
-            raise Inexpressible(f"its int8 products take at most {limit}: take the backend `eager`")
-        super().native(lister, node)
+            raise UnsupportedGraph(f"its int8 products take at most {limit}: take the backend `eager`")
+        super().native(codegen, node)
 
     def quantised(self) -> None:
         """Return None: it is quantised already."""
@@ -85,12 +85,12 @@ class Linear(_Projection):
     is_projection = True
     caption = ("linear", "Linear")
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave the product to the activation if that is its only reader."""
-        if lister.sole_reader(node, ActivationOperation):
-            lister.waiting.add(node.name)
+        if codegen.sole_reader(node, ActivationOperation):
+            codegen.fused.add(node.name)
         else:
-            lister.add(node, Code.LINEAR, *node.inputs, matrix=node.parameters)
+            codegen.add(node, Opcode.LINEAR, *node.inputs, matrix=node.parameters)
 
     def quantised(self) -> tuple[Operation, int] | None:
         return QuantisedLinear(), 1
@@ -107,14 +107,14 @@ class Logits(_Projection):
     is_vocabulary_projection = True
     caption = ("logits", "Linear")
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Compute the logits of the vocabulary only, without those of padding rows, which a slice removes."""
-        tokens = lister.sole_reader(node, Slice) or node
-        width = lister.width(tokens.name)
+        tokens = codegen.sole_reader(node, Slice) or node
+        width = codegen.row_length(tokens.name)
         if tokens is not node and tokens.operation != Slice(-1, 0, width):
-            raise Inexpressible("it has no instruction for a part of the logits: take the backend `eager`")
-        a = lister.place(node.inputs[0])
-        lister.made.append(Instruction(Code.LOGITS, a=a, width=width, matrix=node.parameters))
+            raise UnsupportedGraph("it has no instruction for a part of the logits: take the backend `eager`")
+        a = codegen.operand(node.inputs[0])
+        codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 
     def quantised(self) -> tuple[Operation, int] | None:
         return QuantisedLogits(), 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Code
+from compiler.instruction import Opcode
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 TWO = Size.of(2)
 
@@ -102,12 +102,12 @@ class Ssru(Recurrence):
         function = "ssru_step" if len(inputs) > 2 and not self.backwards else "ssru"
         return f"{function}({', '.join(inputs)})"
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gate, value, *rest = node.inputs
         if rest and not self.backwards:
-            lister.add(node, Code.AVERAGE, gate, value, c=lister.carried(node, rest[0]))
+            codegen.add(node, Opcode.SSRU_STEP, gate, value, c=codegen.recurrent_state(node, rest[0]))
         else:
-            lister.add(node, Code.AVERAGE_SOURCE, gate, value, backwards=self.backwards)
+            codegen.add(node, Opcode.SSRU_SOURCE, gate, value, backwards=self.backwards)
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return product(inputs[0].shape)  # the sigmoid

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,20 @@ class Slice(Operation):
         dots = "..., " if self.dimension == -1 else ":, " * (self.dimension % len(context.type.shape))
         return f"{inputs[0]}[{dots}{part}]"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        place = lister.places.get(node.inputs[0])
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        place = codegen.operands.get(node.inputs[0])
         if place is None:  # a slice of logits, which are in no buffer
             return
-        if node.type == lister.graph.types[node.inputs[0]]:
-            lister.same(node)
+        if node.type == codegen.graph.types[node.inputs[0]]:
+            codegen.alias_input(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
-            raise Inexpressible("it has no instruction for a slice of positions or of heads: take the backend `eager`")
-        lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))
+            raise UnsupportedGraph(
+                "it has no instruction for a slice of positions or of heads: take the backend `eager`"
+            )
+        codegen.operands[node.name] = replace(
+            place, column=place.column + self.start % codegen.row_length(node.inputs[0])
+        )
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,8 @@ class Concat(Operation):
         result[..., : x.shape[-1]], result[..., x.shape[-1] :] = x, y
         return result
 
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.beside(node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.concatenate(node)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Passes in the order in which they run. To add one: its module, and its line here.
 
 A pass takes the graphs that share weights and returns them changed. It is exact, that is, equal up to rounding, or
-approximate. It can be disabled by name (`compilation.without`), and is tested against the interpreter.
+approximate. It can be disabled by name (`compilation.disabled_passes`), and is tested against the interpreter.
 """
 
 from __future__ import annotations
@@ -89,16 +89,16 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Run all passes that the spec does not disable, and verify the result of each.
 
     Raises:
-        ZooError: `compilation.without` contains an unknown name.
+        ZooError: `compilation.disabled_passes` contains an unknown name.
     """
     names = [p.name for p in PASSES]
-    for name in spec.compilation.without:
+    for name in spec.compilation.disabled_passes:
         if name not in names:
             near = nearest(name, names)
             hint = f"did you mean `{near}`?" if near else f"the passes are {', '.join(names)}"
-            raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
+            raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a pass", hint=hint)
     for step in PASSES:
-        if step.name not in spec.compilation.without:
+        if step.name not in spec.compilation.disabled_passes:
             before, graphs = graphs, step.apply(graphs, spec, options)
             _verify(graphs, step.name, before)
     return graphs

@@ -15,7 +15,7 @@ import specs
 from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, emit, graphs, lower
 from compiler.backends.eager import functions
 from compiler.cost import layers, memory_traffic
-from compiler.decoder import ROOMS
+from compiler.decoder import CACHE_BLOCK
 from compiler.size import BATCH, SOURCE, TARGET, Size, rounded_up
 from specs import Spec
 
@@ -23,7 +23,7 @@ NO_PASSES = tuple(p.name for p in PASSES if p.exact and p.name != "drop_dropout"
 
 
 def without(spec: Spec, *passes: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": passes})})
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": passes})})
 
 
 def count_flops(run: Callable[[], object]) -> int:
@@ -84,7 +84,7 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], passes: t
     for past in range(3):
         with FlopCounterMode(display=False) as counter:
             _, state = program.decode_step(state, target[:, 0])
-        at_step = {**at, "past": past, "new": 1, "beams": 1, "capacity": ROOMS}
+        at_step = {**at, "past": past, "new": 1, "beams": 1, "capacity": CACHE_BLOCK}
         assert counter.get_total_flops() == costs[Purpose.DECODE_STEP](**at_step)
     with FlopCounterMode(display=False) as counter:
         program(source, target).smoothed.backward()
@@ -105,7 +105,7 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
         spec = specs.load(name)
         optimised = graphs(spec, TRANSLATE)
         program = EmittedProgram(spec, optimised, functions(emit(optimised.values())), "").eval()
-        at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "capacity": ROOMS}
+        at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
         source, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (7, 6))
         state = program.encode(source)
         runs: dict[Purpose, Callable[[], object]] = {
@@ -134,7 +134,7 @@ def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
     for _ in range(4):
         _, state = program.decode_step(state, torch.tensor([2, 2, 2]))
     size = sum(tensor.nbytes for tensor in state.carried.values())
-    assert size == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, capacity=ROOMS)
+    assert size == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, capacity=CACHE_BLOCK)
 
 
 def test_padding_of_the_vocabulary_is_counted(small: Callable[..., Spec]) -> None:

@@ -33,7 +33,7 @@ def boxes(both: tuple[Column, Column]) -> list[Box]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("without", [[], UNFUSED])
 def test_boxes_do_not_overlap(name: str, without: list[str]) -> None:
-    drawing = draw(panels(specs.load(name, {"compilation": {"without": without}})), "A & <B>")
+    drawing = draw(panels(specs.load(name, {"compilation": {"disabled_passes": without}})), "A & <B>")
     root = ElementTree.fromstring(drawing)
     assert root.findtext(f"{SVG}title") == "A & <B>"
     drawn = list(root.iter(f"{SVG}g"))
@@ -59,7 +59,9 @@ def test_a_box_is_above_what_it_reads(
     small: Callable[..., Spec], without: list[str], architecture: dict[str, object]
 ) -> None:
     spec = small(**architecture)
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    spec = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
+    )
     for drawn in panels(spec).values():
         both = columns(drawn)
         for number, column in enumerate(both):

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
-from compiler.agree import disagreement
-from compiler.backends import Order
+from compiler.backends import BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
 from compiler.graph import Graphs
 from compiler.operations.attention import Attention, AttentionKernel
@@ -152,7 +152,7 @@ def test_attention_without_dropout_is_fused_on_a_gpu(small: Callable[..., Spec])
 def test_fused_attention_agrees_with_the_interpreter(small: Callable[..., Spec]) -> None:
     spec = small()
     weights = build(spec).weights()
-    order = Order(spec, graphs(spec, TRANSLATE, "cuda"), weights)
+    order = BuildRequest(spec, graphs(spec, TRANSLATE, "cuda"), weights)
     for purpose, error in disagreement(eager.build(order)).items():
         assert error < 1e-5, purpose
 
@@ -228,7 +228,7 @@ def test_an_unknown_pass_name_is_an_error(small: Callable[..., Spec]) -> None:
 
 
 def _without(spec: Spec, *names: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": names})})
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": names})})
 
 
 def test_a_pass_that_breaks_a_graph_is_an_error(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ def test_exact_passes_do_not_change_results(seed: int, steps: int) -> None:
     spec = specs.load("tiny")
     optimise({graph.purpose: graph}, spec, CompileOptions())
     other = ["beams_as_queries", "plan_cache"]
-    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": other})})
+    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": other})})
     after = optimise({graph.purpose: graph}, asked, CompileOptions())[graph.purpose]
     for name, tensor in interpret(after, weights, inputs).items():
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)
@@ -321,7 +321,7 @@ class TestPasses:
         nodes = Node("a", Linear(), ("x",), ("w",), self.X), Node("b", Logits(), ("a",), ("w",), self.X)
         graph = Graph(Purpose.ENCODE, {"x": self.X}, nodes, {"out": "b"}, parameters)
         weights = {"w": torch.randn(4, 4) * torch.tensor([1.0, 10.0, 100.0, 1000.0])}
-        x, spec = {"x": torch.randn(2, 5, 4)}, specs.load("tiny", ["compilation.without=[pad_vocabulary]"])
+        x, spec = {"x": torch.randn(2, 5, 4)}, specs.load("tiny", ["compilation.disabled_passes=[pad_vocabulary]"])
         rounded = optimise({graph.purpose: graph}, spec, CompileOptions(precision="int8"))[graph.purpose]
         exact = interpret(graph, weights, x)["out"]
         assert (interpret(rounded, weights, x)["out"] - exact).abs().max() < 0.03 * exact.abs().max()

@@ -18,9 +18,9 @@ from hostile.judge import check
 from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.prepare import Prepared
-from zoo.text.trees.symbols import Linearisation
-from zoo.text.trees.tree import read
+from zoo.data.prepare import PreparedCorpus
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.vocabulary import Vocabulary
 
 _PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for side in (0, 1))
@@ -40,7 +40,7 @@ def run_corpus(random: Random, trial: Trial) -> None:
     (trial.folder / "own.yaml").write_text(json.dumps({"extends": "tiny", **spec}))
     trial.log(f"{split}: {part}")
     if trial.zoo("prepare", "own.yaml").status == 0:
-        prepared = Prepared(_prepared_folder(trial))
+        prepared = PreparedCorpus(_prepared_folder(trial))
         prepared.verify()
         if split != "test":
             count = prepared.counts.read if split == "train" else len(prepared.texts(split)[0])
@@ -261,8 +261,10 @@ def run_treebank(random: Random, trial: Trial) -> None:
     (trial.folder / "own.yaml").write_text(json.dumps(spec))
     trial.log(f"{len(content)} bytes, {spec}")
     if trial.zoo("prepare", "own.yaml").status == 0:
-        for source, tree in zip(*Prepared(_prepared_folder(trial)).texts("dev"), strict=True):
-            check(len(source.split()) == len(list(read(tree).leaves())), f"{source!r} has not the words of {tree!r}")
+        for source, tree in zip(*PreparedCorpus(_prepared_folder(trial)).texts("dev"), strict=True):
+            check(
+                len(source.split()) == len(list(read_tree(tree).leaves())), f"{source!r} has not the words of {tree!r}"
+            )
 
 
 def _odd_trees(random: Random) -> bytes:

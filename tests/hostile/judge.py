@@ -18,7 +18,7 @@ from types import FrameType
 import torch
 
 from specs import ZooError
-from zoo.system.ram import most_used
+from zoo.system.device_memory import peak_memory
 
 KINDS = (
     *("specs", "bundles", "intruders", "imports", "registries", "vocabularies", "corpora", "trees", "lines"),
@@ -129,7 +129,7 @@ def limit_memory() -> None:
 
 def used_memory() -> int:
     """Return the largest memory that this process has had, in bytes."""
-    return most_used(torch.device("cpu"))
+    return peak_memory(torch.device("cpu"))
 
 
 def check_error(error: ZooError) -> None:

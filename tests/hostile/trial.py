@@ -167,7 +167,7 @@ def _contents(bundle: Path) -> dict[str, Any]:
 
 
 def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr: Stream) -> Done:
-    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.explained
+    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error
     faults: list[Exception] = []
 
     def explained(error: Exception, *rest: str) -> object:
@@ -179,14 +179,14 @@ def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr
     streams = [f and io.TextIOWrapper(f, "utf-8", mode) for f, mode in zip(files, modes, strict=True)]
     sys.argv = ["zoo", *arguments]
     sys.stdin, sys.stdout, sys.stderr = streams  # type: ignore[assignment]
-    errors.explained = explained  # type: ignore[assignment]
+    errors.to_zoo_error = explained  # type: ignore[assignment]
     try:
         app.main()
         status: object = "none at all"
     except SystemExit as end:
         status = 0 if end.code is None else end.code
     finally:
-        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.explained = before
+        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error = before
         out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
     return Done(status, out, err, faults[-1] if faults else None)
 
