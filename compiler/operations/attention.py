@@ -1,5 +1,7 @@
 """Multi-head attention (3.2) and self-attention restricted to a neighbourhood (4), after the split into heads."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 import math

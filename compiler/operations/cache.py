@@ -1,5 +1,7 @@
 """Caches of the keys and values of earlier positions, which one decoder step passes to the next."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Probabilities of tokens, and the loss that training minimises (5.4)."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Matrix products with weights, in floating point and in int8."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Changes of shape: slices, attention heads, concatenation, and the hypotheses of a sentence."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

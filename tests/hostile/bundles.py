@@ -1,4 +1,4 @@
-"""Hostile bundles: damaged or mixed published models, and bundles that were forged to harm whoever opens them."""
+"""Hostile bundles: damaged or mixed published models, and bundles that were forged to harm their users."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ class Outcome:
     failure: str | None
     seconds: float
     answered: int = 0
-    """How many calls returned a result."""
+    """Number of calls that returned a result."""
     refused: int = 0
-    """How many calls ended with an error."""
+    """Number of calls that ended with an error."""
 
     @property
     def summary(self) -> str:

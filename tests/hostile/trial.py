@@ -67,7 +67,7 @@ class Trial:
     def __init__(self, folder: Path, world: World, guard: FileGuard) -> None:
         self.folder, self.world, self.guard = folder, world, guard
         self.home = folder / "home"
-        self.store = self.home / "shelf"
+        self.store = self.home / "models"
         self.notes: list[str] = []
         self.answered = self.refused = 0
         self.secret = folder / "secret"

@@ -53,7 +53,7 @@ def text(random: Random, max_length: int = 40, *, letters: str = LETTERS) -> str
 
 
 def nested(random: Random, depth: int) -> Any:
-    """Return a value inside so many lists or mappings."""
+    """Return a value inside lists or mappings of this depth."""
     value: Any = 1
     for _ in range(depth):
         value = [value] if random.random() < 0.5 else {"a": value}

@@ -59,7 +59,7 @@ class World:
     @property
     def store(self) -> Path:
         """Local model store with GOOD and OTHER."""
-        return self.folder / "home" / "shelf"
+        return self.folder / "home" / "models"
 
     @property
     def run(self) -> Path:
