@@ -115,7 +115,7 @@ class Attention(_ScoredAttention):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise UnsupportedGraph("it has no instruction for additive attention: take the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
         codegen.attention(node, self.scale)
 
     @property

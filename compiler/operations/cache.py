@@ -45,7 +45,7 @@ class AppendToCache(Operation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise UnsupportedGraph("it has no instruction for a cache without heads: take the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for a cache without heads: use the backend `eager`")
         codegen.append_to_cache(node)
 
     def for_planned_cache(self) -> Operation:

@@ -177,7 +177,7 @@ class Operation(ABC):
             Inexpressible: The native backend has no instruction for it.
         """
         if not self.shares_buffer:
-            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
         codegen.alias_input(node)
 
     # Variants, for passes

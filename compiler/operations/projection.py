@@ -73,7 +73,7 @@ class _Int8(_Projection):
         rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]
         if rows > MAX_INT8_ROWS:
             limit = f"{MAX_INT8_ROWS:,} numbers per row, not {rows:,}"
-            raise UnsupportedGraph(f"its int8 products take at most {limit}: take the backend `eager`")
+            raise UnsupportedGraph(f"its int8 products take at most {limit}: use the backend `eager`")
         super().native(codegen, node)
 
     def quantised(self) -> None:
@@ -114,7 +114,7 @@ class Logits(_Projection):
         tokens = codegen.sole_reader(node, Slice) or node
         width = codegen.row_length(tokens.name)
         if tokens is not node and tokens.operation != Slice(-1, 0, width):
-            raise UnsupportedGraph("it has no instruction for a part of the logits: take the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for a part of the logits: use the backend `eager`")
         a = codegen.operand(node.inputs[0])
         codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 

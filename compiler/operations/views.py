@@ -72,7 +72,7 @@ class Slice(Operation):
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
             raise UnsupportedGraph(
-                "it has no instruction for a slice of positions or of heads: take the backend `eager`"
+                "it has no instruction for a slice of positions or of heads: use the backend `eager`"
             )
         codegen.operands[node.name] = replace(
             place, column=place.column + self.start % codegen.row_length(node.inputs[0])

@@ -146,5 +146,5 @@ def test_the_scores_equal_those_of_scoring(spec: Spec) -> None:
 
 
 def test_other_programs_refuse_to_attend(small: Callable[..., Spec]) -> None:
-    with pytest.raises(ValueError, match="was not built to attend"):
+    with pytest.raises(ValueError, match="was not built for the purpose `attend`"):
         build(small(), backend="eager").attend(**BATCH)  # type: ignore[union-attr]

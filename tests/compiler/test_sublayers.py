@@ -165,7 +165,6 @@ def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec
 @every_kind
 def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = build(layers(of, N=3), TRANSLATE)
-    assert program.search == "steps"
     source = torch.tensor([[5, 6, 7, 3, *[0] * 30], [8, *[9] * 32, 3], [11, 3, *[0] * 32]])
     target = torch.tensor([[2, 20, 21, 3, 0, 0], [2, 22, 23, 24, 25, 3], [2, 3, 0, 0, 0, 0]])
     both = program.score(source, target)
@@ -229,7 +228,7 @@ def test_the_native_backend_refuses_and_auto_takes_eager(layers: Callable[..., S
     if BACKENDS["native"].unavailable_reason() is None:
         with pytest.raises(ZooError) as refused:
             build(spec, TRANSLATE, backend="native")
-        assert refused.value.hint == f"it has no instructions for `{of['kind']}`: take the backend `eager`"
+        assert refused.value.hint == f"it has no instructions for `{of['kind']}`: use the backend `eager`"
 
 
 @every_kind
