@@ -204,7 +204,8 @@ def run_intruder(random: Random, trial: Trial) -> None:
     """Forge a bundle. `zoo verify` must refuse it, and must not open or write other files."""
     bundle = trial.install(GOOD)
     trial.write_secret()
-    check(trial.zoo("list").status == 0, "the good model is not listed")
+    listing = trial.zoo("list")
+    check(listing.status == 0, f"the good model is not listed: {listing.err}")
     forge = random.choices(list(_FORGERIES), list(_FORGERIES.values()))[0]
     trial.log(forge.__name__)
     if forge(random, bundle, trial):

@@ -60,7 +60,7 @@ FAULTS: dict[str, tuple[str, Callable[[Trial], object]]] = {
     "traceback": ("traceback: KeyError: 'x'", _traceback),
     "wrong result": ("wrong: two and two is five", lambda trial: check(False, "two and two is five")),
     "error without a problem": ("wrong: an error without a problem", _empty_error),
-    "internal error": ("wrong: error: this is a fault of zoo: TypeError: ", _internal_error),
+    "internal error": ("wrong: error: internal error in zoo: TypeError: ", _internal_error),
     "write outside": (
         "Escaped: open of ",
         lambda trial: (trial.folder.parents[1] / "outside" / "new").write_text("x"),

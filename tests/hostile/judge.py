@@ -138,13 +138,13 @@ def check_error(error: ZooError) -> None:
     check(error.exit_code in (1, 2), f"an error with the exit code {error.exit_code}")
     text = f"{error}\n\nhint: {error.hint}"
     check(len(text) <= _MAX_ERROR_LENGTH, f"an error of {len(text):,} characters: {text[:200]}")
-    check("the memory does not suffice" not in text, f"it took too much memory: {text[:200]}")
+    check("not enough memory" not in text, f"it took too much memory: {text[:200]}")
 
 
 def check_command(status: object, err: str, allowed: tuple[int, ...] = (0, 1, 2)) -> None:
     """Check exit status and stderr of a command: no traceback, and an error if and only if the status is 1 or 2."""
     check(isinstance(status, int) and status in allowed, f"the exit status is {status!r}: {err[-500:]}")
-    for forbidden in ("this is a fault of zoo", "Traceback (most recent call last)", "the memory does not suffice"):
+    for forbidden in ("internal error in zoo", "Traceback (most recent call last)", "not enough memory"):
         lines = [line for line in err.splitlines() if forbidden in line]
         check(not lines, lines[0][:500] if lines else "")
     check(len(err) <= _MAX_ERROR_LENGTH, f"{len(err):,} characters on stderr: {err[:200]}")

@@ -53,7 +53,7 @@ Stream = bytes | Failing | None
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended. `fault` is the exception that zoo explained, if any."""
+    """A command that has ended. `fault` is the exception that zoo reported, if any."""
 
     status: object
     out: str
@@ -170,7 +170,7 @@ def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr
     before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error
     faults: list[Exception] = []
 
-    def explained(error: Exception, *rest: str) -> object:
+    def recorded(error: Exception, *rest: str) -> object:
         faults.append(error)
         return before[4](error, *rest)
 
@@ -179,7 +179,7 @@ def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr
     streams = [f and io.TextIOWrapper(f, "utf-8", mode) for f, mode in zip(files, modes, strict=True)]
     sys.argv = ["zoo", *arguments]
     sys.stdin, sys.stdout, sys.stderr = streams  # type: ignore[assignment]
-    errors.to_zoo_error = explained  # type: ignore[assignment]
+    errors.to_zoo_error = recorded  # type: ignore[assignment]
     try:
         app.main()
         status: object = "none at all"
