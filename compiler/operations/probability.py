@@ -46,7 +46,7 @@ class LogSoftmax(Operation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave it to the instruction LOGITS, whose result is in no buffer."""
         if node.inputs[0] in codegen.operands:
-            raise UnsupportedGraph("it has no instruction for LogSoftmax but of logits: use the backend `eager`")
+            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only: use the backend `eager`")
 
 
 @dataclass(frozen=True)
