@@ -19,7 +19,7 @@ from compiler.weights import Parameter, StoredTensor
 
 
 class Purpose(StrEnum):
-    """What a graph computes. `lower/transformer.py` lists the inputs and outputs of each."""
+    """Task of a graph. `lower/transformer.py` lists the inputs and outputs of each."""
 
     TRAIN = "train"
     SCORE = "score"

@@ -223,7 +223,7 @@ class Parameter:
 
     @property
     def count(self) -> int:
-        """How many numbers it has."""
+        """The number of elements."""
         return prod(self.origin.shape)
 
 

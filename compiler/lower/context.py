@@ -1,4 +1,4 @@
-"""What a sub-layer of any kind needs to know about its surroundings, and helpers that several kinds share."""
+"""Context that sub-layers of all kinds need, and helpers that several kinds share."""
 
 from __future__ import annotations
 

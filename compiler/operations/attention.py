@@ -1,5 +1,7 @@
 """Multi-head attention (3.2) and self-attention restricted to a neighbourhood (4), after the split into heads."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 import math
@@ -35,10 +37,10 @@ MIN_BLOCK_LENGTH = 16
 
 
 class AttentionKernel(StrEnum):
-    """How an attention is computed."""
+    """Implementation of an attention."""
 
     EXPLICIT = "explicit"
-    """As product, softmax, product."""
+    """Product, softmax, product."""
     FUSED = "fused"
     """In one call that never stores all attention weights."""
 
@@ -113,7 +115,7 @@ class Attention(_ScoredAttention):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise UnsupportedGraph("it has no instruction for additive attention: take the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
         codegen.attention(node, self.scale)
 
     @property

@@ -1,5 +1,7 @@
 """Caches of the keys and values of earlier positions, which one decoder step passes to the next."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -43,7 +45,7 @@ class AppendToCache(Operation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise UnsupportedGraph("it has no instruction for a cache without heads: take the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for a cache without heads: use the backend `eager`")
         codegen.append_to_cache(node)
 
     def for_planned_cache(self) -> Operation:

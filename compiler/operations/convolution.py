@@ -1,5 +1,7 @@
 """Convolutions over positions, which the paper compares with self-attention (4): contiguous, dilated, separable."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

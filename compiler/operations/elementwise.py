@@ -1,5 +1,7 @@
 """Operations between the matrix products: residual connections, layer norm (3.1), activations (3.3), dropout (5.4)."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

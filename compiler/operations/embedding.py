@@ -1,5 +1,7 @@
 """Token embeddings (3.4) and positional encodings (3.5)."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@
 Shapes are [batch or 1, 1, queries or 1, keys]; true hides a key.
 """
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -81,7 +81,7 @@ class ReceptiveField:
     after: int | None
     """Number of positions after its own; None: all of them."""
     inputs: tuple[int, ...] = (0,)
-    """The inputs it reads in this way. Of the others, such as an attention's query, it reads its own position only."""
+    """Inputs that it reads in this way. It reads only its own position of other inputs, such as a query."""
     spacing: int = 1
     """Distance between two positions that it reads, as in a dilated convolution."""
     sequential: bool = False
@@ -90,7 +90,7 @@ class ReceptiveField:
 
 @dataclass
 class EmitContext:
-    """What an operation needs to emit the code of one value: its type, names for temporaries, earlier statements."""
+    """Context in which an operation emits the code of one value: its type, temporary names, earlier statements."""
 
     type: ValueType
     temporary: Callable[[str], str]
@@ -100,7 +100,7 @@ class EmitContext:
 
 
 class MaskRole(StrEnum):
-    """What a mask hides, for the passes and backends that treat some masks specially."""
+    """Role of a mask that passes and backends treat specially."""
 
     PADDING = "padding"
     """Keys that are padding."""
@@ -139,7 +139,7 @@ class Operation(ABC):
     appends_to_cache: ClassVar[bool] = False
     """Whether it appends new positions (input 1) to a cache (input 0)."""
     mask_role: ClassVar[MaskRole | None] = None
-    """What it hides, if it is one of the masks that passes or backends treat specially."""
+    """Its role, if it is a mask that passes or backends treat specially."""
 
     # Code and drawing
 
@@ -177,7 +177,7 @@ class Operation(ABC):
             Inexpressible: The native backend has no instruction for it.
         """
         if not self.shares_buffer:
-            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
         codegen.alias_input(node)
 
     # Variants, for passes

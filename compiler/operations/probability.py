@@ -1,5 +1,7 @@
 """Probabilities of tokens, and the loss that training minimises (5.4)."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -44,7 +46,7 @@ class LogSoftmax(Operation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave it to the instruction LOGITS, whose result is in no buffer."""
         if node.inputs[0] in codegen.operands:
-            raise UnsupportedGraph("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
+            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only: use the backend `eager`")
 
 
 @dataclass(frozen=True)

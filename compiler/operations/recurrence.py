@@ -1,5 +1,7 @@
 """Recurrent layers, which compute each position from the one before it (Table 1)."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Changes of shape: slices, attention heads, concatenation, and the hypotheses of a sentence."""
 
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -70,7 +72,7 @@ class Slice(Operation):
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
             raise UnsupportedGraph(
-                "it has no instruction for a slice of positions or of heads: take the backend `eager`"
+                "it has no instruction for a slice of positions or of heads: use the backend `eager`"
             )
         codegen.operands[node.name] = replace(
             place, column=place.column + self.start % codegen.row_length(node.inputs[0])

@@ -1,4 +1,4 @@
-"""What the decoder step computes from the memory alone is the same in every step, so the encoder computes it once."""
+"""The decoder step computes the same from the memory in every step, so the encoder can compute it once."""
 
 from __future__ import annotations
 

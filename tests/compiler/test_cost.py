@@ -1,4 +1,4 @@
-"""Costs known before anything runs, against what torch counts when it does."""
+"""Costs that are known before anything runs, checked against what torch counts when it does."""
 
 from __future__ import annotations
 
@@ -6,59 +6,117 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 import compiler
 import specs
-from compiler import PASSES, TRANSLATE, Purpose, build, cost, emit, graphs, lower
+from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, emit, graphs, lower
 from compiler.backends.eager import functions
-from compiler.cost import layers
+from compiler.cost import layers, memory_traffic
 from compiler.decoder import CACHE_BLOCK
-from compiler.emitted import EmittedProgram
+from compiler.size import BATCH, SOURCE, TARGET, Size, rounded_up
 from specs import Spec
 
-WITHOUT = [p.name for p in PASSES if p.exact and p.name != "drop_dropout"]
+NO_PASSES = tuple(p.name for p in PASSES if p.exact and p.name != "drop_dropout")
 
 
-def _flops(run: Callable[[], object]) -> int:
+def without(spec: Spec, *passes: str) -> Spec:
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": passes})})
+
+
+def count_flops(run: Callable[[], object]) -> int:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         run()
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("without", [[], WITHOUT])
-def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: list[str]) -> None:
-    spec = small()
-    spec = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
+class TestSize:
+    sizes = st.recursive(
+        st.one_of(st.integers(-5, 5).map(Size.of), st.sampled_from([BATCH, SOURCE, TARGET])),
+        lambda s: st.tuples(s, s, st.sampled_from([Size.__add__, Size.__mul__, Size.__sub__])).map(
+            lambda t: t[2](t[0], t[1])
+        ),
+        max_leaves=6,
     )
-    program = build(spec, [Purpose.TRAIN, *TRANSLATE])
+    values = st.fixed_dictionaries({name: st.integers(0, 50) for name in ("batch", "source", "target")})
+
+    @given(sizes, sizes, values)
+    def test_arithmetic_on_sizes_is_arithmetic_on_their_values(self, a: Size, b: Size, at: dict[str, int]) -> None:
+        assert (a + b)(**at) == a(**at) + b(**at)
+        assert (a * b)(**at) == a(**at) * b(**at)
+        assert (a - b)(**at) == a(**at) - b(**at)
+
+    @given(sizes, sizes)
+    def test_equal_polynomials_are_equal(self, a: Size, b: Size) -> None:
+        assert a + b == b + a
+        assert a * b == b * a
+        assert a - a == Size()
+        assert (a + b) * (a - b) == a * a - b * b
+
+    def test_text_of_a_polynomial(self) -> None:
+        assert str(2 * SOURCE * SOURCE * BATCH + 1000 * TARGET - 3) == "2·batch·source² + 1,000·target - 3"
+        assert str(Size()) == "0"
+
+    @given(st.integers(-5, 5))
+    def test_a_constant_has_no_symbols(self, number: int) -> None:
+        assert (Size.of(number) + BATCH - BATCH).constant == number
+        with pytest.raises(ValueError, match="is not a constant"):
+            _ = (number + BATCH).constant
+
+    @given(st.integers(0, 50), st.integers(1, 20))
+    def test_rounded_up_is_the_next_multiple(self, number: int, multiple: int) -> None:
+        expected = -(-number // multiple) * multiple
+        assert rounded_up(Size.of(number), multiple).constant == rounded_up(SOURCE, multiple)(source=number) == expected
+
+
+@pytest.mark.parametrize("passes", [(), NO_PASSES], ids=["all passes", "no passes"])
+def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], passes: tuple[str, ...]) -> None:
+    program = build(without(small(dropout=0.0), *passes), [Purpose.TRAIN, *TRANSLATE])
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 7, "target": 5}
     costs = {purpose: cost(graph).flops for purpose, graph in program.graphs.items()}
-    assert _flops(lambda: program.score(source, target)) == costs[Purpose.SCORE](**at)
-    assert _flops(lambda: program(source, target)) == costs[Purpose.TRAIN](**at)
-    assert _flops(lambda: program.encode(source)) == costs[Purpose.ENCODE](**at)
+    assert count_flops(lambda: program.score(source, target)) == costs[Purpose.SCORE](**at)
+    assert count_flops(lambda: program(source, target)) == costs[Purpose.TRAIN](**at)
+    assert count_flops(lambda: program.encode(source)) == costs[Purpose.ENCODE](**at)
     state = program.encode(source)
-    for length in (1, 2, 3):
-        at_step = {**at, "past": length - 1, "new": 1, "beams": 1, "capacity": CACHE_BLOCK}
+    for past in range(3):
         with FlopCounterMode(display=False) as counter:
             _, state = program.decode_step(state, target[:, 0])
+        at_step = {**at, "past": past, "new": 1, "beams": 1, "capacity": CACHE_BLOCK}
         assert counter.get_total_flops() == costs[Purpose.DECODE_STEP](**at_step)
-
-
-@pytest.mark.parametrize("without", [[], WITHOUT])
-def test_a_training_step_costs_three_times_the_forward_pass(small: Callable[..., Spec], without: list[str]) -> None:
-    spec = small(dropout=0.0)
-    spec = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
-    )
-    program = build(spec, [Purpose.TRAIN])
-    source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     with FlopCounterMode(display=False) as counter:
         program(source, target).smoothed.backward()
-    forward = cost(program.graphs[Purpose.TRAIN]).flops(batch=3, source=7, target=5)
-    assert counter.get_total_flops() == 3 * forward
+    assert counter.get_total_flops() == 3 * costs[Purpose.TRAIN](**at)
+
+
+def _kinds(spec: Spec) -> tuple[object, ...]:
+    return *(each.kind for each in (*spec.architecture.encoder, *spec.architecture.decoder)), spec.architecture.norm
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
+    """Count at full size on the meta device, which needs no memory. By default one spec per set of sub-layers."""
+    loaded = {name: specs.load(name) for name in specs.names()}
+    names = {(name if every else _kinds(spec)): name for name, spec in loaded.items()}
+    assert len(names) > 3
+    for name in names.values():
+        spec = specs.load(name)
+        optimised = graphs(spec, TRANSLATE)
+        program = EmittedProgram(spec, optimised, functions(emit(optimised.values())), "").eval()
+        at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
+        source, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (7, 6))
+        state = program.encode(source)
+        runs: dict[Purpose, Callable[[], object]] = {
+            Purpose.SCORE: lambda p=program, s=source, t=target: p.score(s, t),  # type: ignore[misc]
+            Purpose.ENCODE: lambda p=program, s=source: p.encode(s),  # type: ignore[misc]
+            Purpose.DECODE_STEP: lambda p=program, s=state, t=target: p.decode_step(s, t[:, 0]),  # type: ignore[misc]
+        }
+        for purpose, run in runs.items():
+            assert count_flops(run) == cost(optimised[purpose]).flops(**at), (name, purpose)
+        counted = {n: parameter for graph in optimised.values() for n, parameter in graph.parameters.items()}
+        assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values()), name
 
 
 def test_the_layers_and_the_rest_add_up(small: Callable[..., Spec]) -> None:
@@ -66,8 +124,8 @@ def test_the_layers_and_the_rest_add_up(small: Callable[..., Spec]) -> None:
     parts = [cost(graph, layer) for layer in layers(graph)]
     whole = cost(graph)
     assert sum(part.parameters for part in parts) == whole.parameters
-    assert sum((part.flops for part in parts), whole.flops * 0) == whole.flops
-    assert sum((part.activation_bytes for part in parts), whole.flops * 0) == whole.activation_bytes
+    assert sum((part.flops for part in parts), Size()) == whole.flops
+    assert sum((part.activation_bytes for part in parts), Size()) == whole.activation_bytes
 
 
 def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
@@ -75,11 +133,11 @@ def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
     state = program.encode(torch.randint(4, 101, (3, 7)))
     for _ in range(4):
         _, state = program.decode_step(state, torch.tensor([2, 2, 2]))
-    held = sum(tensor.nbytes for tensor in state.carried.values())
-    assert held == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, room=CACHE_BLOCK)
+    size = sum(tensor.nbytes for tensor in state.carried.values())
+    assert size == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, capacity=CACHE_BLOCK)
 
 
-def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> None:
+def test_padding_of_the_vocabulary_is_counted(small: Callable[..., Spec]) -> None:
     spec = small()
     before, after = lower(spec, Purpose.SCORE), graphs(spec)[Purpose.SCORE]
     padding = 3 * spec.architecture.d_model  # 101 tokens become 104
@@ -87,41 +145,48 @@ def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> No
     assert cost(before).parameters == compiler.parameters(spec)
 
 
-@pytest.mark.parametrize("name", specs.names())
-def test_flops_and_parameters_of_every_shipped_spec(name: str) -> None:
-    """At full size, on the meta device, which has shapes and no memory."""
-    spec = specs.load(name)
-    lowered = graphs(spec, TRANSLATE)
-    program = EmittedProgram(spec, lowered, functions(emit(lowered.values())), "").eval()
-    at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
-    source, target = (
-        torch.empty(3, 7, dtype=torch.long, device="meta"),
-        torch.empty(3, 6, dtype=torch.long, device="meta"),
-    )
-    assert _flops(lambda: program.score(source, target)) == cost(lowered[Purpose.SCORE]).flops(**at)
-    assert _flops(lambda: program.encode(source)) == cost(lowered[Purpose.ENCODE]).flops(**at)
-    state = program.encode(source)
-    assert _flops(lambda: program.decode_step(state, target[:, 0])) == cost(lowered[Purpose.DECODE_STEP]).flops(**at)
-    counted = {p: name for graph in lowered.values() for p, name in graph.parameters.items()}
-    assert sum(p.numel() for p in program.parameters()) == sum(p.count for p in counted.values())
-
-
-def test_what_is_kept_for_the_backward_pass_is_what_it_reads(small: Callable[..., Spec]) -> None:
-    """Of a fused attention a number a query in place of weights; of the loss the gradients that it has already."""
+def test_elements_saved_for_the_backward_pass(small: Callable[..., Spec]) -> None:
+    """Fused attention saves one number per query instead of weights; the loss saves its gradients."""
     batch, source, target, h, d_model, rows = 3, 7, 5, 2, 16, 104
-    kept: dict[str, dict[str, int]] = {}
+    saved: dict[str, dict[str, int]] = {}
     for device in ("cpu", "cuda"):
         graph = graphs(small(N=1, dropout=0.0), [Purpose.TRAIN], device)[Purpose.TRAIN]
         for node in graph.nodes:
-            of = [graph.types[each] for each in node.inputs], [graph.parameters[each].shape for each in node.parameters]
-            numbers = node.operation.saved_elements(*of)(batch=batch, source=source, target=target)
-            kept.setdefault(device, {})[node.name] = int(numbers)
-    fused = {
-        name: batch * h * (source if name.startswith("encoder") else target)
-        for name in kept["cuda"]
-        if "context" in name
-    }
-    assert len(fused) == 3
-    assert {name: kept["cuda"][name] for name in fused} == fused
-    assert all(kept["cpu"][name] > fused[name] for name in fused)
-    assert kept["cpu"]["loss"] == kept["cuda"]["loss"] == batch * target * d_model + rows * d_model
+            elements = node.operation.saved_elements([graph.types[i] for i in node.inputs], graph.shapes(node))
+            count = elements(batch=batch, source=source, target=target)
+            saved.setdefault(device, {})[node.name] = count
+    contexts = [name for name in saved["cuda"] if "context" in name]
+    assert len(contexts) == 3
+    for name in contexts:
+        fused = batch * h * (source if name.startswith("encoder") else target)
+        assert saved["cuda"][name] == fused < saved["cpu"][name]
+    assert saved["cpu"]["loss"] == saved["cuda"]["loss"] == batch * target * d_model + rows * d_model
+
+
+class TestMemoryTraffic:
+    def test_each_weight_is_read_once_per_step(self, small: Callable[..., Spec]) -> None:
+        """Without rows only the weights remain, except the embedding, of which a step reads single rows."""
+        step = graphs(small(tied_embeddings="target"))[Purpose.DECODE_STEP]
+        at = {"batch": 0, "beams": 0, "source": 7, "capacity": 16}
+        assert memory_traffic(step)(**at) == 4 * sum(parameter.count for parameter in step.parameters.values())
+
+    def test_all_beams_read_the_memory_once(self, small: Callable[..., Spec]) -> None:
+        spec = small(N=1)
+        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (without(spec, "beams_as_queries"), spec))
+        sizes = {"source": 1000, "new": 1, "capacity": 16}
+        saved = memory_traffic(before)(batch=4, **sizes) - memory_traffic(after)(batch=1, beams=4, **sizes)
+        assert saved == 3 * 4 * 1000 * 2 * (6 + 4)  # float32 keys and values of two heads
+
+    def test_a_planned_cache_is_not_copied(self, small: Callable[..., Spec]) -> None:
+        spec = small(N=1)
+        before, after = (graphs(s)[Purpose.DECODE_STEP] for s in (without(spec, "plan_cache"), spec))
+        sizes = {"batch": 1, "beams": 1, "source": 3, "past": 99, "new": 1, "capacity": 100}
+        # A copy reads and writes all positions but the new one.
+        assert memory_traffic(before)(**sizes) - memory_traffic(after)(**sizes) == 4 * 2 * (6 + 4) * 2 * 99
+
+    def test_bfloat16_halves_weights_and_values(self, small: Callable[..., Spec]) -> None:
+        full, half = (graphs(small(), precision=p)[Purpose.SCORE] for p in ("float32", "bfloat16"))
+        at = {"batch": 2, "source": 5, "target": 6}
+        tokens = 8 * 2 * (5 + 7 + 6 + 6)  # token IDs keep their 8 bytes
+        assert memory_traffic(half)(**at) < 0.6 * memory_traffic(full)(**at) + tokens
+        assert cost(half).weight_bytes == cost(full).weight_bytes // 2

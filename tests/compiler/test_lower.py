@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,9 +11,10 @@ from torch.nn import functional
 
 import compiler
 import specs
-from compiler import Purpose, interpret, lower
-from compiler.graph import GraphError, stored_tensors, verify
-from compiler.runtime import sinusoids
+from compiler import Purpose, build, interpret, lower, trainable
+from compiler.graph import stored_tensors, verify
+from compiler.operations.elementwise import Dropout
+from compiler.runtime import additive_scores, sinusoids
 from specs import Spec
 
 TABLE_3 = {
@@ -36,10 +36,10 @@ def test_parameters_of_base_and_big() -> None:
     assert compiler.parameters(specs.load("big")) == 214_171_648
 
 
-@pytest.mark.parametrize(("name", "millions"), TABLE_3.items())
-def test_one_vocabulary_explains_every_count_of_table_3(name: str, millions: int) -> None:
-    spec = specs.load(name, ["vocabulary.size=41100"])
-    assert round(compiler.parameters(spec) / 1e6) == millions
+def test_one_vocabulary_explains_all_parameter_counts_of_table_3() -> None:
+    for name, millions in TABLE_3.items():
+        spec = specs.load(name, ["vocabulary.size=41100"])
+        assert round(compiler.parameters(spec) / 1e6) == millions, name
 
 
 def test_parameters_follow_the_formula(small: Callable[..., Spec]) -> None:
@@ -52,7 +52,7 @@ def test_parameters_follow_the_formula(small: Callable[..., Spec]) -> None:
 
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_models_of_their_own_for_each_side_leave_the_weights_those_of_one_vocabulary(tied: str) -> None:
+def test_separate_vocabulary_models_do_not_change_the_weights(tied: str) -> None:
     both = (
         specs.load("tiny", {"architecture": {"tied_embeddings": tied}, "vocabulary": {"separate_models": separate}})
         for separate in (False, True)
@@ -61,32 +61,31 @@ def test_models_of_their_own_for_each_side_leave_the_weights_those_of_one_vocabu
     assert one == other
 
 
-def test_a_piece_that_cannot_come_has_no_probability_and_takes_none(small: Callable[..., Spec]) -> None:
-    """A bias of -1e9: all others have what they have in a softmax without that token."""
+def test_a_suppressed_token_has_no_probability(small: Callable[..., Spec]) -> None:
+    """With a bias of -1e9 the other tokens share the whole probability."""
     spec = small(output_bias=True)
-    weights, closed = _random_weights(spec), [0, 2, 50]
-    weights["output_bias"][closed] = -1e9
+    weights, suppressed = _random_weights(spec), [0, 2, 50]
+    weights["output_bias"][suppressed] = -1e9
     program = compiler.build(spec, weights=weights, backend="eager")
-    found, _ = program.decode_step(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([2]))
-    left = torch.tensor([token for token in range(101) if token not in closed])
-    assert (found[:, closed] < -1e8).all()
-    torch.testing.assert_close(found[:, left].exp().sum(), torch.tensor(1.0))
+    log_p, _ = program.decode_step(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([2]))
+    left = torch.tensor([token for token in range(101) if token not in suppressed])
+    assert (log_p[:, suppressed] < -1e8).all()
+    torch.testing.assert_close(log_p[:, left].exp().sum(), torch.tensor(1.0))
 
 
-@pytest.mark.parametrize("name", specs.names())
-def test_every_shipped_spec_lowers_for_every_purpose(name: str) -> None:
-    spec = specs.load(name)
-    for purpose in Purpose:
-        verify(lower(spec, purpose))
+def test_every_shipped_spec_lowers_for_every_purpose() -> None:
+    for name in specs.names():
+        for purpose in Purpose:
+            verify(lower(specs.load(name), purpose))
 
 
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")  # torch's own, and of no consequence here
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")  # a warning of torch without consequence here
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("activation", "biased", "first"), [("relu", False, 0), ("silu", True, 2), ("gelu", True, 0)])
-def test_the_interpreter_is_torchs_transformer(
+def test_the_interpreter_agrees_with_torchs_transformer(
     small: Callable[..., Spec], norm: str, activation: str, biased: bool, first: int
 ) -> None:
-    """Where d_k = d_v = d_model / h torch has the same model; given our weights it must give our memory and output."""
+    """If d_k = d_v = d_model / h, torch has the same model; with the same weights the outputs are equal."""
     spec = small(d_k=8, d_v=8, norm=norm, activation=activation, output_bias=biased, first_position=first)
     a = spec.architecture
     weights = _random_weights(spec)
@@ -117,7 +116,7 @@ def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Modul
         norm_first=a.norm == "pre", layer_norm_eps=a.norm_epsilon, activation=getattr(functional, a.activation),
     )  # fmt: skip
     if a.norm == "post":
-        model.encoder.norm = model.decoder.norm = None  # torch has one norm more than the paper
+        model.encoder.norm = model.decoder.norm = None  # torch has one more norm than the paper
     state = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
 
     def put(ours: str, theirs: str, parts: dict[str, str]) -> None:
@@ -144,31 +143,41 @@ def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Modul
     return model.eval()
 
 
-class TestVerify:
-    """A graph that breaks the grammar is refused, whatever the way it breaks it."""
+@pytest.mark.parametrize(
+    ("score", "scale", "vectors"), [("scaled_dot_product", 6**-0.5, 0), ("dot_product", 1.0, 0), ("additive", 1.0, 1)]
+)
+def test_every_attention_has_the_score_of_the_spec(
+    small: Callable[..., Spec], score: str, scale: float, vectors: int
+) -> None:
+    spec = small(attention_score=score, dropout=0.0)
+    attentions = [node for node in lower(spec, Purpose.TRAIN).nodes if node.operation.is_attention]
+    assert len(attentions) == 6
+    assert {(node.operation.scale, len(node.parameters)) for node in attentions} == {(scale, vectors)}  # type: ignore[attr-defined]
+    program = trainable(spec)
+    source, target = torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
+    both = program(source, target).smoothed
+    alone = sum(program(source[[i]][:, : 3 - i], target[[i]][:, : 4 - i]).smoothed for i in range(2))
+    torch.testing.assert_close(both, alone)
+    both.backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in program.parameters())
 
-    def test_a_value_used_before_it_is_made(self, small: Callable[..., Spec]) -> None:
-        graph = lower(small(), Purpose.ENCODE)
-        with pytest.raises(GraphError, match="before it is made"):
-            verify(replace(graph, nodes=graph.nodes[::-1]))
 
-    def test_a_value_made_twice(self, small: Callable[..., Spec]) -> None:
-        graph = lower(small(), Purpose.ENCODE)
-        with pytest.raises(GraphError, match="made twice"):
-            verify(replace(graph, nodes=(graph.nodes[0], *graph.nodes)))
+def test_additive_scores_are_a_feed_forward_network_of_query_and_key() -> None:
+    """v tanh(W query + U key) per head; W and U are the projections of the head."""
+    query, key, vector = torch.randn(3, 2, 5, 6), torch.randn(3, 2, 4, 6), torch.randn(2, 6)
+    scores = additive_scores(query, key, vector)
+    for head in range(2):
+        for i in range(5):
+            for j in range(4):
+                expected = torch.tanh(query[:, head, i] + key[:, head, j]) @ vector[head]
+                torch.testing.assert_close(scores[:, head, i, j], expected)
 
-    def test_a_wrong_type(self, small: Callable[..., Spec]) -> None:
-        graph = lower(small(), Purpose.ENCODE)
-        first = replace(graph.nodes[0], type=graph.inputs["source"])
-        with pytest.raises(GraphError, match="not i"):
-            verify(replace(graph, nodes=(first, *graph.nodes[1:])))
 
-    def test_an_output_that_is_never_made(self, small: Callable[..., Spec]) -> None:
-        with pytest.raises(GraphError, match="never made"):
-            verify(replace(lower(small(), Purpose.ENCODE), outputs={"memory": "nothing"}))
-
-    def test_a_parameter_that_nothing_uses(self, small: Callable[..., Spec]) -> None:
-        graph = lower(small(), Purpose.ENCODE)
-        extra = {"idle": next(iter(graph.parameters.values()))}
-        with pytest.raises(GraphError, match="nothing uses"):
-            verify(replace(graph, parameters={**graph.parameters, **extra}))
+def test_dropout_of_the_inner_feed_forward_layer(small: Callable[..., Spec]) -> None:
+    spec = small(activation_dropout=0.25, dropout=0.0)
+    graph = lower(spec, Purpose.TRAIN)
+    inner = [node for node in graph.nodes if node.operation == Dropout(0.25)]
+    assert [node.type.shape[-1].constant for node in inner] == [spec.architecture.d_ff] * 4
+    program, batch = trainable(spec), (torch.tensor([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
+    assert program(*batch).plain != program(*batch).plain
+    assert "dropout" not in build(spec, [Purpose.SCORE]).code  # type: ignore[union-attr]

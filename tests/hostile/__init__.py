@@ -1,5 +1,5 @@
-"""Hostile cases: made from a kind and a seed, run, and judged.
+"""Hostile cases: each is generated from a kind and a seed, run in a process of its own folder, and judged.
 
-A case ends in the right result or in an error of the house, within SECONDS and BYTES (`judge.py`), and writes nothing
-outside its folder. One that fails is repeated, with its traceback, by `PYTHONPATH=tests python -m hostile KIND SEED`.
+A case must end with the right result or with a ZooError, within the limits of `judge.py`, and must not write outside
+its folder. `PYTHONPATH=tests python -m hostile KIND SEED` repeats one and prints its traceback.
 """

@@ -1,4 +1,4 @@
-"""`python -m hostile KIND SEED`: one case again, with its traceback; `python -m hostile KIND FROM TO`: several."""
+"""`python -m hostile KIND SEED` runs one case; `python -m hostile KIND FROM TO` runs a range. KIND may be `all`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hostile.case import KINDS, Case
-from hostile.court import verdicts
+from hostile.judge import KINDS, Case
+from hostile.runner import run_cases
 
 
 def main(kind: str, first: int, last: int) -> int:
-    """Tells of each that fails, and returns 1 where there is one."""
+    """Run the cases, print the failures and the slowest cases, and return 1 if any failed."""
     cases = [Case(each, seed) for seed in range(first, last) for each in (KINDS if kind == "all" else (kind,))]
     with tempfile.TemporaryDirectory() as folder:
-        found = verdicts(cases, Path(folder))
-    failed = [verdict for verdict in found if verdict.failure]
-    for verdict in failed:
-        print(f"{verdict.summary}\n{verdict.failure}\n", flush=True)
-    for verdict in sorted(found, key=lambda each: -each.seconds)[:10]:
-        print(f"{verdict.seconds:6.2f} s: {verdict.case}")
-    print(f"{len(failed)} of {len(cases)} fail; {sum(each.seconds for each in found):.1f} s")
+        outcomes = run_cases(cases, Path(folder))
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    for outcome in failed:
+        print(f"{outcome.summary}\n{outcome.failure}\n", flush=True)
+    for outcome in sorted(outcomes, key=lambda each: -each.seconds)[:10]:
+        print(f"{outcome.seconds:6.2f} s: {outcome.case}")
+    print(f"{len(failed)} of {len(cases)} failed; {sum(each.seconds for each in outcomes):.1f} s")
     return bool(failed)
 
 

@@ -1,4 +1,4 @@
-"""What the judge must see: not a kind of hostile case, but one of each end that a case must not have."""
+"""Faults that the judge must find: one case for each end that a case must not have."""
 
 from __future__ import annotations
 
@@ -12,33 +12,28 @@ from random import Random
 import numpy as np
 
 from cli import app
-from hostile.judge import right
+from hostile.judge import check
 from hostile.trial import Trial
 from specs import ZooError
 
 
-def run(draw: Random, trial: Trial) -> None:
-    """The one that the seed names."""
-    seed = int(trial.folder.name.partition("-")[2])
-    FAULTS[seed](trial)
+def run(random: Random, trial: Trial) -> None:
+    """Run the fault with the index that is the case's seed."""
+    list(FAULTS.values())[int(trial.folder.name.partition("-")[2])][1](trial)
 
 
 def _traceback(trial: Trial) -> None:
     raise KeyError("x")
 
 
-def _wrong(trial: Trial) -> None:
-    right(False, "two and two is five")
-
-
-def _speechless(trial: Trial) -> None:
-    def refused() -> None:
+def _empty_error(trial: Trial) -> None:
+    def refuse() -> None:
         raise ZooError(" ", exit_code=2)
 
-    trial.answer(refused)
+    trial.call(refuse)
 
 
-def _fault(trial: Trial) -> None:
+def _internal_error(trial: Trial) -> None:
     before = app.COMMANDS
     app.COMMANDS = None  # type: ignore[assignment]
     try:
@@ -47,41 +42,37 @@ def _fault(trial: Trial) -> None:
         app.COMMANDS = before
 
 
-def _writes(trial: Trial) -> None:
-    (trial.folder.parents[1] / "outside" / "new").write_text("x")
-
-
-def _renames(trial: Trial) -> None:
+def _rename(trial: Trial) -> None:
     (trial.folder / "x").write_text("x")
     os.replace(trial.folder / "x", trial.world.folder / "x")
 
 
-def _writes_unseen(trial: Trial) -> None:
-    subprocess.run(["touch", str(trial.folder.parents[1] / "outside" / "new")], check=True)
+def _write_unseen(trial: Trial) -> None:
+    subprocess.run(["touch", str(trial.folder.parents[1] / "outside" / "other")], check=True)
 
 
-def _takes_all(trial: Trial) -> None:
-    np.ones(9 << 27)  # 9 GB, at once
-
-
-def _takes_much(trial: Trial) -> None:
-    np.ones(2200 << 17)  # a little more than is allowed
-
-
-def _crashes(trial: Trial) -> None:
-    os.abort()
-
-
-def _sleeps(trial: Trial) -> None:
-    time.sleep(60)
-
-
-def _hangs(trial: Trial) -> None:
+def _hang(trial: Trial) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     time.sleep(600)
 
 
-FAULTS: tuple[Callable[[Trial], None], ...] = (
-    *(_traceback, _wrong, _speechless, _fault, _writes, _renames, _writes_unseen, _takes_all, _takes_much, _crashes),
-    *(_sleeps, _hangs),
-)
+FAULTS: dict[str, tuple[str, Callable[[Trial], object]]] = {
+    "traceback": ("traceback: KeyError: 'x'", _traceback),
+    "wrong result": ("wrong: two and two is five", lambda trial: check(False, "two and two is five")),
+    "error without a problem": ("wrong: an error without a problem", _empty_error),
+    "internal error": ("wrong: error: internal error in zoo: TypeError: ", _internal_error),
+    "write outside": (
+        "Escaped: open of ",
+        lambda trial: (trial.folder.parents[1] / "outside" / "new").write_text("x"),
+    ),
+    "rename to outside": ("Escaped: os.rename of ", _rename),
+    "write outside by another program": ("wrong: written outside its folder", _write_unseen),
+    "9 GB at once": ("traceback: MemoryError: Unable to allocate", lambda trial: np.ones(9 << 27)),
+    "crash": ("it ended the process (-6)", lambda trial: os.abort()),
+    "2.3 GB": ("it took ", lambda trial: np.ones(2200 << 17)),
+    "sleep": ("TooLong: it takes more than 10 s", lambda trial: time.sleep(60)),
+    "hang": ("it hangs", _hang),
+}
+"""The beginning of the failure that the judge must report, and the fault."""
+FAST = 9
+"""Number of faults that take less than a second."""

@@ -1,91 +1,221 @@
-"""Imports: other toolkits' models that were damaged, or made to be opened by whoever imports them."""
+"""Hostile foreign models: damaged models of other toolkits, and models that harm the person who imports them."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from hostile import arrays, binaries, hearing, nodes, pickles, settings, values
-from hostile.judge import right
+import yaml
+
+from hostile import formats, values
+from hostile.bundles import forge_header
+from hostile.data import edit_sentencepiece
+from hostile.judge import check
 from hostile.trial import Trial
 
-Way = Callable[[Random, Path, Trial], bool]
-"""Damages a model in a folder; says whether it must be refused."""
+Damage = Callable[[Random, Path, Trial], bool]
+"""Damages a model in a folder. Returns whether the import must be refused."""
 NAME = "new"
-_FORMATS = ("marian", "hf-marian", "ctranslate2", "fairseq")
 
 
-def run(draw: Random, trial: Trial) -> None:
-    """Makes one and imports it: it is on the shelf, whole, or refused and nothing of it is there."""
-    kind = draw.choice(_FORMATS)
-    place = trial.folder / "foreign"
-    shutil.copytree(trial.world.foreign / kind, place)
-    secret = trial.folder / "secret"
-    secret.write_text("nobody's business\n")
-    way = draw.choice(_WAYS[kind])
-    trial.tell(f"{kind}: {way.__name__}")
-    refused = way(draw, place, trial)
-    before = _entries(trial.folder)
-    hearing.begin()
-    insisted = ["--format", kind] if draw.random() < 0.5 else []
-    done = trial.zoo("import", str(place.name), "--name", NAME, *insisted)
-    right(done.status != 0 or not refused, "it is accepted")
-    shelf = trial.home / "shelf"
-    shelved = sorted(path.name for path in shelf.iterdir()) if shelf.exists() else []
-    right(shelved == ([NAME] if done.status == 0 else []), f"on the shelf is {shelved}, and the status {done.status}")
-    right(not hearing.was_opened(secret), "it was led to what is not its own")
-    right(_entries(trial.folder) - {"home"} == before - {"home"}, "something else came of it")
+def run(random: Random, trial: Trial) -> None:
+    """Import a damaged model: it is in the store and valid, or it is refused and leaves nothing behind."""
+    kind = random.choice(sorted(_DAMAGES))
+    folder = trial.folder / "foreign"
+    shutil.copytree(trial.world.foreign / kind, folder)
+    trial.write_secret()
+    damage = random.choice(_DAMAGES[kind])
+    trial.log(f"{kind}: {damage.__name__}")
+    must_refuse = damage(random, folder, trial)
+    before = {path.name for path in trial.folder.iterdir()}
+    trial.guard.forget()
+    done = trial.zoo("import", folder.name, "--name", NAME, *random.choice(([], ["--format", kind])))
+    check(done.status != 0 or not must_refuse, "it is accepted")
+    stored = sorted(path.name for path in trial.store.iterdir()) if trial.store.exists() else []
+    check(stored == ([NAME] if done.status == 0 else []), f"the store has {stored}, and the status is {done.status}")
+    trial.check_secret()
+    after = {path.name for path in trial.folder.iterdir()}
+    check(after - {"home"} == before - {"home"}, "it left files behind")
     if done.status == 0:
-        right(trial.zoo("verify", NAME).status == 0, "it is imported, and no model")
+        check(trial.zoo("verify", NAME).status == 0, "it is imported, but not valid")
 
 
-def _entries(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def _bytes(draw: Random, place: Path, trial: Trial) -> bool:
-    """A file cut, flipped, gone."""
-    file = draw.choice(sorted(place.iterdir()))
-    content = values.damaged(draw, file.read_bytes())
-    file.unlink()
-    if draw.random() < 0.9:
-        file.write_bytes(content)
-    trial.tell(f"{file.name}: {len(content)} bytes")
+def _damaged_file(random: Random, folder: Path, trial: Trial) -> bool:
+    trial.log(values.corrupt_file(random, random.choice(sorted(folder.iterdir()))))
     return False
 
 
-def _stood_in(draw: Random, place: Path, trial: Trial) -> bool:
-    """Something that is no file in place of one, or a file that may not be read."""
-    file = draw.choice(sorted(place.iterdir()))
-    what = draw.random()
-    if what < 0.15:
-        file.unlink()
-        file.symlink_to(os.path.relpath(trial.folder / "loop", place))
-        (trial.folder / "loop").symlink_to("loop")
-    elif what < 0.3:
+def _not_a_file(random: Random, folder: Path, trial: Trial) -> bool:
+    file = random.choice(sorted(folder.iterdir()))
+    if random.random() < 0.15:
         file.chmod(0)
     else:
-        trial.tell(nodes.put(draw, file))
+        trial.log(values.replace_file(random, file))
     return False
 
 
-def _elsewhere(draw: Random, place: Path, trial: Trial) -> bool:
-    """Files that are links, as the Hub's cache has them: the model is the same."""
+def _linked(random: Random, folder: Path, trial: Trial) -> bool:
+    """Replace all files by links, as in the cache of the Hugging Face Hub: the model is the same."""
     store = trial.folder / "blobs"
     store.mkdir()
-    for number, file in enumerate(sorted(place.iterdir())):
+    for number, file in enumerate(sorted(folder.iterdir())):
         file.rename(store / str(number))
-        file.symlink_to(os.path.relpath(store / str(number), place))
+        file.symlink_to(os.path.relpath(store / str(number), folder))
     return False
 
 
-_ALL: tuple[Way, ...] = (_bytes, _bytes, _stood_in, _elsewhere)
-_WAYS: dict[str, tuple[Way, ...]] = {
-    "marian": (*_ALL, *arrays.WAYS, settings.marian, settings.marian_out, settings.tokens),
-    "hf-marian": (*_ALL, *pickles.IN_BIN, settings.transformers, settings.vocabulary, settings.tokens, settings.header),
-    "ctranslate2": (*_ALL, *binaries.WAYS, settings.ctranslate2, settings.tokens),
-    "fairseq": (*_ALL, *pickles.IN_PT, pickles.options, settings.dictionary),
+def _transformers_config(random: Random, folder: Path, trial: Trial) -> bool:
+    file = folder / random.choice(("config.json", "config.json", "config.json", "tokenizer_config.json"))
+    if random.random() < 0.3:
+        config = json.loads(file.read_text())
+        sizes = ("d_model", "vocab_size", "encoder_layers", "max_position_embeddings", "num_beams", "max_length")
+        key = random.choice((*sizes, "eos_token_id", "pad_token_id", "bad_words_ids", "decoder_start_token_id"))
+        lists = ([10**9], [[10**30]], [["x"]])
+        config[key] = random.choice((10**9, 10**12, 10**400, -1, 0, 100, 101, 2**63, 0.5, True, *lists))
+        trial.log(f"{key}: {config[key]!r:.100}")
+        file.write_text(json.dumps(config))
+        return False
+    if random.random() < 0.2:
+        file = folder / "generation_config.json"
+        file.write_text(json.dumps({"num_beams": values.writable(values.value(random))}))
+    trial.log(values.mutate_json(random, file))
+    return False
+
+
+def _token_ids(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write a `vocab.json` with repeated, missing or invalid IDs, or with strange tokens."""
+    file = folder / "vocab.json"
+    ids = json.loads(file.read_text())
+    names = sorted(ids)
+    what = random.randrange(6)
+    if what == 0:
+        ids[random.choice(names)] = random.choice((5, -1, 10**6, 2**20, 10**30, 1.5, None, "1", True, [1], 101, 102))
+    elif what == 1:
+        for name in random.sample(names, random.choice((1, 50))):
+            ids.pop(name)
+    elif what == 2:
+        ids[random.choice(("", "\ud800", "\0", "\x1b[2J", "x" * 100_000, ">>deu<<", "<unk>", "▁"))] = 101
+    elif what == 3:
+        ids = dict.fromkeys(names, random.choice((0, 7)))
+    elif what == 4:
+        ids |= {f"w{number}": number for number in range(101, random.choice((200, 300_000)))}
+    else:
+        trial.log(values.mutate_json(random, file))
+        return False
+    trial.log(what)
+    file.write_text(json.dumps(ids))
+    return False
+
+
+def _sentencepiece(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write a SentencePiece model with invalid lengths, other fields, or tokens in another order."""
+    file = random.choice([path for path in sorted(folder.iterdir()) if path.suffix in (".spm", ".model")])
+    good = file.read_bytes()
+    endless = b"\xff" * 9 + b"\x01"
+    broken = (
+        *(
+            b"\x0a" + endless,
+            b"\x0a" + b"\xff" * 30,
+            b"\x0a" + b"\x80" * 10 + b"\x00",
+            b"\x0b" * 1000,
+            b"\x0c",
+            b"\x07",
+        ),
+        *(b"\x0a\x02\x0a\x7f", b"\x08\x01" * 1000, b"\x0a\x00" * 100_000, b"\x0a" + b"\x0a" * 5000, b"", bytes(100)),
+        *(
+            good + b"\x0a" + endless,
+            good[:-1],
+            good * 2,
+            b"\x12\x02\x18\x63" + good,
+            good + b"\x12\x04\x18\xff\xff\x7f",
+        ),
+        *(good + b"\x12\x02\x18\x03", good + b"\x1a\x06\x12\x04\xff\xff\xff\xff"),
+    )
+    edited = (edit_sentencepiece(random, good), values.corrupt(random, good))
+    content = random.choice(broken) if random.random() < 0.4 else random.choices(edited, (7, 3))[0]
+    trial.log(f"{file.name}: {len(content)} bytes, {content[:40]!r}")
+    file.write_bytes(content)
+    return False
+
+
+def _safetensors(random: Random, folder: Path, trial: Trial) -> bool:
+    file = folder / "model.safetensors"
+    before = file.read_bytes()
+    if random.random() < 0.2:
+        length = random.choice(((1 << 62).to_bytes(8, "little"), b"\xff" * 8, bytes(8), b""))
+        file.write_bytes(length + before[8:])
+    else:
+        trial.log(forge_header(random, file, facts=False))
+    return file.read_bytes() != before
+
+
+def _marian_decoder(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write a `decoder.yml` with wrong types, too much depth or size."""
+    file = folder / "model.npz.decoder.yml"
+    text = file.read_text()
+    if random.random() < 0.6:
+        tree = yaml.safe_load(text)
+        trial.log(values.mutate(random, tree))
+        text = yaml.dump(values.writable(tree))
+    else:
+        depth = random.choice((30, 5_000, 45_000))
+        text = random.choice(
+            (
+                *(f"x: {'[' * depth}{']' * depth}\n{text}", f"{values.LAUGHS}{text}", f"{text}unheard: 1\n", "", "[]"),
+                *("a: [", "\x00", f"{text}x: !!python/object/apply:os.mkdir [pwned]\n", f"{text}---\n{text}"),
+                *(f"{text}# {'x' * 200_000}\n", f"{text}beam-size: 0\n", text.replace("2", "1000000000000")),
+                *(text.replace("0.6", random.choice((".nan", "1e999", "-1"))), f"{text}max-length-factor: {10**400}\n"),
+            )
+        )
+    file.write_bytes(text.encode(random.choice(("utf-8", "utf-8", "latin-1", "utf-16")), "replace"))
+    return False
+
+
+def _marian_outside(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write a `decoder.yml` that names files outside of its folder, which must not be read."""
+    file = folder / "model.npz.decoder.yml"
+    outside = ("../secret", str(trial.secret), "x/../../secret", "/dev/zero", "/etc/passwd", "~/secret")
+    key, name = random.choice(("models", "vocabs")), random.choice(outside)
+    tree = yaml.safe_load(file.read_text())
+    tree[key] = [name] * len(tree[key])
+    trial.log(f"{key}: {name}")
+    file.write_text(yaml.dump(tree))
+    return True
+
+
+def _ctranslate2_texts(random: Random, folder: Path, trial: Trial) -> bool:
+    file = folder / random.choice(("config.json", "config.json", "shared_vocabulary.json"))
+    if file.name == "config.json" or random.random() < 0.5:
+        trial.log(values.mutate_json(random, file))
+        return False
+    tokens = json.loads(file.read_text())
+    file.unlink()
+    text = "\n".join(tokens[: random.choice((50, 100, 101))])
+    wrong = (text.encode(), text.encode("utf-16"), b"\xff\xfe", b"\n" * 101, b"", b"\r\n" * 101, b"<unk>\n" * 101)
+    (folder / "shared_vocabulary.txt").write_bytes(random.choice(wrong))
+    return False
+
+
+def _fairseq_dictionary(random: Random, folder: Path, trial: Trial) -> bool:
+    file = folder / random.choice(("dict.en.txt", "dict.de.txt"))
+    lines = file.read_bytes().splitlines()
+    invalid = (b"the 9", b"x", b"x y", b"x 1.5", b" 5", b"5", b"\xff 5", b"x -1", b"x \xd9\xa3", b"<pad> 5", b"\0 5")
+    strange = (b"the 9 #fairseq:overwrite", b"\x1b[2J 5", b"a\rb 5", b"new 5", b"\xe2\x96\x81x 5")
+    line = random.choice((*invalid, *strange, b"x" * 1_000_000 + b" 1", b"x " + b"9" * 100_000))
+    lines.insert(random.randrange(len(lines) + 1), line)
+    trial.log(f"{line[:60]!r}")
+    file.write_bytes(b"\n".join(lines) + random.choice((b"\n", b"", b"\n" * 100_000)))
+    return True
+
+
+_ALL: tuple[Damage, ...] = (_damaged_file, _damaged_file, _not_a_file, _linked)
+_DAMAGES: dict[str, tuple[Damage, ...]] = {
+    "marian": (*_ALL, *formats.NPZ, _marian_decoder, _marian_outside, _sentencepiece),
+    "hf-marian": (*_ALL, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),
+    "ctranslate2": (*_ALL, *formats.CTRANSLATE2, _ctranslate2_texts, _sentencepiece),
+    "fairseq": (*_ALL, *formats.PT, _fairseq_dictionary),
 }

@@ -1,4 +1,4 @@
-"""Registries, in a folder and behind a web server, whose files lie, lead elsewhere, or have no end."""
+"""Hostile registries, in a folder or behind a web server: wrong files, redirects, and answers without end."""
 
 from __future__ import annotations
 
@@ -7,271 +7,337 @@ import itertools
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from urllib.parse import unquote
 
-from hostile import hearing, judge, nodes, tricks, values
-from hostile.judge import right
-from hostile.server import Trick, served
+from hostile import judge, values
+from hostile.judge import check
 from hostile.trial import Trial
 from hostile.world import GOOD, OTHER
 from zoo.files import transfer
 
-_NESTED = ("[" * 100_000, '{"a":' * 100_000, '{"a": ' + "[" * 3_000 + "]" * 3_000 + "}")
-_PATIENCE = 300
-"""Seconds that may be waited for a server, over all."""
-Way = Callable[[Random, Path, Trial], bool]
-"""Damages a registry; says whether a pull of GOOD must be refused."""
+_MAX_WAIT = 300
+"""Seconds that zoo may wait for a server in all."""
+Damage = Callable[[Random, Path, Trial], bool]
+"""Damages a registry. Returns whether a pull of GOOD must be refused."""
+Answer = tuple[int, dict[str, str], bytes, bool]
+"""Status, headers, body, and whether the body repeats without end."""
+Trick = Callable[[str, Answer], Answer]
+"""Changes the answer for a path."""
 
 
-def run(draw: Random, trial: Trial) -> None:
-    """Makes one: what is pulled is what was published, or nothing is; what stood on the shelf stays."""
-    place = trial.folder / "registry"
-    shutil.copytree(trial.world.registry, place)
-    secret = trial.folder / "secret"
-    secret.write_text("nobody's business\n")
-    on_web, trick, refused = draw.random() < 0.5, tricks.plain, False
-    if on_web and draw.random() < 0.6:
-        trick, refused = tricks.drawn(draw, trial)
+def run(random: Random, trial: Trial) -> None:
+    """Pull from a damaged registry: the result is what was published, or nothing; the store is otherwise unchanged."""
+    folder = trial.folder / "registry"
+    shutil.copytree(trial.world.registry, folder)
+    trial.write_secret()
+    trick: Trick = lambda path, answer: answer  # noqa: E731
+    on_web = random.random() < 0.5
+    if on_web and random.random() < 0.6:
+        trick, must_refuse = _trick(random, trial)
     else:
-        way = draw.choice(_WAYS)
-        trial.tell(way.__name__)
-        refused = way(draw, place, trial)
-    standing = trial.shelve(OTHER) if draw.random() < 0.3 else None
-    before = _files(place)
-    hearing.begin()
-    with _asked(trial, place, trick, on_web):
-        _pulled(draw, trial, refused)
-        if draw.random() < 0.3:
-            trial.zoo("list", "--published", *(["--json"] if draw.random() < 0.3 else []))
-    right(not hearing.was_opened(secret), "it was led to what is not its own")
-    right(_files(place) == before, "who reads a registry has changed it")
-    if standing is not None:
-        right(_files(standing) == _files(trial.world.shelf / OTHER), "what stood on the shelf is another")
-    if not on_web and draw.random() < 0.3:
-        _published(trial, place)
+        damage = random.choice(_DAMAGES)
+        trial.log(damage.__name__)
+        must_refuse = damage(random, folder, trial)
+    installed = trial.install(OTHER) if random.random() < 0.3 else None
+    before = _files(folder)
+    trial.guard.forget()
+    with _configured(folder, trick, on_web):
+        _pull(random, trial, must_refuse)
+        if random.random() < 0.3:
+            trial.zoo("list", "--published", *(["--json"] if random.random() < 0.3 else []))
+    trial.check_secret()
+    check(_files(folder) == before, "reading a registry has changed it")
+    if installed is not None:
+        check(_files(installed) == _files(trial.world.store / OTHER), "another model in the store has changed")
+    if not on_web and random.random() < 0.3:
+        _publish(trial, folder)
 
 
 @contextmanager
-def _asked(trial: Trial, place: Path, trick: Trick, on_web: bool) -> Iterator[None]:
-    """The registry among those of ZOO_REGISTRIES; nobody sleeps, and for how long they would is counted."""
+def _configured(folder: Path, trick: Trick, on_web: bool) -> Iterator[None]:
+    """Set ZOO_REGISTRIES to the registry, and count the seconds that zoo would wait, instead of waiting."""
     waits: list[float] = []
-    clock, transfer.time = transfer.time, SimpleNamespace(sleep=waits.append)  # type: ignore[assignment]
-    os.environ |= {"ZOO_REGISTRIES": str(place), "no_proxy": "*"}
+    time, transfer.time = transfer.time, SimpleNamespace(sleep=waits.append)  # type: ignore[assignment]
+    os.environ |= {"ZOO_REGISTRIES": str(folder), "no_proxy": "*"}
     try:
         if not on_web:
             yield
             return
         os.environ.pop("ZOO_OFFLINE")
-        with served(place, trick) as address:
+        with _served(folder, trick) as address:
             os.environ["ZOO_REGISTRIES"] = address
             yield
     finally:
-        transfer.time = clock
+        transfer.time = time
         os.environ |= {"ZOO_OFFLINE": "1"}
-    right(sum(waits) < _PATIENCE, f"it waits {sum(waits):.0f} s")
+    check(sum(waits) < _MAX_WAIT, f"it waits {sum(waits):.0f} s")
 
 
-def _pulled(draw: Random, trial: Trial, refused: bool) -> None:
-    pin = draw.choice(("", "", "", "@1", "@2", "@3", f"@sha256:{_digest(trial)}"))
-    done = trial.zoo("pull", f"{GOOD}{pin}")
-    judge.printable(done.out)
-    right(done.status != 0 or pin or not refused, f"it is pulled: {done.out}")
-    shelf = trial.home / "shelf"
-    found = {path.name for path in shelf.iterdir()} if shelf.exists() else set()
-    of_good = {name for name in found if name != OTHER}
-    right(len(of_good) <= (done.status == 0), f"status {done.status}, and on the shelf is {found}")
-    for name in of_good:
-        right(trial.zoo("verify", str(shelf / name)).status == 0, "it is pulled, and is no model")
+def _pull(random: Random, trial: Trial, must_refuse: bool) -> None:
+    digest = hashlib.sha256((trial.world.store / GOOD / "manifest.json").read_bytes()).hexdigest()
+    revision = random.choice(("", "", "", "@1", "@2", "@3", f"@sha256:{digest}"))
+    done = trial.zoo("pull", f"{GOOD}{revision}")
+    judge.check_printable(done.out)
+    check(done.status != 0 or revision or not must_refuse, f"it is pulled: {done.out}")
+    stored = {path.name for path in trial.store.iterdir()} - {OTHER} if trial.store.exists() else set()
+    check(len(stored) <= (done.status == 0), f"the status is {done.status}, and the store has {stored}")
+    for name in stored:
+        check(trial.zoo("verify", str(trial.store / name)).status == 0, "it is pulled, but not valid")
 
 
-def _digest(trial: Trial) -> str:
-    return hashlib.sha256((trial.world.shelf / GOOD / "manifest.json").read_bytes()).hexdigest()
-
-
-def _files(place: Path) -> dict[str, bytes | None]:
-    """What each file holds; None for what is none."""
+def _files(folder: Path) -> dict[str, bytes | None]:
+    """Return the content of each regular file, None for others."""
     return {
-        str(path.relative_to(place)): path.read_bytes()
+        str(path.relative_to(folder)): path.read_bytes()
         if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 24
         else None
-        for path in sorted(place.rglob("*"))
+        for path in sorted(folder.rglob("*"))
         if path.name != "origin.json"
     }
 
 
-def _published(trial: Trial, place: Path) -> None:
-    """One more revision: those that are there stay as they are."""
-    before = {name: content for name, content in _files(place).items() if name.startswith(("models/", "blobs/"))}
-    shutil.copytree(trial.world.shelf / GOOD, trial.folder / "mine")
+def _publish(trial: Trial, folder: Path) -> None:
+    """Publish one more revision, which must not change the others."""
+    before = {name: content for name, content in _files(folder).items() if name.startswith("models/")}
+    shutil.copytree(trial.world.store / GOOD, trial.folder / "copy")
     os.environ["ZOO_REGISTRIES"] = ""
-    trial.zoo("publish", "./mine", "--to", str(place))
-    after = _files(place)
+    trial.zoo("publish", "./copy", "--to", str(folder))
+    after = _files(folder)
     changed = {name for name, content in before.items() if content is not None and after.get(name) != content}
-    lost = {name for name in changed if name.startswith("models/")}
-    right(not lost, f"revisions are changed: {lost}")
+    check(not changed, f"revisions have changed: {changed}")
 
 
-def _json(draw: Random, file: Path, trial: Trial) -> None:
-    tree: Any = json.loads(file.read_text())
-    if draw.random() < 0.7:
-        for _ in range(draw.choice((1, 1, 2))):
-            trial.tell(values.bitten(draw, tree) if values.places(tree) else "nothing is left")
-        text = json.dumps(values.writable(tree))
-    else:
-        whole = file.read_text()
-        some = (*_NESTED, "", "null", "[]", "1", "NaN", f"{whole}{whole}", whole + " " * 1_500_000, f"\ufeff{whole}")
-        text = draw.choice((*some, whole.replace('"bytes": ', '"bytes": 1e999, "x": '), whole[: len(whole) // 2]))
-    file.write_bytes(text.encode(draw.choice(("utf-8", "utf-8", "utf-8", "utf-16")), "surrogatepass"))
+# Damaged files
 
 
-def _index(draw: Random, place: Path, trial: Trial) -> bool:
-    """`index.json`, which is never the truth."""
-    _json(draw, place / "index.json", trial)
+def _revision_file(folder: Path, number: int = 2) -> Path:
+    return folder / "models" / GOOD / f"{number}.json"
+
+
+def _damaged_index(random: Random, folder: Path, trial: Trial) -> bool:
+    trial.log(values.mutate_json(random, folder / "index.json"))
     return False
 
 
-def _revision(draw: Random, place: Path, trial: Trial) -> bool:
-    file = place / "models" / GOOD / draw.choice(("1.json", "2.json", "2.json"))
-    before = file.read_bytes()
-    if draw.random() < 0.3:
-        file.write_bytes(values.damaged(draw, before))
+def _damaged_revision(random: Random, folder: Path, trial: Trial) -> bool:
+    file = _revision_file(folder, random.choice((1, 2, 2)))
+    if random.random() < 0.3:
+        file.write_bytes(values.corrupt(random, file.read_bytes()))
     else:
-        _json(draw, file, trial)
+        trial.log(values.mutate_json(random, file))
     return False
 
 
-def _numbers(draw: Random, place: Path, trial: Trial) -> bool:
-    """Numbers and names of revisions that are another's, or nobody's."""
-    file = place / "models" / GOOD / "2.json"
-    made = json.loads(file.read_text())
-    what = draw.randrange(5)
-    key = draw.choice(("revision", "name", "digest", "format"))
+def _wrong_revision(random: Random, folder: Path, trial: Trial) -> bool:
+    """Give a revision another number, name or digest."""
+    file = _revision_file(folder)
+    revision = json.loads(file.read_text())
+    good = dict(revision)
+    what = random.randrange(5)
     if what == 0:
-        made[key] = values.value(draw)
+        revision[random.choice(("revision", "name", "digest", "format"))] = values.writable(values.value(random))
     elif what == 1:
-        made["name"] = draw.choice(("../x", OTHER, "/etc/x", "..", "", "a/b", "x" * 1000, "\x1b[2J", "good\n"))
+        names = ("../x", OTHER, "/etc/x", "..", "", "a/b", "x" * 1000, "\x1b[2J", "good\n")
+        revision["name"] = random.choice(names)
     elif what == 2:
-        made["revision"] = draw.choice((1, 3, 0, -1, 10**9, 10**30, 1e300, "2", True, 2.5))
+        revision["revision"] = random.choice((1, 3, 0, -1, 10**9, 10**30, 1e300, "2", True, 2.5))
     elif what == 3:
-        made["digest"] = draw.choice(("0" * 64, "", "g" * 64, "A" * 64, "../../x", made["digest"][:-1], 5))
+        digests = ("0" * 64, "", "g" * 64, "A" * 64, "../../x", revision["digest"][:-1], 5)
+        revision["digest"] = random.choice(digests)
     else:
-        shutil.copyfile(file, file.with_name(draw.choice(("3.json", "999999999.json", "01.json", "-1.json", "٣.json"))))
+        names = ("3.json", "999999999.json", "01.json", "-1.json", "٣.json")
+        shutil.copyfile(file, file.with_name(random.choice(names)))
         return False
-    trial.tell(f"{made['name']!r}, {made['revision']!r}, {made['digest']!r}")
-    changed = made != json.loads(file.read_text())
-    file.write_text(json.dumps(made))
-    return changed
+    trial.log({key: revision[key] for key in good if revision.get(key) != good[key]})
+    file.write_text(json.dumps(revision))
+    return revision != good
 
 
-def _names(draw: Random, place: Path, trial: Trial) -> bool:
-    """Files of a revision whose names lead out of the folder, or that are said to be other than they are."""
-    file = place / "models" / GOOD / "2.json"
-    made = json.loads(file.read_text())
-    files = made["files"]
-    name = draw.choice([each for each in sorted(files) if each != "manifest.json"])
-    what = draw.randrange(5)
+def _wrong_files(random: Random, folder: Path, trial: Trial) -> bool:
+    """Give the files of a revision names outside of the folder, or wrong sizes and hashes."""
+    file = _revision_file(folder)
+    revision = json.loads(file.read_text())
+    files = revision["files"]
+    name, other = random.sample([each for each in sorted(files) if each != "manifest.json"], 2)
+    what = random.randrange(5)
     if what == 0:
-        out = (
-            "../x",
-            "../../../../pwned.txt",
-            "/etc/x.y",
-            "a/b.c",
-            "..",
-            ".x",
-            "x",
-            "",
-            "a\0.b",
-            "\x1b[2J.x",
-            "x.y" * 10_000,
-        )
-        files[draw.choice((*out, "weights.safetensors.partial", "new.txt", "origin.json"))] = files[name]
+        outside = ("../x", "../../../../pwned.txt", "/etc/x.y", "a/b.c", "..", ".x", "x", "", "a\0.b", "\x1b[2J.x")
+        more = ("x.y" * 10_000, "weights.safetensors.partial", "new.txt", "origin.json")
+        files[random.choice((*outside, *more))] = files[name]
     elif what == 1:
-        files[name]["bytes"] = draw.choice(
-            (-1, 0, files[name]["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True)
-        )
+        sizes = (-1, 0, files[name]["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True)
+        files[name]["bytes"] = random.choice(sizes)
     elif what == 2:
-        files[name]["sha256"] = draw.choice(("0" * 64, "", "../../x", files[name]["sha256"].upper() + "\n", 5))
+        files[name]["sha256"] = random.choice(("0" * 64, "", "../../x", files[name]["sha256"].upper() + "\n", 5))
     elif what == 3:
         del files[name]
     else:
-        other = draw.choice([each for each in sorted(files) if each != name])
         files[name], files[other] = files[other], files[name]
-    trial.tell(f"{what}: {name}, {sorted(files)!r:.300}")
-    file.write_text(json.dumps(made))
+    trial.log(f"{what}: {name}, {sorted(files)!r:.300}")
+    file.write_text(json.dumps(revision))
     return True
 
 
-def _forwards(draw: Random, place: Path, trial: Trial) -> bool:
-    """Old names in circles and in chains, that lead out, that lead to nobody."""
-    to = draw.choice((GOOD, "one", "../x", "/etc", "", "x" * 5000, 5, None, ["good"], "\x1b[2J", "nobody", "a\nb"))
-    chain = [GOOD, *(f"n{number}" for number in range(draw.choice((1, 5, 30))))]
-    for old, new in [*itertools.pairwise(chain), (chain[-1], to)]:
-        folder = place / "models" / old
-        folder.mkdir(exist_ok=True)
-        (folder / "forward.json").write_text(json.dumps({"to": new}))
-    if draw.random() < 0.3:
-        (place / "models" / GOOD / "forward.json").write_text(
-            draw.choice((*_NESTED, "", "{}", '{"to": NaN}', "x" * 10**6))
-        )
+def _forwards(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write aliases of model names in loops and chains, or to invalid names."""
+    targets = (GOOD, "one", "../x", "/etc", "", "x" * 5000, 5, None, ["good"], "\x1b[2J", "unknown", "a\nb")
+    chain = [GOOD, *(f"n{number}" for number in range(random.choice((1, 5, 30))))]
+    for old, new in [*itertools.pairwise(chain), (chain[-1], random.choice(targets))]:
+        (folder / "models" / old).mkdir(exist_ok=True)
+        (folder / "models" / old / "forward.json").write_text(json.dumps({"to": new}))
+    if random.random() < 0.3:
+        text = random.choice((*values.TOO_DEEP, "", "{}", '{"to": NaN}', "x" * 10**6))
+        (folder / "models" / GOOD / "forward.json").write_text(text)
     return True
 
 
-def _blob(draw: Random, place: Path, trial: Trial) -> bool:
-    """A blob that is cut short, longer, of other bytes, or no file."""
-    files = json.loads((place / "models" / GOOD / "2.json").read_text())["files"]
-    name = draw.choice(sorted(files))
-    blob = place / "blobs" / "sha256" / files[name]["sha256"]
+def _damaged_blob(random: Random, folder: Path, trial: Trial) -> bool:
+    files = json.loads(_revision_file(folder).read_text())["files"]
+    name = random.choice(sorted(files))
+    blob = folder / "blobs" / "sha256" / files[name]["sha256"]
     content = blob.read_bytes()
-    what = draw.randrange(6)
+    what, at = random.randrange(6), random.randrange(len(content))
     if what == 0:
         blob.unlink()
     elif what == 1:
-        blob.write_bytes(content[: draw.randrange(len(content))])
+        blob.write_bytes(content[:at])
     elif what == 2:
-        blob.write_bytes(content + draw.choice((b"x", content, bytes(1 << 22))))
-    elif what == 3:
-        at = draw.randrange(len(content))
         blob.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    elif what == 4:
-        trial.tell(nodes.put(draw, blob))
-        os.truncate(blob, len(content) + 1) if blob.is_file() and not blob.is_symlink() else None
+    elif what == 3:
+        blob.write_bytes(random.randbytes(len(content)))
+    elif what == 4:  # only the beginning is read, and its hash is correct
+        blob.write_bytes(content + random.choice((b"x", content, bytes(1 << 22))))
     else:
-        blob.write_bytes(draw.randbytes(len(content)))
-    trial.tell(f"{name}: {what}")
-    # Of what is longer the beginning is enough, and its hash is right.
-    return what in (0, 1, 3, 5)
+        trial.log(values.replace_file(random, blob))
+        if blob.is_file() and not blob.is_symlink():
+            os.truncate(blob, len(content) + 1)
+    trial.log(f"{name}: {what}")
+    return what < 4
 
 
-def _stood_in(draw: Random, place: Path, trial: Trial) -> bool:
-    """Something else in place of a file or a folder."""
-    path = draw.choice(
-        (
-            *(place / "models" / GOOD / "1.json", place / "models" / GOOD / "2.json", place / "models" / GOOD),
-            *(
-                place / "index.json",
-                place / "registry.json",
-                place / "models" / GOOD / "forward.json",
-                place / "models",
-            ),
-        )
-    )
-    trial.tell(nodes.put(draw, path))
+def _not_a_file(random: Random, folder: Path, trial: Trial) -> bool:
+    names = ("models/good/1.json", "models/good/2.json", "models/good", "models/good/forward.json", "models")
+    trial.log(values.replace_file(random, folder / random.choice((*names, "index.json", "registry.json"))))
     return False
 
 
-def _linked(draw: Random, place: Path, trial: Trial) -> bool:
-    """Links to what is not the registry's."""
-    path = draw.choice((place / "models" / GOOD / "2.json", *sorted((place / "blobs" / "sha256").iterdir())))
+def _linked(random: Random, folder: Path, trial: Trial) -> bool:
+    path = random.choice((_revision_file(folder), *sorted((folder / "blobs" / "sha256").iterdir())))
     path.unlink()
-    path.symlink_to(draw.choice(("/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem")))
+    path.symlink_to(random.choice(("/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem")))
     return False
 
 
-_WAYS: tuple[Way, ...] = (
-    *(_index, _revision, _revision, _numbers, _numbers, _names, _names, _forwards, _blob, _blob, _stood_in, _linked),
+_DAMAGES: tuple[Damage, ...] = (
+    *(_damaged_index, _damaged_revision, _damaged_revision, _wrong_revision, _wrong_revision, _wrong_files),
+    *(_wrong_files, _forwards, _damaged_blob, _damaged_blob, _not_a_file, _linked),
 )
+
+# A web server, and its tricks
+
+
+@contextmanager
+def _served(folder: Path, trick: Trick) -> Iterator[str]:
+    """Serve a folder with tricks, and yield its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = unquote(self.path).lstrip("/")
+            exists = ".." not in path.split("/") and (folder / path).is_file()
+            body = (folder / path).read_bytes() if exists else b""
+            plain = (200 if exists else 404, {"Content-Length": str(len(body))}, body, False)
+            status, headers, body, endless = trick(path, plain)
+            with suppress(OSError):  # the client may have closed the connection
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                for _ in range(100_000 if endless else 1):
+                    self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            """Ignore invalid requests."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+_LARGE = b"x" * (1 << 20)
+_MANY_DIGITS = "9" * 5000
+_LOCATIONS = (
+    *("file:///etc/passwd", "file:secret", "/dev/zero", "../../secret", "http://[::1", "http://", "http://x:y/"),
+    *("data:text/plain,x", "ftp://127.0.0.1:1/x", "javascript:x", "\xff\xfe", "http://127.0.0.1:1/x", "x" * 60_000),
+    *("http://127.0.0.1:99999/", "http://\x01/", "gopher://x"),
+)
+
+
+def _trick(random: Random, trial: Trial) -> tuple[Trick, bool]:
+    """Return a trick, and whether a pull of GOOD must be refused because of it."""
+    where = random.choice(("models/", f"models/{GOOD}/2.json", "blobs/", "index.json", "forward.json"))
+    kind = random.choice(("endless", "status", "length", "range", "redirect", "revisions", "page"))
+    trial.log(f"server: {where}, {kind}")
+    if kind == "revisions":
+        return _every_revision(random.choice((10**4, 10**9, 10**30))), where in ("models/", "blobs/")
+    length = random.choice(("0", "1", "-5", "²", "1e3", _MANY_DIGITS, "99999999999999", "", "5, 5", "\xb2\xb3"))
+    tag = random.choice(("x", '"x"', 'W/"x"', "x" * 5000))
+    ranges = ("bytes 0-1/2", "bytes 5-9/10", "bytes x", f"bytes {_MANY_DIGITS}-9/*", f"bytes 0-0/{_MANY_DIGITS}", "")
+    waits = random.choice(("0", "5", "99999999999", "-1", "²", _MANY_DIGITS, "Wed, 21 Oct 2065 07:28:00 GMT"))
+    statuses = (100, 201, 204, 206, 300, 304, 400, 401, 403, 416, 418, 429, 500, 503, 599, 999)
+    body = random.choice((b"<html>" + _LARGE, b"", b"\x1f\x8b" + bytes(100), b"[" * 500_000, b"{}"))
+    encoding = random.choice(("gzip", "br", "identity", "x" * 1000))
+    answers: dict[str, Answer] = {
+        "endless": (200, random.choice(({}, {"Content-Length": str(10**12)}, {"Content-Length": "5"})), _LARGE, True),
+        "status": (random.choice(statuses), {"Content-Length": "2", "Retry-After": waits}, b"{}", False),
+        "redirect": (302, {"Location": random.choice((*_LOCATIONS, f"/{where}")), "Content-Length": "0"}, b"", False),
+        "page": (200, {"Content-Length": str(len(body)), "Content-Encoding": encoding}, body, False),
+    }
+    content_range = random.choice(ranges)
+
+    def trick(path: str, answer: Answer) -> Answer:
+        if where not in path:
+            return answer
+        if kind == "length":
+            return answer[0], {"Content-Length": length, "ETag": tag}, answer[2], False
+        if kind == "range":
+            return 206, {"Content-Range": content_range}, answer[2][:10], False
+        return answers[kind]
+
+    return trick, kind in answers and where in ("models/", "blobs/")
+
+
+def _every_revision(last: int) -> Trick:
+    """Return a trick: the server has every revision up to the last, none of which has valid files."""
+    digest = "0" * 64
+    files = {name: {"sha256": digest, "bytes": 5} for name in ("manifest.json", "spec.yaml")}
+    texts = dict.fromkeys(("task", "source", "target", "metric", "description", "published", "zoo"), "x")
+    summary = {**texts, "parameters": 1, "dev": None, "test": None}
+
+    def trick(path: str, answer: Answer) -> Answer:
+        number = path.removeprefix(f"models/{GOOD}/").removesuffix(".json")
+        if not number.isdecimal() or int(number) > last:
+            return answer
+        revision = {"format": 1, "name": GOOD, "revision": int(number), "digest": digest}
+        body = json.dumps({**revision, "files": files, "summary": summary}).encode()
+        return 200, {"Content-Length": str(len(body))}, body, False
+
+    return trick

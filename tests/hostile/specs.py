@@ -1,4 +1,4 @@
-"""Specs: shipped ones and whole ones, bitten, blown up, in odd encodings; read, planned, and the small ones trained."""
+"""Hostile specs: mutated, huge, in odd YAML and odd encodings; they are loaded, planned, and small ones trained."""
 
 from __future__ import annotations
 
@@ -11,149 +11,138 @@ import yaml
 import compiler
 import specs
 from hostile import values
-from hostile.judge import right
+from hostile.judge import check
 from hostile.trial import Trial
 from specs import Spec
 
 FILE = "own.yaml"
-_MILLION = 10**6
+_PLANS = ((), (), (), ("--json",), ("--passes",), ("--code",), ("--graph", "own.svg"), ("--length", "1000000000"))
+_SMALL = frozenset(range(65))
+_LONG = 10**4000
+"""The smallest number that Python refuses to convert to text."""
+Content = tuple[bytes, list[str], bool]
+"""The content of a spec file, overrides, and whether its numbers are so small that a step of training is fast."""
 
 
-def run(draw: Random, trial: Trial) -> None:
-    """Makes one, asks for it in Python and on the command line, and trains a step where that is small."""
-    text, overrides, modest = _made(draw, trial)
+def run(random: Random, trial: Trial) -> None:
+    """Load a spec in Python and on the command line, and train a step if the spec is small."""
+    kinds = (_sized, _mutated, _overridden, _broken, _huge, _odd_yaml, _encoded)
+    kind = random.choices(kinds, (10, 8, 5, 3, 2, 2, 2))[0]
+    trial.log(kind.__name__)
+    text, overrides, small = kind(random, _tree(random, trial.world.spec), trial.log)
     (trial.folder / FILE).write_bytes(text)
     trial.world.write_corpus(trial.folder)
-    found = trial.answer(lambda: specs.load(FILE, overrides))
-    if isinstance(found, Spec):
-        again = trial.answer(lambda: specs.parse(found.yaml(), FILE))
-        right(again == found, f"a spec that is written and read again is another one: {again!r:.300}")
-    if isinstance(found, Spec) or draw.random() < 0.3:
-        done = trial.zoo("plan", FILE, *overrides, *draw.choice(_PLANS))
-        right(done.status == 0 or isinstance(found, Spec) or done.status == found.exit_code, "Python says otherwise")
-        if isinstance(found, Spec) and modest and done.status == 0 and draw.random() < 0.5:
-            _trained(trial, found, overrides)
+    spec = trial.call(lambda: specs.load(FILE, overrides))
+    if isinstance(spec, Spec):
+        again = trial.call(lambda: specs.parse(spec.yaml(), FILE))
+        check(again == spec, f"a spec that is written and read again differs: {again!r:.300}")
+    if isinstance(spec, Spec) or random.random() < 0.3:
+        done = trial.zoo("plan", FILE, *overrides, *random.choice(_PLANS))
+        if not isinstance(spec, Spec):
+            check(done.status == spec.exit_code, "the command accepts what Python refuses")
+        elif small and done.status == 0 and random.random() < 0.5:
+            _train(trial, spec, overrides)
 
 
-_PLANS = ((), (), (), ("--json",), ("--passes",), ("--code",), ("--graph", "own.svg"), ("--length", "1000000000"))
-
-
-def _trained(trial: Trial, spec: Spec, overrides: list[str]) -> None:
-    """A step, where the model and its batches are a toy's."""
-    if compiler.parameters(spec) > _MILLION or spec.training.source_tokens > 10_000:
+def _train(trial: Trial, spec: Spec, overrides: list[str]) -> None:
+    if compiler.parameters(spec) > 10**6 or spec.training.source_tokens > 10_000:
         return
-    toy = ("training.steps=1", "training.checkpoint_steps=1", "compilation.backend=eager", "training.start_from=null")
+    step = ("training.steps=1", "training.checkpoint_steps=1", "compilation.backend=eager", "training.start_from=null")
     files = "[{source: pairs.en, target: pairs.de}]"
     corpus = [f"corpus.{split}={files}" for split in ("train", "dev", "test")]
-    done = trial.zoo(
-        "train", FILE, *overrides, *toy, *corpus, "corpus.folder=.", "corpus.source=en", "corpus.target=de"
-    )
+    sides = ("corpus.folder=.", "corpus.source=en", "corpus.target=de")
+    done = trial.zoo("train", FILE, *overrides, *step, *corpus, *sides)
     weights = list((trial.folder / "runs").rglob("weights.safetensors"))
-    right(done.status != 0 or weights, "trained, and there are no weights")
+    check(done.status != 0 or weights, "it is trained, but there are no weights")
 
 
-def _made(draw: Random, trial: Trial) -> tuple[bytes, list[str], bool]:
-    """The file's content, overrides, and whether a step of it may be tried."""
-    tree = _tree(draw, trial.world.spec)
-    kind = draw.choices((_sized, _bitten, _overridden, _broken, _blown_up, _woven, _encoded), (10, 8, 5, 3, 2, 2, 2))[0]
-    trial.tell(kind.__name__)
-    return kind(draw, tree, trial.tell)
+def _tree(random: Random, spec: Spec) -> dict[str, Any]:
+    """Return a complete spec, or one that extends a shipped one."""
+    complete: dict[str, Any] = yaml.safe_load(spec.yaml())
+    if random.random() < 0.6:
+        return complete
+    parts = random.sample(sorted(complete.keys() - {"format", "name", "description"}), random.randrange(1, 4))
+    own = {key: complete[key] for key in ("architecture", "vocabulary", *parts)}
+    return {"extends": random.choice(("tiny", "tiny", "multi30k-ende")), **own}
 
 
-def _tree(draw: Random, spec: Spec) -> dict[str, Any]:
-    """A whole spec, or a difference from a shipped one."""
-    whole: dict[str, Any] = yaml.safe_load(spec.yaml())
-    if draw.random() < 0.6:
-        return whole
-    parts = draw.sample(sorted(whole.keys() - {"format", "name", "description"}), draw.randrange(1, 4))
-    small = {key: whole[key] for key in ("architecture", "vocabulary")}
-    return {"extends": draw.choice(("tiny", "tiny", "multi30k-ende")), **small, **{part: whole[part] for part in parts}}
-
-
-def _sized(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    """Figures that are what they should be, but for how large they are."""
-    usual = _figures(tree)
-    ways = [way for way in values.places(tree) if type(values.at(tree, way)) in (int, float)]
-    for way in draw.sample(ways, min(len(ways), draw.choice((1, 1, 1, 2, 4)))):
-        figure = draw.choice((1, 2, 3, 64, 9)) * 10 ** draw.choice((0, 0, 1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 30))
-        old = values.at(tree, way)
-        new = draw.choice((figure, 1 / figure, 2 * old, 2 * old, old / 2, old / 2))
-        values.at(tree, way[:-1])[way[-1]] = type(old)(new) if draw.random() < 0.9 else new
-        tell(f"{way} from {old} to {values.at(tree, way)}")
-    return _dumped(draw, tree), [], _figures(tree) <= usual | _SMALL
-
-
-def _bitten(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    usual = _figures(tree)
-    told = [values.bitten(draw, tree) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
-    for each in told:
-        tell(each)
-    return _dumped(draw, tree), [], _figures(tree) <= usual | _SMALL
-
-
-_SMALL = frozenset(range(65))
-"""A step of what has only these may be tried: what a person asks for may take its time."""
-
-
-def _figures(tree: Any) -> set[float]:
-    """All numbers in a tree."""
+def _numbers(tree: Any) -> set[float]:
     if isinstance(tree, dict | list):
-        return set().union(*map(_figures, tree.values() if isinstance(tree, dict) else tree))
+        return set().union(*map(_numbers, tree.values() if isinstance(tree, dict) else tree))
     return {tree} if isinstance(tree, int | float) else set()
 
 
-def _dumped(draw: Random, tree: Any) -> bytes:
-    """YAML; numbers of more digits than Python writes down are written for it."""
-    long = 10**4000
-    text = yaml.dump(
-        _swapped(tree, long), allow_unicode=draw.random() < 0.5, default_flow_style=draw.choice((0, 1, None))
-    )
+def _dump(random: Random, tree: Any) -> bytes:
+    """Return YAML, including numbers that Python refuses to write."""
+    style, unicode = random.choice((False, True, None)), random.random() < 0.5
+    text = yaml.dump(_mark_long(tree), allow_unicode=unicode, default_flow_style=style)
     return text.replace("LONG", "1" + 4000 * "0").encode("utf-8", "surrogatepass")
 
 
-def _swapped(tree: Any, long: int) -> Any:
+def _mark_long(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _swapped(each, long) for key, each in tree.items()}
+        return {key: _mark_long(each) for key, each in tree.items()}
     if isinstance(tree, list):
-        return [_swapped(each, long) for each in tree]
-    return "LONG" if isinstance(tree, int) and abs(tree) >= long else tree
+        return [_mark_long(each) for each in tree]
+    return "LONG" if isinstance(tree, int) and abs(tree) >= _LONG else tree
 
 
-def _overridden(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    ways = [".".join(map(str, way)) for way in values.places(tree)]
+def _sized(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    """Change the size of numbers only."""
+    usual = _numbers(tree)
+    paths = [path for path in values.paths(tree) if type(values.at(tree, path)) in (int, float)]
+    for path in random.sample(paths, min(len(paths), random.choice((1, 1, 1, 2, 4)))):
+        number = random.choice((1, 2, 3, 64, 9)) * 10 ** random.choice((0, 0, 1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 30))
+        old = values.at(tree, path)
+        new = random.choice((number, 1 / number, 2 * old, 2 * old, old / 2, old / 2))
+        values.at(tree, path[:-1])[path[-1]] = type(old)(new) if random.random() < 0.9 else new
+        log(f"{path} from {old} to {values.at(tree, path)}")
+    return _dump(random, tree), [], _numbers(tree) <= usual | _SMALL
+
+
+def _mutated(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    usual = _numbers(tree)
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        log(values.mutate(random, tree))
+    return _dump(random, tree), [], _numbers(tree) <= usual | _SMALL
+
+
+def _overridden(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    keys = [".".join(map(str, path)) for path in values.paths(tree)]
     overrides = []
-    for _ in range(draw.choice((1, 1, 1, 2, 5))):
-        key = draw.choice(ways)
-        key = values.misspelt(draw, key) if draw.random() < 0.3 else key
-        given = values.value(draw)
-        shown = "1" * 5000 if isinstance(given, int) and abs(given) > 10**4000 else str(given)
-        shown = draw.choice((shown, shown, values.text(draw, letters=":-[]{}&*!#'\"|>%@, ab1\n\x00\ud800")))
-        overrides.append(draw.choice((f"{key}={shown}",) * 8 + (key, f"={shown}", f"{key}=[{'[' * 5000}")))
-        tell(overrides[-1][:200].encode("ascii", "backslashreplace").decode())
-    modest = not any(sign.isdigit() for each in overrides for sign in each)
-    return _dumped(draw, tree), [each for each in overrides if not each.startswith("-")], modest
+    for _ in range(random.choice((1, 1, 1, 2, 5))):
+        key = random.choice(keys)
+        key = values.misspelt(random, key) if random.random() < 0.3 else key
+        value = values.value(random)
+        text = "1" * 5000 if isinstance(value, int) and abs(value) > _LONG else str(value)
+        text = random.choice((text, text, values.text(random, letters=":-[]{}&*!#'\"|>%@, ab1\n\x00\ud800")))
+        overrides.append(random.choice((f"{key}={text}",) * 8 + (key, f"={text}", f"{key}=[{'[' * 5000}")))
+        log(overrides[-1][:200].encode("ascii", "backslashreplace").decode())
+    small = not any(sign.isdigit() for each in overrides for sign in each)
+    return _dump(random, tree), [each for each in overrides if not each.startswith("-")], small
 
 
-def _broken(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    content = values.damaged(draw, _dumped(draw, tree))
-    if draw.random() < 0.5:
-        at = draw.randrange(len(content) + 1)
-        sign = draw.choice((*b"\t\x00\x1b:#&*!|>%@`{}[],\"'-?\xff", *b"\n"))
-        content = content[:at] + bytes([sign]) * draw.choice((1, 2, 100)) + content[at:]
-    tell(f"{len(content)} bytes")
+def _broken(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    content = values.corrupt(random, _dump(random, tree))
+    if random.random() < 0.5:
+        at = random.randrange(len(content) + 1)
+        sign = random.choice(b"\t\x00\x1b:#&*!|>%@`{}[],\"'-?\xff\n")
+        content = content[:at] + bytes([sign]) * random.choice((1, 2, 100)) + content[at:]
+    log(f"{len(content)} bytes")
     return content, [], False
 
 
-def _blown_up(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    """Up to 10 MB."""
-    size = draw.choice((10**4, 10**5, 10**6, 10**7))
-    ways: tuple[Callable[[], bytes], ...] = (
-        lambda: b"#" * size + b"\n" + _dumped(draw, tree),
-        lambda: _dumped(draw, {**tree, "description": "x" * size}),
-        lambda: _dumped(draw, tree) + b"architecture: " + b"[" * size,
-        lambda: _dumped(draw, tree) + b"x: " + b"{a: " * (size // 4),
-        lambda: _dumped(draw, tree) + b"".join(b"key%d: 1\n" % n for n in range(size // 10)),
-        lambda: _dumped(draw, tree) + b"x:\n" + b"- 1\n" * (size // 4),
+def _huge(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    """Return a spec of up to 10 MB."""
+    size = random.choice((10**4, 10**5, 10**6, 10**7))
+    good = _dump(random, tree)
+    kinds: tuple[Callable[[], bytes], ...] = (
+        lambda: b"#" * size + b"\n" + good,
+        lambda: _dump(random, {**tree, "description": "x" * size}),
+        lambda: good + b"architecture: " + b"[" * size,
+        lambda: good + b"x: " + b"{a: " * (size // 4),
+        lambda: good + b"".join(b"key%d: 1\n" % n for n in range(size // 10)),
+        lambda: good + b"x:\n" + b"- 1\n" * (size // 4),
         lambda: b"corpus:\n  train:\n" + b"  - {grammar: 1}\n" * (size // 17) + b"extends: tiny\n",
         lambda: b"extends: tiny\n" + b"\n" * size,
         lambda: b"name: &a " + b"- " * size,
@@ -161,45 +150,39 @@ def _blown_up(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -
         lambda: b"extends: tiny\n" + b"a" * size + b": 1\n",
         lambda: b"extends: " + b"../" * (size // 3) + b"tiny.yaml\n",
     )
-    at = draw.randrange(len(ways))
-    tell(f"way {at}, size {size:,}")
-    return ways[at](), [], False
+    index = random.randrange(len(kinds))
+    log(f"kind {index}, size {size:,}")
+    return kinds[index](), [], False
 
 
-def _woven(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    """Aliases, tags, documents, circles."""
-    layers = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, draw.choice((2, 6, 30))))
-    ways = (
-        "x0: &x0 [a]\n" + layers + "extends: tiny\n",
+def _odd_yaml(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    """Return YAML with aliases, tags, several documents or loops."""
+    good = _dump(random, tree).decode("utf-8", "replace")
+    texts = (
+        f"{values.LAUGHS}extends: tiny\n",
         "extends: tiny\ncorpus: &c {train: [*c]}\n",
         "extends: tiny\narchitecture: &a {encoder: *a}\n",
         "a: &a {d_model: 8}\nextends: tiny\narchitecture: {<<: *a}\n",
-        "extends: tiny\nname: !!python/object/apply:os.system ['touch ../outside/owned']\n",
+        "extends: tiny\nname: !!python/object/apply:os.system ['touch ../outside/other']\n",
         "extends: tiny\nname: !!python/name:os.system\n",
         "extends: tiny\nname: !<tag:x> y\ntraining: !!set {a}\n",
         "extends: tiny\n---\nextends: base\n",
-        "extends: own.yaml\n",
-        "extends: ./own.yaml\n",
-        "extends: ../outside\n",
-        "extends: [tiny]\n",
+        *(f"extends: {name}\n" for name in ("own.yaml", "./own.yaml", "../outside", "[tiny]", "!!binary dGlueQ==")),
         "%YAML 9.9\n---\nextends: tiny\n",
         "? {a: b}\n: c\n",
         "? [a]\n: c\nextends: tiny\n",
-        "extends: !!binary dGlueQ==\n",
         "training: {steps: 190:20:30, seed: 0o17, beta1: 1_0.0, epsilon: 2001-01-01}\nextends: tiny\n",
-        "format: 99999999999999999999\n" + _dumped(draw, tree).decode(),
-        "format: -1\n" + _dumped(draw, tree).decode(),
-        "format: [1]\nextends: tiny\n",
+        *(f"format: {version}\n{good}" for version in ("99999999999999999999", "-1", "[1]")),
     )
-    at = draw.randrange(len(ways))
-    tell(f"way {at}")
-    return ways[at].encode(), [], False
+    index = random.randrange(len(texts))
+    log(f"text {index}")
+    return texts[index].encode(), [], False
 
 
-def _encoded(draw: Random, tree: dict[str, Any], tell: Callable[[str], None]) -> tuple[bytes, list[str], bool]:
-    tree["description"] = f"ä{values.text(draw)}"
-    text = yaml.dump(tree, allow_unicode=True)
-    encoding = draw.choice(("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1", "utf-7", "cp037", "shift_jis"))
-    tell(encoding)
-    content = text.encode(encoding, "replace")
-    return draw.choice((content, content.replace(b"\n", b"\r\n"), content.replace(b"\n", b"\r"))), [], False
+def _encoded(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
+    tree["description"] = f"ä{values.text(random)}"
+    encodings = ("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1", "utf-7", "cp037", "shift_jis")
+    encoding = random.choice(encodings)
+    log(encoding)
+    content = yaml.dump(tree, allow_unicode=True).encode(encoding, "replace")
+    return content.replace(b"\n", random.choice((b"\n", b"\r\n", b"\r"))), [], False

@@ -1,4 +1,4 @@
-"""Nothing that is handed in ends in a traceback, a hang, all of the memory, or a wrong result that is told as right."""
+"""Hostile input never causes a traceback, a hang, too much memory, or a wrong result that is reported as right."""
 
 from __future__ import annotations
 
@@ -7,55 +7,61 @@ from pathlib import Path
 
 import pytest
 
-from hostile.case import KINDS, Case, Verdict
-from hostile.court import verdicts
+from hostile.faults import FAST, FAULTS
+from hostile.judge import KINDS, Case, Outcome
+from hostile.runner import run_cases
 
-_SOME, _MANY, _INTRUDERS = 240, 10_000, 600
-
-
-def _cases(count: int, first: int = 0) -> list[Case]:
-    """So many, of all kinds by turns."""
-    return [Case(KINDS[number % len(KINDS)], first + number // len(KINDS)) for number in range(count)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # each case has a limit of its own
 
 
-def _told(found: Sequence[Verdict]) -> str:
-    failed = [verdict for verdict in found if verdict.failure]
-    lines = "\n".join(verdict.summary for verdict in failed)
-    return f"{len(failed)} of {len(found)} cases; `PYTHONPATH=tests python -m hostile KIND SEED` has more:\n{lines}"
+def _cases(per_kind: int, first: int = 0) -> list[Case]:
+    return [Case(kind, seed) for seed in range(first, first + per_kind) for kind in KINDS]
 
 
-pytestmark = pytest.mark.timeout(900)  # of all together: a case has its own
+def _check(outcomes: Sequence[Outcome]) -> None:
+    """Check that no case failed and that intruders are refused."""
+    lines = "\n".join(outcome.summary for outcome in outcomes if outcome.failure)
+    assert not lines, f"`PYTHONPATH=tests python -m hostile KIND SEED` repeats a case:\n{lines}"
+    assert all(outcome.refused for outcome in outcomes if outcome.case.kind == "intruders"), "an intruder is accepted"
+    assert any(outcome.answered for outcome in outcomes), "no input is good"
+    assert any(outcome.refused for outcome in outcomes), "no input is bad"
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> list[Verdict]:
-    with pytest.MonkeyPatch.context() as patch:  # as torch leaves it in a process that has compiled anything
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("compiled") / "elsewhere"))
-        return verdicts(_cases(_SOME), tmp_path_factory.mktemp("hostile"))
+def _check_faults(outcomes: Sequence[Outcome]) -> None:
+    expected = list(FAULTS.values())
+    for outcome in outcomes:
+        assert outcome.summary.startswith(f"{outcome.case}: {expected[outcome.case.seed][0]}"), outcome.failure
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_hostile_case_is_answered_or_refused(judged: list[Verdict], kind: str) -> None:
-    of_kind = [verdict for verdict in judged if verdict.case.kind == kind]
-    assert len(of_kind) == _SOME // len(KINDS)
-    assert not any(verdict.failure for verdict in of_kind), _told(of_kind)
-    if kind == "intruders":
-        assert all(verdict.refused for verdict in of_kind), "one is accepted"
-    assert sum(verdict.answered > 0 for verdict in of_kind) > 1, "hardly anything is right: the cases test nothing"
-    assert sum(verdict.refused > 0 for verdict in of_kind) > 1, "hardly anything is wrong: the cases are not hostile"
+def test_hostile_cases_and_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))  # as after a compilation with torch
+    faults = [Case("faults", seed) for seed in range(FAST)]
+    outcomes = run_cases([*_cases(4), *faults], tmp_path, workers=1)
+    assert len(outcomes) == 4 * len(KINDS) + FAST
+    _check([outcome for outcome in outcomes if outcome.case.kind != "faults"])
+    _check_faults([outcome for outcome in outcomes if outcome.case.kind == "faults"])
+
+
+@pytest.mark.slow
+def test_slow_faults(tmp_path: Path) -> None:
+    _check_faults(run_cases([Case("faults", seed) for seed in range(FAST, len(FAULTS))], tmp_path, workers=1))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_every_intruder_is_refused(tmp_path: Path) -> None:
-    found = verdicts([Case("intruders", seed) for seed in range(_INTRUDERS)], tmp_path)
-    assert sum(verdict.refused > 0 for verdict in found) == _INTRUDERS
-    assert not any(verdict.failure for verdict in found), _told(found)
+    outcomes = run_cases([Case("intruders", seed) for seed in range(600)], tmp_path)
+    assert sum(outcome.refused > 0 for outcome in outcomes) == 600
+    assert not [outcome.summary for outcome in outcomes if outcome.failure]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_ten_thousand_hostile_cases(tmp_path: Path) -> None:
-    found = verdicts(_cases(_MANY, first=1_000_000), tmp_path)
-    assert len(found) == _MANY
-    assert not any(verdict.failure for verdict in found), _told(found)
+    outcomes = run_cases(_cases(1000, first=1_000_000), tmp_path)
+    assert len(outcomes) == 10_000
+    _check(outcomes)
+    for kind in KINDS:
+        of_kind = [outcome for outcome in outcomes if outcome.case.kind == kind]
+        assert any(outcome.answered for outcome in of_kind), f"no input of {kind} is good"
+        assert any(outcome.refused for outcome in of_kind), f"no input of {kind} is bad"

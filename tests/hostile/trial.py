@@ -1,51 +1,104 @@
-"""What the making of a case has at hand: a folder, the world, and two ways to ask for an answer."""
+"""Environment of one case: its folder, the published models, and ways to call zoo in Python and as a command."""
 
 from __future__ import annotations
 
+import errno
+import io
+import json
+import os
 import shutil
+import stat
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from random import Random
+from typing import Any, TypeVar
 
-from hostile import judge, terminal
-from hostile.judge import Wrong
-from hostile.terminal import Done, Stream
-from hostile.world import World
+import zoo
+from cli import app, errors
+from hostile import judge
+from hostile.judge import FileGuard, WrongResult, check
+from hostile.world import GOOD, LINES, World
 from specs import ZooError
 
 T = TypeVar("T")
+MANIFEST = "manifest.json"
+
+
+class Failing(io.RawIOBase):
+    """A stream that is open but fails on every read and write."""
+
+    def __init__(self, number: int = errno.ENOSPC) -> None:
+        self._number = number
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, into: object) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+    def write(self, content: object) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+Stream = bytes | Failing | None
+"""Content of stdin; b"" for an output that works; None for a stream that is closed."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended. `fault` is the exception that zoo reported, if any."""
+
+    status: object
+    out: str
+    err: str
+    fault: BaseException | None = None
 
 
 class Trial:
-    """Of one case, in its own folder, which is the current one; ZOO_HOME is `home` in it."""
+    """One case in its own folder, which is the current directory; ZOO_HOME is `home` in it."""
 
-    def __init__(self, folder: Path, world: World) -> None:
-        self.folder, self.world = folder, world
+    def __init__(self, folder: Path, world: World, guard: FileGuard) -> None:
+        self.folder, self.world, self.guard = folder, world, guard
         self.home = folder / "home"
-        self.told: list[str] = []
+        self.store = self.home / "models"
+        self.notes: list[str] = []
         self.answered = self.refused = 0
+        self.secret = folder / "secret"
 
-    def tell(self, what: object) -> None:
-        """Keeps what was done, to be shown where the case fails."""
-        self.told.append(str(what)[:1000])
+    def log(self, note: object) -> None:
+        """Keep a note of what the case does, which is printed if it fails."""
+        self.notes.append(str(note)[:1000])
 
-    def shelve(self, *names: str) -> Path:
-        """Puts copies of the world's published models on the shelf, and returns where the first is."""
+    def write_secret(self) -> None:
+        """Write a file that nothing may read from now on."""
+        self.secret.write_text("a secret file\n")
+
+    def check_secret(self) -> None:
+        check(not self.guard.was_opened(self.secret), "it opened a file outside of the model")
+
+    def install(self, *names: str) -> Path:
+        """Copy published models into the local store and return the path of the first."""
         for name in names:
-            shutil.copytree(self.world.shelf / name, self.home / "shelf" / name)
-        return self.home / "shelf" / names[0]
+            shutil.copytree(self.world.store / name, self.store / name)
+        return self.store / names[0]
 
-    def answer(self, action: Callable[[], T]) -> T | ZooError:
-        """What the action gives, or the error of the house that it ends in. Raises Wrong for another."""
+    def call(self, action: Callable[[], T]) -> T | ZooError:
+        """Return the result of an action, or the ZooError that it raises."""
         try:
-            found = action()
+            result = action()
         except ZooError as error:
-            judge.of_the_house(error)
+            judge.check_error(error)
             self.refused += 1
             return error
         self.answered += 1
-        return found
+        return result
 
     def zoo(
         self,
@@ -55,19 +108,106 @@ class Trial:
         stderr: Stream = b"",
         allowed: tuple[int, ...] = (0, 1, 2),
     ) -> Done:
-        """What a command line does. Raises Wrong where it does not end as the house's commands do."""
-        self.tell(f"zoo {' '.join(repr(argument)[:200] for argument in arguments)}")
-        done = terminal.called(arguments, stdin, stdout, stderr)
+        """Run a zoo command in this process and check how it ends."""
+        self.log(f"zoo {' '.join(repr(argument)[:200] for argument in arguments)}")
+        done = _run_command(arguments, stdin, stdout, stderr)
         try:
             if stderr == b"":
-                judge.ended(done.status, done.out, done.err, allowed)
+                judge.check_command(done.status, done.err, allowed)
             else:
-                judge.right(done.status in allowed, f"the exit status is {done.status!r}")
-        except Wrong as wrong:
+                check(done.status in allowed, f"the exit status is {done.status!r}")
+        except WrongResult as wrong:
             if done.fault is None or isinstance(done.fault, ZooError):
                 raise
             where = "".join(traceback.format_exception(done.fault))
-            raise Wrong(f"{wrong}\n{where}") from None
+            raise WrongResult(f"{wrong}\n{where}") from None
         self.answered += done.status == 0
         self.refused += done.status != 0
         return done
+
+    def check_loads(self) -> None:
+        """Load the model GOOD: it must translate as published, or be refused."""
+        result = self.call(lambda: zoo.load(GOOD, device="cpu").hypotheses(LINES, n_best=2))
+        if not isinstance(result, ZooError):
+            self.check_same(result)
+
+    def check_same(self, result: Any) -> None:
+        expected = self.world.hypotheses
+        check(result == expected, f"it translates otherwise: {result[0]!r:.200}, not {expected[0]!r:.200}")
+
+    def check_verify(self, random: Random) -> None:
+        """Check that `zoo verify` accepts GOOD if and only if it is as published."""
+        if random.random() < 0.6:
+            done = self.zoo("verify", GOOD)
+            same = _contents(self.store / GOOD) == _contents(self.world.store / GOOD)
+            check((done.status == 0) == same, f"unchanged is {same}, but: {done.out}{done.err}")
+
+    def check_list(self, random: Random) -> None:
+        """Check that `zoo list` works whatever is in the store."""
+        as_json = random.random() < 0.3
+        done = self.zoo("list", *(["--json"] if as_json else []))
+        check(done.status == 0, f"a damaged model hides the others: {done.err}")
+        if as_json:
+            json.loads(done.out)
+        else:
+            judge.check_printable(done.out)
+
+
+def _contents(bundle: Path) -> dict[str, Any]:
+    """Return the content of each regular file; the layout of the manifest does not matter."""
+    contents: dict[str, Any] = {}
+    for file in sorted(bundle.iterdir()) if bundle.is_dir() else ():
+        regular = stat.S_ISREG(os.stat(file).st_mode) if file.exists() and not file.is_symlink() else False
+        contents[file.name] = file.read_bytes() if regular and file.stat().st_size < 1 << 24 else None
+    try:
+        contents[MANIFEST] = json.loads(contents.get(MANIFEST) or b"")
+    except (ValueError, RecursionError):
+        contents[MANIFEST] = "damaged"
+    return contents
+
+
+def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr: Stream) -> Done:
+    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error
+    faults: list[Exception] = []
+
+    def recorded(error: Exception, *rest: str) -> object:
+        faults.append(error)
+        return before[4](error, *rest)
+
+    files = [_file(stream) for stream in (stdin, stdout, stderr)]
+    modes = ("strict", "strict", "backslashreplace")
+    streams = [f and io.TextIOWrapper(f, "utf-8", mode) for f, mode in zip(files, modes, strict=True)]
+    sys.argv = ["zoo", *arguments]
+    sys.stdin, sys.stdout, sys.stderr = streams  # type: ignore[assignment]
+    errors.to_zoo_error = recorded  # type: ignore[assignment]
+    try:
+        app.main()
+        status: object = "none at all"
+    except SystemExit as end:
+        status = 0 if end.code is None else end.code
+    finally:
+        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error = before
+        out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
+    return Done(status, out, err, faults[-1] if faults else None)
+
+
+def _file(stream: Stream) -> Any:
+    if isinstance(stream, Failing):
+        return io.BufferedRWPair(stream, stream)  # type: ignore[type-var]
+    return None if stream is None else io.BytesIO(stream)
+
+
+_OPEN: list[io.TextIOWrapper] = []
+"""Failing streams, which would raise again when they are closed."""
+
+
+def _output(file: Any, stream: io.TextIOWrapper | None) -> str:
+    """Return what was written."""
+    if stream is None:
+        return ""
+    with suppress(OSError, ValueError):
+        stream.flush()
+    if not isinstance(file, io.BytesIO):
+        _OPEN.append(stream)
+        return ""
+    return file.getvalue().decode("utf-8", "replace")

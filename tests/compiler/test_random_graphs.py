@@ -1,4 +1,4 @@
-"""Whatever a verified graph is like, its edges alone say what it means: random ones, not only those of a spec."""
+"""Random graphs: emitted code and passes depend only on the edges of a graph, never on names or order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from torch import Tensor
 import specs
 from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
-from compiler.builder import GraphBuilder
 from compiler.emitted import EmittedProgram
-from compiler.graph import Graph, GraphError, Node, StepState, prune, stored_tensors, unique_name, verify
+from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique_name, verify
 from compiler.operations.attention import Attention
 from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Add, Dropout, Gelu, Norm, Relu, Silu
@@ -32,7 +31,7 @@ from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
 from compiler.weights import Initializer, Parameter, StoredTensor
 
 SIZES = {"batch": 3, "source": 5, "new": 2, "past": 4, "capacity": 9}
-WIDTH, HEADS, PIECES = 8, 2, 30
+WIDTH, HEADS, TOKENS = 8, 2, 30
 LAYERS = ["", "", "encoder.0", "encoder.1", "decoder.0", "decoder.1", "odd_one.7"]
 NAMES = [
     *("given", "x", "memory", "w", "inputs", "torch", "math", "linear", "weights", "relu", "class", "lambda", "None"),
@@ -42,8 +41,8 @@ FLOATS = st.integers(0, 2**48)
 
 
 @dataclass
-class Maker:
-    """Draws a graph at random, a node after the other, from what there is already."""
+class RandomGraph:
+    """Builds a random graph, node by node, from the values that exist so far."""
 
     draw: random.Random
 
@@ -56,12 +55,12 @@ class Maker:
         for length in (SOURCE, NEW, NEW):
             self.inputs[self.name()] = ValueType((BATCH, length, Size.of(WIDTH)))
         self.parameters: dict[str, Parameter] = {}
-        self.carried: dict[str, StepState] = {}
-        self.gone: set[str] = set()
+        self.states: dict[str, StepState] = {}
+        self.overwritten: set[str] = set()
         self.layer = ""
 
     def name(self) -> str:
-        """One that means nothing, though it may look so."""
+        """Return a free name without meaning, even if it looks like one with a meaning."""
         taken = {*self.inputs, *(node.name for node in self.nodes)}
         while (name := self.draw.choice(NAMES) + self.draw.choice(["", "", "_2", f".{self.draw.random()}"])) in taken:
             pass
@@ -69,7 +68,7 @@ class Maker:
 
     def values(self, fits: Callable[[ValueType], bool]) -> list[str]:
         types = {**self.inputs, **{node.name: node.type for node in self.nodes}}
-        return [name for name, type_ in types.items() if fits(type_) and name not in self.gone]
+        return [name for name, type_ in types.items() if fits(type_) and name not in self.overwritten]
 
     def any(self, fits: Callable[[ValueType], bool]) -> str:
         return self.draw.choice(self.values(fits))
@@ -85,7 +84,7 @@ class Maker:
         return self.nodes[-1].name
 
     def parameter(self, shape: tuple[int, ...]) -> str:
-        """One of this layer, of another one, or of none; perhaps one that is there already."""
+        """Return a parameter of this layer, of another one or of none; sometimes an existing one."""
         known = [name for name, each in self.parameters.items() if each.origin.shape == shape]
         if known and self.draw.random() < 0.3:
             return self.draw.choice(known)
@@ -95,21 +94,21 @@ class Maker:
         self.parameters[path] = Parameter(path, StoredTensor(path, shape, Initializer.MATRIX))
         return path
 
-    # What may come next.
+    # Kinds of nodes
 
-    def product(self) -> None:
+    def projection(self) -> None:
         x, bias = self.any(_wide), self.draw.random() < 0.5
         self.add(Linear(), [x], (WIDTH, WIDTH), *([(WIDTH,)] if bias else []))
 
-    def row(self) -> None:
+    def elementwise(self) -> None:
         x = self.any(_wide)
-        kind = self.draw.choice(
+        operation = self.draw.choice(
             [
                 *(Norm(1e-5), Relu(), Silu(), Gelu(), Dropout(0.3), LogSoftmax()),
                 PositionalEncoding(halves=self.draw.random() < 0.3, first=self.draw.choice([0, 0, 2])),
             ]
         )
-        self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, Norm) else []))
+        self.add(operation, [x], *([(WIDTH,), (WIDTH,)] if operation.is_norm else []))
 
     def sum(self) -> None:
         x = self.any(_wide)
@@ -117,16 +116,16 @@ class Maker:
 
     def embedding(self) -> None:
         tokens = self.any(lambda type_: type_.kind is ValueKind.INTEGER)
-        embedded = self.add(Embedding(1.5), [tokens], (PIECES, WIDTH))
+        embedded = self.add(Embedding(1.5), [tokens], (TOKENS, WIDTH))
         if self.draw.random() < 0.5:
             self.add(PositionalEncoding(), [embedded, tokens])
 
     def parts(self) -> None:
-        """Slices that are the whole, together or with something between them."""
+        """Add slices that together are the whole value, sometimes with another node between them."""
         x, cut = self.any(_wide), self.draw.choice([2, 4])
         first = self.add(Slice(-1, 0, cut), [x])
         if self.draw.random() < 0.3:
-            self.row()
+            self.elementwise()
         second = self.add(Slice(2, cut, self.draw.choice([WIDTH, None, -1])), [x])
         for part in (first, second):
             self.add(Linear(), [part], (self.type(part).shape[-1].constant, WIDTH))
@@ -138,7 +137,7 @@ class Maker:
         return self.add(SplitHeads(HEADS), [self.any(lambda type_: _wide(type_) and type_.shape[1] == length)])
 
     def attention(self) -> None:
-        """With queries, keys and masks from anywhere."""
+        """Add an attention with queries, keys and masks from anywhere."""
         of = self.draw.choice([SOURCE, NEW])
         query, key, value = self.heads(self.draw.choice([SOURCE, NEW])), self.heads(of), self.heads(of)
         layer, self.layer = self.layer, self.draw.choice(["", self.layer])
@@ -152,33 +151,33 @@ class Maker:
         self.add(MergeHeads(), [self.add(Attention(0.5), [query, key, value, *masks])])
 
     def cache(self) -> None:
-        """One that grows or has room: no two need be of one length."""
+        """Add a cache that grows or is planned."""
         planned = self.draw.random() < 0.5
         new, query, state = self.heads(NEW), self.heads(NEW), self.name()
         self.inputs[state] = ValueType((BATCH, Size.of(HEADS), CAPACITY if planned else PAST, Size.of(WIDTH // HEADS)))
         mask = self.add(UnwrittenMask(planned), [self.position, state])
         operation, more = (WriteToCache(), [self.position]) if planned else (AppendToCache(), [])
         grown = self.add(operation, [state, new, *more])
-        self.carried[state] = StepState(grown, length_axis=2)
+        self.states[state] = StepState(grown, length_axis=2)
         if planned:
-            self.gone.add(state)
+            self.overwritten.add(state)
         self.add(MergeHeads(), [self.add(Attention(0.5), [query, grown, grown, mask])])
 
     def state(self) -> None:
-        """One that does not grow."""
+        """Add a state of fixed size."""
         x, state = self.any(lambda type_: _wide(type_) and type_.shape[1] == NEW), self.name()
         self.inputs[state] = self.type(x)
-        self.carried[state] = StepState(self.add(Add(), [state, x]))
+        self.states[state] = StepState(self.add(Add(), [state, x]))
 
     def graph(self, steps: int) -> Graph:
         for _ in range(steps):
             if self.draw.random() < 0.4:
                 self.layer = self.draw.choice(LAYERS)
-            kinds = [self.product, self.row, self.sum, self.embedding, self.parts]
+            kinds = [self.projection, self.elementwise, self.sum, self.embedding, self.parts]
             self.draw.choice([*kinds, *kinds, self.attention, self.cache, self.state])()
         leaving = self.draw.sample(self.nodes, min(3, len(self.nodes)))
-        outputs = {f"out {i}": node.name for i, node in enumerate(leaving) if node.name not in self.gone}
-        whole = Graph(Purpose.DECODE_STEP, self.inputs, tuple(self.nodes), outputs, self.parameters, self.carried)
+        outputs = {f"out {i}": node.name for i, node in enumerate(leaving) if node.name not in self.overwritten}
+        whole = Graph(Purpose.DECODE_STEP, self.inputs, tuple(self.nodes), outputs, self.parameters, self.states)
         verify(whole)
         return prune(whole)
 
@@ -186,7 +185,7 @@ class Maker:
         for name, type_ in graph.inputs.items():
             shape = [size(**SIZES) for size in type_.shape]
             if name == self.position:
-                yield name, torch.tensor([[2, 3], [0, 1], [3, 4]])  # some rows are at earlier positions
+                yield name, torch.tensor([[2, 3], [0, 1], [3, 4]])  # rows at different positions
             elif type_.kind is ValueKind.INTEGER:
                 yield name, torch.randint(1, 4, shape) * torch.tensor([1, 1, 1, 0, 0])[: shape[1]]
             else:
@@ -197,10 +196,10 @@ def _wide(type_: ValueType) -> bool:
     return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[2] == Size.of(WIDTH)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(FLOATS, st.integers(1, 30))
-def test_what_is_emitted_computes_what_the_graph_says(seed: int, steps: int) -> None:
-    maker = Maker(random.Random(seed))
+def test_emitted_code_computes_what_the_interpreter_does(seed: int, steps: int) -> None:
+    maker = RandomGraph(random.Random(seed))
     graph = maker.graph(steps)
     torch.manual_seed(seed)
     inputs = dict(maker.tensors(graph))
@@ -216,14 +215,14 @@ def test_what_is_emitted_computes_what_the_graph_says(seed: int, steps: int) -> 
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4, msg=lambda text: f"{text}\n{code}")
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(FLOATS, st.integers(1, 30))
-def test_passes_change_nothing_of_what_it_says(seed: int, steps: int) -> None:
-    """A value may be read by anybody, a parameter used by anybody else, and any name be taken already.
+def test_exact_passes_do_not_change_results(seed: int, steps: int) -> None:
+    """Any value may have other readers, any parameter other users, and any name may be taken.
 
-    What gives the step a row a sentence, or its caches room, changes what comes in: it has to leave what it cannot do.
+    Two passes change the inputs of the step, so they run only to check that they produce a valid graph.
     """
-    maker = Maker(random.Random(seed))
+    maker = RandomGraph(random.Random(seed))
     graph = maker.graph(steps)
     torch.manual_seed(seed)
     inputs = dict(maker.tensors(graph))
@@ -238,8 +237,8 @@ def test_passes_change_nothing_of_what_it_says(seed: int, steps: int) -> None:
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)
 
 
-def test_a_layer_may_read_any_number_of_values() -> None:
-    maker = Maker(random.Random(0))
+def test_a_layer_function_takes_any_number_of_values() -> None:
+    maker = RandomGraph(random.Random(0))
     maker.layer = "decoder.0"
     x = maker.add(Add(), [name for name, type_ in maker.inputs.items() if _wide(type_)][1:])
     maker.layer = "decoder.1"
@@ -254,14 +253,14 @@ def test_a_layer_may_read_any_number_of_values() -> None:
 
 
 class TestPasses:
-    """Graphs that somebody may draw one day, and the mistakes that passes made with them."""
+    """Graphs that no spec has today, and that passes once handled wrongly."""
 
     X = ValueType((BATCH, SOURCE, Size.of(4)))
 
-    def changed(
+    def check(
         self, *nodes: tuple[str, Operation, tuple[str, ...], tuple[str, ...]], purpose: Purpose, **outputs: str
     ) -> None:
-        """What leaves the graph of these nodes before and after all passes. Every parameter is [4, 4] or [4]."""
+        """Check that passes do not change the outputs of these nodes. Parameters are [4, 4] or, for biases, [4]."""
         inputs = {"x": self.X, "labels": ValueType((BATCH, SOURCE), ValueKind.INTEGER)}
         types, drawn, parameters = dict(inputs), [], {}
         for name, operation, read, used in nodes:
@@ -280,8 +279,8 @@ class TestPasses:
         for name in outputs:
             torch.testing.assert_close(found[name], before[name], atol=1e-4, rtol=1e-4)
 
-    def test_products_are_joined_under_a_name_of_their_own(self) -> None:
-        self.changed(
+    def test_fused_projections_get_a_free_name(self) -> None:
+        self.check(
             ("p", Linear(), ("x",), ("a.w",)),
             ("q", Linear(), ("x",), ("b.w",)),
             ("y", Add(), ("p", "q"), ()),
@@ -293,11 +292,11 @@ class TestPasses:
         )
 
     @pytest.mark.parametrize("between", [Add(), Norm(1e-5)])
-    def test_a_scale_is_folded_into_a_query_alone(self, between: Operation) -> None:
-        more = (("x",), ()) if isinstance(between, Add) else ((), ("gain_bias", "norm_bias"))
-        self.changed(
+    def test_a_scale_is_folded_into_a_query_only(self, between: Operation) -> None:
+        rest = (("x",), ()) if isinstance(between, Add) else ((), ("gain_bias", "norm_bias"))
+        self.check(
             ("query", Linear(), ("x",), ("w",)),
-            ("changed", between, ("query", *more[0]), more[1]),
+            ("changed", between, ("query", *rest[0]), rest[1]),
             ("heads", SplitHeads(2), ("changed",), ()),
             ("keys", SplitHeads(2), ("x",), ()),
             ("context", Attention(0.3), ("heads", "keys", "keys"), ()),
@@ -306,18 +305,18 @@ class TestPasses:
             out="merged",
         )
 
-    def test_a_loss_of_some_pieces_is_not_taken_for_one_of_all(self) -> None:
-        self.changed(
+    def test_a_loss_over_part_of_the_vocabulary_is_not_chunked(self) -> None:
+        self.check(
             ("logits", Logits(), ("x",), ("table",)),
             ("some", Slice(-1, 1, 4), ("logits",), ()),
             ("loss", CrossEntropy(0.1, True), ("some", "labels"), ()),
-            ("of what comes in", CrossEntropy(0.1, True), ("x", "labels"), ()),
+            ("without projection", CrossEntropy(0.1, True), ("x", "labels"), ()),
             purpose=Purpose.TRAIN,
             loss="loss",
-            other="of what comes in",
+            other="without projection",
         )
 
-    def test_a_matrix_that_is_read_both_ways_is_rounded_both_ways(self) -> None:
+    def test_a_matrix_used_as_w_and_transposed_is_quantised_twice(self) -> None:
         parameters = {"w": Parameter("w", StoredTensor("w", (4, 4), Initializer.MATRIX))}
         nodes = Node("a", Linear(), ("x",), ("w",), self.X), Node("b", Logits(), ("a",), ("w",), self.X)
         graph = Graph(Purpose.ENCODE, {"x": self.X}, nodes, {"out": "b"}, parameters)
@@ -326,56 +325,3 @@ class TestPasses:
         rounded = optimise({graph.purpose: graph}, spec, CompileOptions(precision="int8"))[graph.purpose]
         exact = interpret(graph, weights, x)["out"]
         assert (interpret(rounded, weights, x)["out"] - exact).abs().max() < 0.03 * exact.abs().max()
-
-
-def test_what_is_drawn_twice_is_refused() -> None:
-    b = GraphBuilder(Purpose.ENCODE)
-    b.input("x", BATCH, SOURCE, 4)
-    b.parameter("w", 4, 4)
-    assert b.parameter("w", 4, 4) == "w"
-    with pytest.raises(GraphError, match="`x` is drawn twice"):
-        b.input("x", BATCH, SOURCE, 4)
-    with pytest.raises(GraphError, match="`w` is drawn as"):
-        b.parameter("w", 5, 4)
-
-
-@pytest.mark.parametrize("part", [Slice(-1, 0, 5), Slice(-1, 3, 2), Slice(-1, -5), Slice(3)])
-def test_a_slice_stays_within_what_there_is(part: Slice) -> None:
-    with pytest.raises(GraphError, match="cannot take"):
-        part.infer([TestPasses.X], [])
-
-
-class TestVerify:
-    """What a step carries on, and what it overwrites."""
-
-    def graph(self, carried: StepState | None, overwrite: bool = False) -> Graph:
-        state = ValueType((BATCH, Size.of(2), CAPACITY if overwrite else PAST, Size.of(4)))
-        inputs = {
-            "state": state,
-            "new": ValueType((BATCH, Size.of(2), NEW, Size.of(4))),
-            "at": ValueType((BATCH, NEW), ValueKind.INTEGER),
-        }
-        operation: Operation = WriteToCache() if overwrite else AppendToCache()
-        given = ("state", "new", "at") if overwrite else ("state", "new")
-        grown = Node("grown", operation, given, (), operation.infer([inputs[i] for i in given], []))
-        return Graph(Purpose.DECODE_STEP, inputs, (grown,), {"out": "grown"}, {}, {"state": carried} if carried else {})
-
-    def test_a_state_grows_along_the_axis_that_it_says(self) -> None:
-        verify(self.graph(StepState("grown", length_axis=2)))
-        for wrong in (StepState("grown"), StepState("grown", length_axis=1), StepState("new", length_axis=3)):
-            with pytest.raises(GraphError, match="goes on as"):
-                verify(self.graph(wrong))
-
-    def test_what_is_overwritten_is_carried_on_and_read_by_nobody_else(self) -> None:
-        graph = self.graph(StepState("grown", length_axis=2), overwrite=True)
-        verify(graph)
-        with pytest.raises(GraphError, match="nothing carries on"):
-            verify(self.graph(None, overwrite=True))
-        part = Slice(3, 0, 2)
-        view = Node("view", part, ("state",), (), part.infer([graph.inputs["state"]], []))
-        read = Node("late", Relu(), ("view",), (), view.type)
-        with pytest.raises(GraphError, match="after it was overwritten"):
-            verify(Graph(graph.purpose, graph.inputs, (view, *graph.nodes, read), {"o": "late"}, {}, graph.states))
-        late = Node("late", Relu(), ("state",), (), graph.inputs["state"])
-        with pytest.raises(GraphError, match="after it was overwritten"):
-            verify(Graph(graph.purpose, graph.inputs, (*graph.nodes, late), {"o": "late"}, {}, graph.states))

@@ -1,0 +1,149 @@
+"""Table 1 from graphs: sequential operations and path lengths equal the paper's formulas for every n, k and r tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from compiler import Purpose, lower
+from compiler.complexity import (
+    END,
+    START,
+    complexity,
+    connected_distance,
+    path_length,
+    sequential_operations,
+    sublayer_stack,
+)
+from compiler.graph import Graph
+from specs import (
+    Convolution,
+    FeedForward,
+    Lstm,
+    RestrictedAttention,
+    SelfAttention,
+    SeparableConvolution,
+    Spec,
+    Ssru,
+)
+
+LENGTHS = (2, 3, 8, 9, 10, 27, 28, 64, 81, 82, 200)
+
+
+def log(k: int, n: int) -> int:
+    """Return the smallest e with k^e >= n."""
+    return next(e for e in count() if k**e >= n)
+
+
+def ceil(n: int, divisor: int) -> int:
+    return -(-n // divisor)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("causal", [False, True])
+class TestFormulas:
+    def test_self_attention(self, n: int, causal: bool) -> None:
+        found = complexity(SelfAttention(kind="self_attention"), n, 8, causal=causal)
+        assert (found.sequential_operations, found.max_path_length) == (1, 1)
+        assert found.mixing_flops(batch=1, source=n) == 4 * n**2 * 8
+        assert found.flops(batch=1, source=n) == 4 * n**2 * 8 + 8 * n * 8**2
+
+    def test_recurrences(self, n: int, causal: bool) -> None:
+        gates = {Ssru(kind="ssru"): 2 * 2 * 8 * 8, Lstm(kind="lstm"): 2 * 4 * (8 * 8 + 8 * (8 if causal else 4))}
+        for sublayer, flops in gates.items():
+            found = complexity(sublayer, n, 8, causal=causal)
+            assert (found.sequential_operations, found.max_path_length) == (n, n)
+            assert found.flops(batch=1, source=n) == flops * n
+
+    def test_restricted_attention(self, n: int, causal: bool) -> None:
+        for r in (1, 4, 20):
+            found = complexity(RestrictedAttention(kind="restricted_attention", radius=r), n, 8, causal=causal)
+            assert (found.sequential_operations, found.max_path_length) == (1, ceil(n - 1, r))
+            window, blocks = max(r, 16) + (1 if causal else 2) * r, ceil(n, max(r, 16)) * max(r, 16)
+            assert found.mixing_flops(batch=1, source=n) == 4 * blocks * window * 8
+
+    def test_contiguous_and_separable_convolutions(self, n: int, causal: bool) -> None:
+        for k in (3, 5, 7):
+            side = k - 1 if causal else (k - 1) // 2
+            found = complexity(Convolution(kind="convolution", kernel=k, dilated=False), n, 8, causal=causal)
+            assert (found.sequential_operations, found.max_path_length) == (1, ceil(n - 1, side))
+            assert found.flops(batch=1, source=n) == 2 * k * n * 8**2
+            separable = complexity(SeparableConvolution(kind="separable_convolution", kernel=k), n, 8, causal=causal)
+            assert (separable.sequential_operations, separable.max_path_length) == (1, found.max_path_length)
+            assert separable.flops(batch=1, source=n) == 2 * k * n * 8 + 2 * n * 8**2
+
+    def test_dilated_convolutions(self, n: int, causal: bool) -> None:
+        for k in (3, 5):
+            found = complexity(Convolution(kind="convolution", kernel=k, dilated=True), n, 8, causal=causal)
+            # A centred kernel reaches half as far to each side.
+            expected = log(k, n if causal else 2 * n - 1)
+            assert (found.sequential_operations, found.max_path_length) == (1, expected)
+
+
+def test_a_sub_layer_that_connects_no_positions_is_refused() -> None:
+    with pytest.raises(ValueError, match="layers of `feed_forward` alone connect no positions"):
+        complexity(FeedForward(kind="feed_forward"), 3, 8)
+
+
+def path_lengths(graph: Graph, n: int) -> dict[int, int]:
+    """Return the shortest path length for each distance by brute force, one position at a time."""
+    known = {(START, 0): 0}
+    for node in graph.nodes:
+        reach = node.operation.receptive_field()
+        for index, value in enumerate(node.inputs):
+            for (name, distance), length in list(known.items()):
+                if name != value:
+                    continue
+                if reach is None or index not in reach.inputs:
+                    steps = {0: 0}
+                elif reach.sequential:
+                    steps = {m: m + 1 for m in range(n)} if reach.before is None else {0: 1}
+                else:
+                    before = n - 1 if reach.before is None else reach.before
+                    after = n - 1 if reach.after is None else reach.after
+                    spacing = reach.spacing
+                    steps = dict.fromkeys(range(-(after // spacing) * spacing, before + 1, spacing), 1)
+                for m, more in steps.items():
+                    key = node.name, distance + m
+                    known[key] = min(known.get(key, n * n), length + more)
+    end = graph.outputs[END]
+    return {distance: length for (name, distance), length in known.items() if name == end and 0 <= distance < n}
+
+
+@pytest.mark.parametrize(
+    "sublayer",
+    [
+        SelfAttention(kind="self_attention"),
+        RestrictedAttention(kind="restricted_attention", radius=3),
+        Ssru(kind="ssru"),
+        Convolution(kind="convolution", kernel=3, dilated=False),
+        Convolution(kind="convolution", kernel=3, dilated=True),
+    ],
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_paths_equal_those_of_single_positions(sublayer: SelfAttention, causal: bool) -> None:
+    for layers in (1, 2, 3):
+        graph = sublayer_stack(sublayer, 8, layers, causal=causal)
+        for n in (2, 5, 9, 14, 27, 40):
+            longest, lengths = path_length(graph, START, graph.outputs[END], n), path_lengths(graph, n)
+            assert (longest is not None) == (len(lengths) == n)
+            assert longest is None or longest >= lengths[n - 1]
+            distance = connected_distance(graph, START, graph.outputs[END], n)
+            assert set(range(distance + 1)) <= set(lengths)
+
+
+def test_the_shortest_path_may_use_several_kinds(small: Callable[..., Spec]) -> None:
+    """A convolution over two positions each side, then a recurrence over the remaining ones."""
+    kinds = [{"kind": "convolution", "kernel": 5, "dilated": False}, {"kind": "ssru"}, {"kind": "feed_forward"}]
+    graph = lower(small(N=1, encoder=kinds), Purpose.ENCODE)
+    assert path_length(graph, "positioned", graph.outputs["memory"], 20) == 1 + 18
+    assert sequential_operations(graph, 20) == sequential_operations(graph, 20, "encoder.0") == 21
+
+
+def test_cross_attention_reads_only_its_own_position_of_the_target(small: Callable[..., Spec]) -> None:
+    graph = lower(small(N=2, decoder=[{"kind": "ssru"}, {"kind": "cross_attention"}]), Purpose.SCORE)
+    start = next(n.name for n in graph.nodes if n.name.startswith("positioned") and "target" in str(n.type))
+    (logits,) = (node.inputs[0] for node in graph.nodes if node.name == "logits")
+    assert path_length(graph, start, logits, 12) == 12
