@@ -34,7 +34,9 @@ def test_sinusoids_in_halves_are_the_authors_codes() -> None:
     assert not torch.equal(counted, runtime.sinusoids(torch.zeros(1, 40, 10)))
 
 
-@pytest.mark.parametrize("inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5])
+@pytest.mark.parametrize(
+    "inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5]
+)
 def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> None:
     matrix = torch.full((inner, 16), 127, dtype=torch.int8)
     matrix[:, 1], matrix[::2, 2] = -127, 0
