@@ -148,7 +148,7 @@ def test_log_probabilities_of_a_bad_row_are_nan_and_its_tokens_exist(new_program
 
 
 def test_one_logit_that_is_not_finite(new_program: Any) -> None:
-    """All log-probabilities of the row become NaN, unless the logit is minus infinity: then only its token drops out."""
+    """All log-probabilities of the row become NaN, unless the logit is -inf: then only its token drops out."""
     x, clean = torch.rand(3, WIDTH), torch.randn(300, WIDTH)
     for number, bits in enumerate(BITS):
         table = clean.clone()
