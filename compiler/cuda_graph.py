@@ -32,7 +32,7 @@ Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]
 the present contents of the inputs."""
 
 MAX_RECORDINGS = 64
-"""How many recordings are kept, the latest ones."""
+"""The number of recordings that are kept, the latest ones."""
 MIN_BUCKET = {"batch": 1, "source": 16, "room": 16}
 """The symbolic sizes that are padded to a bucket, and the smallest bucket of each."""
 

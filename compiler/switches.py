@@ -111,7 +111,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt
 
 
 def keeps_memory() -> bool:
-    """Return whether the C library can be told to keep freed memory. glibc can."""
+    """Return whether the C library can be configured to keep freed memory. glibc can."""
     return platform.libc_ver()[0] == "glibc"
 
 

@@ -16,7 +16,7 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 
 MAX_VARIANTS = 64
-"""How often torch may compile a layer. It compiles sizes of 0 and 1 separately, with and without gradients, which is
+"""The number of times that torch may compile a layer. It compiles sizes of 0 and 1 separately, with and without gradients, which is
 more than its default limit of 8."""
 
 

@@ -139,7 +139,7 @@ def test_top_k_of_the_allowed_tokens(monkeypatch: pytest.MonkeyPatch, levels: in
 
 @pytest.mark.parametrize("levels", [1, 3, 40, 10**6])
 def test_top_k_breaks_ties_in_the_same_way_on_a_gpu(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where asking whether there are ties would wait for the device."""
+    """On a GPU, the host does not ask whether there are ties, because it would wait for the device."""
     rows = -torch.randint(levels, (40, 60), generator=torch.Generator().manual_seed(levels)).float()
     rows[1] = torch.nan
     rows[2, 8:] = -torch.inf
