@@ -16,8 +16,7 @@ from compiler.backends import BACKENDS
 from specs import Spec
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
+from zoo.generation.translator import Translation, Translator
 from zoo.report import Report
 from zoo.text.lines import read_lines
 
