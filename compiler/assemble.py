@@ -11,12 +11,12 @@ from torch import Tensor
 from compiler.backends import Backend, build_program, choose_backend
 from compiler.backends.backend import BuildRequest
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose, stored
-from compiler.initial import initial_weights
+from compiler.graph import Purpose, stored_tensors
+from compiler.initialization import initial_weights
+from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
 from compiler.program import Program
-from compiler.terms import terms_of
-from compiler.weights import check
+from compiler.weights import check_weights
 from specs import Spec, ZooError
 
 
@@ -86,9 +86,9 @@ def prepare_build(
     optimised = graphs(spec, purposes, device, precision)
     if weights is None:
         weights = initial_weights(spec, optimised)
-    check(weights, stored(optimised.values()), spec.name)
+    check_weights(weights, stored_tensors(optimised.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}
-    precision = terms_of(spec, purposes, device, precision).precision
+    precision = compile_options(spec, purposes, device, precision).precision
     request = BuildRequest(spec, optimised, weights, device, precision, folder)
     return choose_backend(backend or spec.compilation.backend, request), request
 

@@ -33,7 +33,7 @@ the present contents of the inputs."""
 
 MAX_RECORDINGS = 64
 """The number of recordings that are kept, the latest ones."""
-MIN_BUCKET = {"batch": 1, "source": 16, "room": 16}
+MIN_BUCKET = {"batch": 1, "source": 16, "capacity": 16}
 """The symbolic sizes that are padded to a bucket, and the smallest bucket of each."""
 
 
@@ -176,8 +176,8 @@ class RecordedSteps:
 
     def _copy_input(self, name: str, value: Tensor, buffer: Tensor) -> None:
         """Copy a value into its buffer and pad it with zeros, unless the buffer contains the value already."""
-        carried = self._graph.carried.get(name)
-        row_axis = carried.rows if carried else 0
+        carried = self._graph.states.get(name)
+        row_axis = carried.row_axis if carried else 0
         if carried and name in self._aliases and self._aliases[name]() is value:
             if value.narrow(row_axis, 0, 0).shape == buffer.narrow(row_axis, 0, 0).shape:
                 return
@@ -208,8 +208,10 @@ class RecordedSteps:
         """Return copies of the results without padded rows. Caches that were written in place are not copied."""
         results = {}
         for name, buffer in recording.results.items():
-            carried = self._graph.carried.get(name)
-            axis, rows = (carried.rows, inputs[name].shape[carried.rows]) if carried else (0, inputs["token"].numel())
+            carried = self._graph.states.get(name)
+            axis, rows = (
+                (carried.row_axis, inputs[name].shape[carried.row_axis]) if carried else (0, inputs["token"].numel())
+            )
             results[name] = buffer.narrow(axis, 0, rows)
             if recording.inputs.get(name) is buffer:
                 self._aliases[name] = ref(results[name])

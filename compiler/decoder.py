@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.graph import Graph
-from compiler.operations.operation import Kind, Type
-from compiler.size import BEAMS, ROOM, SOURCE
+from compiler.operations.operation import ValueKind, ValueType
+from compiler.size import BEAMS, CAPACITY, SOURCE
 
 ALLOWED = "allowed"
 """The name of the mask of tokens that may be chosen, which is passed together with the inputs of a step's graph."""
@@ -51,14 +51,14 @@ class Decoder:
         """
         step, sentences = self._step, source.shape[0]
         memory = {name: value for name, value in memory.items() if name in step.inputs}
-        sizes = {"batch": sentences, "source": source.shape[1], "beams": 1, "read": 0, "room": CACHE_BLOCK}
+        sizes = {"batch": sentences, "source": source.shape[1], "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), torch.float32)
         carried = {
             name: source.new_zeros(
-                [size(**sizes) for size in type_.shape], dtype=torch.long if type_.kind is Kind.INTEGER else dtype
+                [size(**sizes) for size in type_.shape], dtype=torch.long if type_.kind is ValueKind.INTEGER else dtype
             )
             for name, type_ in step.inputs.items()
-            if name in step.carried
+            if name in step.states
         }
         position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
         return State(source, memory, carried, position, (0,) * sentences)
@@ -87,16 +87,16 @@ class Decoder:
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
-        kept, carried = sentences.to(parents.device, non_blocking=True), self._step.carried
+        kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.index_select(0, kept)[:, :1].expand(parents.shape)
         if sentences.shape[0] == state.source.shape[0]:
-            selected = {name: value.index_select(carried[name].rows, rows) for name, value in state.carried.items()}
+            selected = {name: value.index_select(carried[name].row_axis, rows) for name, value in state.carried.items()}
             return replace(state, carried=selected, position=position)
         read = tuple(state.read[sentence] for sentence in sentences.tolist())
         memory = {name: value.index_select(0, kept) for name, value in state.memory.items()}
         selected = {
-            name: self._shrink_cache(name, value, max(read)).index_select(carried[name].rows, rows)
+            name: self._shrink_cache(name, value, max(read)).index_select(carried[name].row_axis, rows)
             for name, value in state.carried.items()
         }
         return State(state.source.index_select(0, kept), memory, selected, position, read)
@@ -110,21 +110,21 @@ class Decoder:
         }
         carried = {
             name: _concatenate(
-                value, second.carried[name], entry.rows, entry.grows, pad_at_end=self._is_preallocated(name)
+                value, second.carried[name], entry.rows, entry.length_axis, pad_at_end=self._is_preallocated(name)
             )
             for name, value in first.carried.items()
-            if (entry := self._step.carried[name])
+            if (entry := self._step.states[name])
         }
         return State(source, memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
 
     @property
     def recordable(self) -> Graph | None:
         """The step's graph with the input ALLOWED, or None if caches grow in each step, so that no step is repeated."""
-        entries = self._step.carried.items()
-        if not all(entry.grows is None or self._is_preallocated(name) for name, entry in entries):
+        entries = self._step.states.items()
+        if not all(entry.length_axis is None or self._is_preallocated(name) for name, entry in entries):
             return None
         output = self._step.types[self._step.outputs["log_probabilities"]]
-        return replace(self._step, inputs={**self._step.inputs, ALLOWED: replace(output, kind=Kind.MASK)})
+        return replace(self._step, inputs={**self._step.inputs, ALLOWED: replace(output, kind=ValueKind.MASK)})
 
     @cached_property
     def _rows_are_sentences(self) -> bool:
@@ -133,19 +133,19 @@ class Decoder:
 
     def _is_preallocated(self, name: str) -> bool:
         """Return whether a cache has more positions than were read. Others grow in each step, or never."""
-        axis = self._step.carried[name].grows
-        return axis is not None and self._step.inputs[name].shape[axis] == ROOM
+        axis = self._step.states[name].length_axis
+        return axis is not None and self._step.inputs[name].shape[axis] == CAPACITY
 
     def _extend_cache(self, name: str, value: Tensor, read: int) -> Tensor:
         """Return a preallocated cache that has a free position after `read` positions."""
-        axis = self._step.carried[name].grows
+        axis = self._step.states[name].length_axis
         if axis is None or not self._is_preallocated(name) or read < value.shape[axis]:
             return value
         return _pad(value, axis, value.shape[axis] + CACHE_BLOCK)
 
     def _shrink_cache(self, name: str, value: Tensor, read: int) -> Tensor:
         """Return a cache without the positions that no row has reached."""
-        axis = self._step.carried[name].grows
+        axis = self._step.states[name].length_axis
         if axis is None:
             return value
         if not self._is_preallocated(name):
@@ -154,7 +154,7 @@ class Decoder:
         return value.narrow(axis, 0, min(value.shape[axis], length))
 
 
-def _source_axis(memory: Type) -> int | None:
+def _source_axis(memory: ValueType) -> int | None:
     """Return the axis of an encoder output that runs along the source positions."""
     return next((axis for axis, size in enumerate(memory.shape) if size == SOURCE), None)
 

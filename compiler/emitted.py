@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from compiler.cuda_graph import RecordedSteps, Recorder, Results
 from compiler.decoder import ALLOWED, Decoder, State
-from compiler.graph import Graphs, Purpose, stored
+from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.program import TopK, top_k
 from compiler.switches import fast_float32, use_one_thread_after_fork
-from compiler.weights import Origin, check
+from compiler.weights import Origin, check_weights
 from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -194,7 +194,7 @@ class EmittedProgram(nn.Module):
         Raises:
             ZooError: The names or shapes are not those of the spec.
         """
-        check(file, stored(self.graphs.values()), self.spec.name)
+        check_weights(file, stored_tensors(self.graphs.values()), self.spec.name)
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:

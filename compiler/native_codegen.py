@@ -15,7 +15,7 @@ from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
 from compiler.operations.attention import Attention
 from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Type
+from compiler.operations.operation import ValueKind, ValueType
 from compiler.operations.views import Slice
 from compiler.size import BEAMS
 
@@ -57,7 +57,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         tuple(decoder.instructions),
         tuple(buffers),
         tuple(_row_length(step.inputs[name]) for name in memory),
-        tuple(_row_length(step.inputs[name]) for name in step.carried),
+        tuple(_row_length(step.inputs[name]) for name in step.states),
     )
 
 
@@ -122,7 +122,7 @@ class NativeCodeGenerator:
 
     def alias_input(self, node: Node) -> None:
         """Let a node's result be the operand of its first input, without an instruction."""
-        if node.type.kind is Kind.FLOAT:  # tokens and positions are in no buffer
+        if node.type.kind is ValueKind.FLOAT:  # tokens and positions are in no buffer
             self.operands[node.name] = self.operand(node.inputs[0])
 
     def operand(self, value: str) -> Operand:
@@ -155,7 +155,7 @@ class NativeCodeGenerator:
 
     def append_to_cache(self, node: Node) -> None:
         """Add an instruction that appends the node's second input to the cache that is its first input."""
-        slot = Operand(list(self.graph.carried).index(node.inputs[0]))
+        slot = Operand(list(self.graph.states).index(node.inputs[0]))
         heads = node.type.shape[1].constant
         new = self.operand(node.inputs[1])
         width = self.row_length(node.name)
@@ -168,7 +168,7 @@ class NativeCodeGenerator:
         Raises:
             UnsupportedGraph: The next state is another value.
         """
-        successor = self.nodes.get(self.graph.carried[state].value)
+        successor = self.nodes.get(self.graph.states[state].value)
         if (
             successor is None
             or successor.operation != Slice(1, start=-1)
@@ -177,7 +177,7 @@ class NativeCodeGenerator:
         ):
             name = type(node.operation).__name__
             raise UnsupportedGraph(f"it has no instruction for {name} with another state: {_USE_EAGER}")
-        return Operand(list(self.graph.carried).index(state))
+        return Operand(list(self.graph.states).index(state))
 
     def concatenate(self, node: Node) -> None:
         """Add instructions that copy a node's inputs next to each other into one buffer."""
@@ -225,14 +225,14 @@ class NativeCodeGenerator:
         """Count how many nodes read each buffer. Values that share a buffer count as the value that owns it."""
         self.owner: dict[str, str] = {}
         for node in self.graph.nodes:
-            if node.operation.alias:
+            if node.operation.shares_buffer:
                 self.owner[node.name] = self.owner.get(node.inputs[0], node.inputs[0])
         self.readers = Counter(
-            self.owner.get(i, i) for n in self.graph.nodes if not n.operation.alias for i in n.inputs
+            self.owner.get(i, i) for n in self.graph.nodes if not n.operation.shares_buffer for i in n.inputs
         ) + Counter(self.owner.get(v, v) for v in self.graph.results.values())
 
     def _buffers_read(self, node: Node) -> tuple[str, ...]:
-        if node.operation.alias or node.name in self.fused:
+        if node.operation.shares_buffer or node.name in self.fused:
             return ()
         return tuple(self.owner.get(i, i) for i in self.inputs(node))
 
@@ -254,7 +254,7 @@ class NativeCodeGenerator:
         return self.operands[node.name]
 
 
-def _row_length(type_: Type) -> int:
+def _row_length(type_: ValueType) -> int:
     """Return the number of elements of a row: the last dimension, times the number of heads if there are heads."""
     if len(type_.shape) == 4:
         return type_.shape[1].constant * type_.shape[3].constant

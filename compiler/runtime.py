@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler.operations.probability import CLOSED
+from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 CHUNK = 2**24
@@ -180,7 +180,7 @@ def smoothed_loss(
     """
     real = labels != PAD
     logits = logits[real].float()
-    log_p, closed = logits.log_softmax(-1), logits <= CLOSED
+    log_p, closed = logits.log_softmax(-1), logits <= SUPPRESSED_LOGIT
     plain, total = -log_p.gather(-1, labels[real][:, None])[:, 0], -log_p.masked_fill(closed, 0.0).sum(-1)
     smoothed = _Smoothing(smoothing, wrong_classes).loss(plain, total, logits.shape[-1] - closed.sum(-1))
     return torch.stack([smoothed.sum(), plain.sum()])
@@ -257,7 +257,7 @@ class _ChunkedLoss(torch.autograd.Function):
         x_gradient = torch.empty_like(x) if needs_gradient else None
         table_gradient = torch.zeros_like(table, dtype=torch.float32) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if needs_gradient and bias is not None else None
-        possible = None if bias is None else (bias[:width] > CLOSED).float()
+        possible = None if bias is None else (bias[:width] > SUPPRESSED_LOGIT).float()
         classes = width if possible is None else possible.sum()
         sums = torch.zeros(2, device=x.device)
         rows = max(1, min(CHUNK // table.shape[0], x.shape[0]))

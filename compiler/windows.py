@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler.operations.restricted import BLOCK
+from compiler.operations.attention import MIN_BLOCK_LENGTH
 from compiler.runtime import additive_scores, dropout
 from specs import PAD
 
@@ -44,7 +44,7 @@ def restricted_attention(
     """
     length = query.shape[2]
     before, after = (min(positions, length - 1) for positions in reach)
-    block = min(block, max(length, BLOCK))
+    block = min(block, max(length, MIN_BLOCK_LENGTH))
     window = before + block + after
     blocks = -(-length // block)
     padding = blocks * block - length

@@ -12,13 +12,13 @@ from torch import nn
 
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.cuda_graph import CudaGraphRecorder
-from compiler.emit import Code, emit
+from compiler.emit import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
 
 
 def program(
-    request: BuildRequest, functions: Mapping[Purpose, Function], code: Code, backend: str = "eager"
+    request: BuildRequest, functions: Mapping[Purpose, Function], code: EmittedCode, backend: str = "eager"
 ) -> EmittedProgram:
     """Return a program that runs these functions with the weights of the request.
 
@@ -43,12 +43,12 @@ def record_steps_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedP
     return made
 
 
-def functions(code: Code) -> dict[Purpose, Function]:
+def functions(code: EmittedCode) -> dict[Purpose, Function]:
     """Return the function of each purpose, to be run by the Python interpreter."""
     return functions_from(code, execute(code))
 
 
-def functions_from(code: Code, namespace: dict[str, Any]) -> dict[Purpose, Function]:
+def functions_from(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
     """Return the function of each purpose from the executed code. Each layer is called through its module."""
     for name in code.layers:
         namespace[name] = partial(_call_through_module, namespace[name])
@@ -59,7 +59,7 @@ def _call_through_module(layer: Callable[..., Any], parameters: nn.Module, *inpu
     return parameters(layer, *inputs)
 
 
-def execute(code: Code) -> dict[str, Any]:
+def execute(code: EmittedCode) -> dict[str, Any]:
     """Execute the code, and return the names that it defines. Tracebacks and debuggers can show its lines."""
     text = str(code)
     file = f"<zoo {hashlib.sha256(text.encode()).hexdigest()[:12]}>"

@@ -15,16 +15,16 @@ from compiler.backends.eager import functions, program
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
-from compiler.operations.embedding import Position
-from compiler.operations.operation import Kind
+from compiler.operations.embedding import PositionalEncoding
+from compiler.operations.operation import ValueKind
 from compiler.size import Size
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-EXAMPLE_SIZES: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "room": 16, "new": 5}
+EXAMPLE_SIZES: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "capacity": 16, "new": 5}
 """Sizes to trace with. They differ from each other and from 0 and 1, which torch.export would take for constants."""
-MAX_SIZES: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "room": 4096, "new": 64}
+MAX_SIZES: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "capacity": 4096, "new": 64}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 """The purposes that are exported."""
@@ -66,7 +66,7 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 
     limits = dict(MAX_SIZES)
     for node in graph.nodes:
-        if isinstance(node.operation, Position) and node.parameters and graph.purpose is Purpose.ENCODE:
+        if isinstance(node.operation, PositionalEncoding) and node.parameters and graph.purpose is Purpose.ENCODE:
             limits["source"] = graph.parameters[node.parameters[0]].origin.shape[0]  # learned positions are limited
     symbols = sorted({symbol for type_ in graph.inputs.values() for size in type_.shape for symbol in size.symbols})
     dims = {name: Dim(name, min=1, max=limits[name]) for name in symbols}
@@ -82,7 +82,7 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     type_ = made.graphs[purpose].inputs[name]
     shape = [size(**EXAMPLE_SIZES) for size in type_.shape]
-    if type_.kind is Kind.INTEGER:
+    if type_.kind is ValueKind.INTEGER:
         return torch.full(shape, 3)
     return torch.zeros(shape, dtype=next(made.parameters()).dtype)
 
@@ -126,12 +126,12 @@ def unsupported_reason(request: BuildRequest) -> str | None:
         return "it can only translate, not train"
     if not set(TRANSLATING) <= request.graphs.keys():
         return "it can only translate"
-    if "plan_cache" in request.spec.compilation.without:
+    if "plan_cache" in request.spec.compilation.disabled_passes:
         return "it needs the pass `plan_cache`: remove it from `compilation.disabled_passes`"
     for purpose in TRANSLATING:
         graph = request.graphs[purpose]
         for node in graph.nodes:
-            if not node.operation.exportable([graph.types[value] for value in node.inputs]):
+            if not node.operation.is_exportable([graph.types[value] for value in node.inputs]):
                 name = type(node.operation).__name__
                 return f"torch cannot export {name} for sources of any length: use the backend `eager`"
     if request.precision == "int8":

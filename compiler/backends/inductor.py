@@ -39,7 +39,7 @@ def _python_loops(request: BuildRequest) -> set[str]:
         call.rpartition(".")[2]
         for graph in request.graphs.values()
         for node in graph.nodes
-        if node.operation.in_python([graph.types[value] for value in node.inputs])
+        if node.operation.loops_in_python([graph.types[value] for value in node.inputs])
         for call in node.operation.calls
     }
 

@@ -21,7 +21,7 @@ from compiler.backends.export import TRANSLATING, artefact_key, assemble_program
 from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
-from compiler.operations.operation import Kind
+from compiler.operations.operation import ValueKind
 from specs import Spec, ZooError
 
 
@@ -42,7 +42,7 @@ def size_profiles(spec: Spec) -> dict[str, Profile]:
         "batch": (1, 32, 256),
         "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),
         "source": (1, min(32, max_source), max_source),
-        "room": (CACHE_BLOCK, min(2 * CACHE_BLOCK, capacity), capacity),
+        "capacity": (CACHE_BLOCK, min(2 * CACHE_BLOCK, capacity), capacity),
         "new": (1, 1, 1),
     }
     return {name: Profile(*((size,) for size in triple)) for name, triple in sizes.items()}
@@ -112,7 +112,7 @@ def _compile(request: BuildRequest, folder: Path, torch_tensorrt: Any) -> None: 
                 min_shape=profile.min,
                 opt_shape=profile.usual,
                 max_shape=profile.max,
-                dtype=torch.int64 if graph.inputs[name].kind is Kind.INTEGER else float_type,
+                dtype=torch.int64 if graph.inputs[name].kind is ValueKind.INTEGER else float_type,
             )
             for name, profile in input_profiles(graph, request.spec).items()
         ]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compiler import graphs
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from compiler.instruction import Opcode, Status
 from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
 from specs import Spec

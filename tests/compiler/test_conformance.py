@@ -28,16 +28,16 @@ from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager, functions
-from compiler.graph import Carried, Graph, Node, stored
-from compiler.initial import initial_weights
+from compiler.graph import Graph, Node, StepState, stored_tensors
+from compiler.initialization import initial_weights
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
-from compiler.operations.operation import Line, Operation, Type
+from compiler.operations.elementwise import Add
+from compiler.operations.operation import EmitContext, Operation, ValueType
 from compiler.operations.projection import Logits
-from compiler.operations.residual import Add
 from compiler.operations.views import Slice
+from compiler.options import CompileOptions
 from compiler.size import Size
-from compiler.terms import Terms
 from specs import Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
@@ -216,13 +216,13 @@ def test_auto_uses_eager_with_a_warning_if_the_kernels_cannot_be_compiled(
 class RunningSum(Operation):
     """Sum of all positions up to each: state [rows, 1, d], x [rows, new, d] -> x. No shipped layer has it."""
 
-    def infer(self, inputs: Sequence[Type], parameters: Sequence[Any]) -> Type:
+    def infer(self, inputs: Sequence[ValueType], parameters: Sequence[Any]) -> ValueType:
         return inputs[1]
 
     def interpret(self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
         return inputs[0] + inputs[1].cumsum(1)
 
-    def emit(self, line: Line, inputs: Sequence[str], parameters: Sequence[str]) -> str:
+    def emit(self, line: EmitContext, inputs: Sequence[str], parameters: Sequence[str]) -> str:
         return f"{inputs[0]} + {inputs[1]}.cumsum(1)"
 
 
@@ -232,7 +232,7 @@ def _with_running_sum(spec: Spec) -> Graph:
     logits = next(node for node in step.nodes if isinstance(node.operation, Logits))
     (y,), index = logits.inputs, step.nodes.index(logits)
     type_ = step.types[y]
-    state = Type((type_.shape[0], Size.of(1), type_.shape[2]))
+    state = ValueType((type_.shape[0], Size.of(1), type_.shape[2]))
     new = (
         Node("sum", RunningSum(), ("sum so far", y), (), type_),
         Node("last sum", Slice(1, -1), ("sum",), (), state),
@@ -243,7 +243,7 @@ def _with_running_sum(spec: Spec) -> Graph:
         step,
         inputs={**step.inputs, "sum so far": state},
         nodes=(*step.nodes[:index], *new, *step.nodes[index + 1 :]),
-        carried={**step.carried, "sum so far": Carried("last sum")},
+        states={**step.states, "sum so far": StepState("last sum")},
     )
 
 
@@ -254,13 +254,13 @@ def test_a_state_of_constant_size_is_carried_like_a_cache(small: Callable[..., S
     weights, walks = initial_weights(spec, lowered), []
     for disabled in ([], ["plan_cache"], ["beams_as_queries"], [each.name for each in PASSES]):
         variant = changed(spec, without=disabled)
-        request = BuildRequest(variant, optimise(lowered, variant, Terms()), weights)
+        request = BuildRequest(variant, optimise(lowered, variant, CompileOptions()), weights)
         walks.append(list(_walk(eager.build(request))))
     for walk in walks:
         for actual, expected in zip(walk, walks[-1], strict=True):
             torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
     assert not torch.allclose(walks[0][0], next(_walk(build(spec, weights=weights))), atol=1e-2)
-    request = BuildRequest(spec, optimise(lowered, spec, Terms()), weights)
+    request = BuildRequest(spec, optimise(lowered, spec, CompileOptions()), weights)
     assert "no instruction for RunningSum" in (BACKENDS["native"].unsupported_reason(request) or "")
 
 
@@ -280,18 +280,18 @@ def test_several_new_positions_in_one_step_equal_single_steps(small: Callable[..
     spec = small()
     variant = changed(spec, without=["beams_as_queries", *([] if planned else ["plan_cache"])])
     lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _with_running_sum(spec)}
-    optimised = optimise(lowered, variant, Terms())
+    optimised = optimise(lowered, variant, CompileOptions())
     weights, step = initial_weights(spec, optimised), optimised[Purpose.DECODE_STEP]
     source, tokens = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]]), torch.randint(4, 101, (2, 7))
     emitted = functions(emit([step]))[Purpose.DECODE_STEP]
     program = EmittedProgram(spec, {Purpose.DECODE_STEP: step}, {}, "").eval()
-    program.share({name: weights[name] for name in stored([step])})
+    program.share({name: weights[name] for name in stored_tensors([step])})
     results = []
     for run in (partial(emitted, program), partial(interpret, step, weights)):
         for widths in ([1] * 7, [3, 1, 3], [7]):
             memory = interpret(optimised[Purpose.ENCODE], weights, {"source": source})
-            sizes = {"batch": 2, "read": 0, "room": 16}
-            carried = {name: torch.zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.carried}
+            sizes = {"batch": 2, "past": 0, "capacity": 16}
+            carried = {name: torch.zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.states}
             rows, start = [], 0
             for width in widths:
                 position = torch.arange(start, start + width).expand(2, -1)

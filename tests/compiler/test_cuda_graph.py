@@ -84,7 +84,9 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
 
     def make(disabled: tuple[str, ...] = (), **architecture: object) -> Any:
         spec = small(**architecture)
-        spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": disabled})})
+        spec = spec.model_copy(
+            update={"compilation": spec.compilation.model_copy(update={"disabled_passes": disabled})}
+        )
         weights, recorder = build(spec).weights(), TapeRecorder()
         plain, recorded = (build(spec, weights=weights, backend="eager") for _ in range(2))
         assert isinstance(plain, EmittedProgram)

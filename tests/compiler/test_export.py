@@ -20,7 +20,7 @@ from compiler.backends.export import TRANSLATING, export_programs
 from compiler.backends.inductor import _allow_variants
 from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles, size_profiles
 from compiler.decoder import CACHE_BLOCK
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import Spec, ZooError
 from tests.conftest import SMALL
 
@@ -55,7 +55,7 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported: Any) 
     program = exported[Purpose.DECODE_STEP].module(check_guards=False)  # the guards are stricter than the code
     graph = graphs(small(N=1), TRANSLATE)[Purpose.DECODE_STEP]
     for batch, beams, source, room in ((1, 1, 1, 16), (2, 1, 9, 32), (1, 4, 3, 16), (5, 3, 2, 48)):
-        sizes = {"batch": batch, "beams": beams, "source": source, "room": room}
+        sizes = {"batch": batch, "beams": beams, "source": source, "capacity": room}
         shapes = {name: [size(**sizes) for size in type_.shape] for name, type_ in graph.inputs.items()}
         inputs = [
             torch.full(shape, 3) if graph.inputs[name].kind == "integer" else torch.zeros(shape)
@@ -158,7 +158,7 @@ def test_tensorrt_profiles_contain_the_longest_translation(small: Callable[..., 
         for extra in range(0, CACHE_BLOCK, 3):
             decoding = spec.decoding.model_copy(update={"length_factor": factor, "extra_length": extra})
             limit = int(spec.corpus.max_length * factor) + extra
-            assert size_profiles(spec.model_copy(update={"decoding": decoding}))["room"].max[0] >= limit + 1
+            assert size_profiles(spec.model_copy(update={"decoding": decoding}))["capacity"].max[0] >= limit + 1
 
 
 def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_raise(small: Callable[..., Spec]) -> None:

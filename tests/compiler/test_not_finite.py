@@ -14,7 +14,7 @@ from torch.nn.functional import layer_norm
 from compiler import TRANSLATE, graphs, runtime
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from compiler.instruction import ActivationKind, Opcode
 from specs import EOS, Spec
 

@@ -22,7 +22,7 @@ DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as
 @pytest.fixture(params=DISABLED, ids="-".join)
 def program(request: Any, small: Callable[..., Spec]) -> Any:
     spec = small()
-    compilation = spec.compilation.model_copy(update={"without": request.param})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": request.param})
     return build(spec.model_copy(update={"compilation": compilation}), TRANSLATE)
 
 
@@ -178,7 +178,7 @@ def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values(
 
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callable[..., Spec]) -> None:
     spec = small()
-    compilation = spec.compilation.model_copy(update={"without": ("fuse_projections",)})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": ("fuse_projections",)})
     other = spec.model_copy(update={"compilation": compilation})
     a, b = build(spec, [Purpose.TRAIN]).weights(), build(other, [Purpose.TRAIN]).weights()
     assert all(torch.equal(a[name], b[name]) for name in a)

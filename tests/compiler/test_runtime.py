@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from compiler import runtime
-from compiler.operations.probability import Loss
+from compiler.operations.probability import CrossEntropy
 from specs import PAD
 
 
@@ -94,7 +94,7 @@ def test_impossible_tokens_get_no_share_of_a_smoothed_loss(wrong_classes: bool) 
     spread = 0.1 / (7 if wrong_classes else 8)
     right = F.one_hot(numbers[labels[real]], 8) * (0.9 - spread * wrong_classes)
     expected = -((right + spread) * log_p).sum()
-    loss = Loss(0.1, wrong_classes)
+    loss = CrossEntropy(0.1, wrong_classes)
     whole = runtime.smoothed_loss(x @ table.T + bias, labels, 0.1, wrong_classes)
     chunked = runtime.chunked_loss(x, table, labels, 0.1, wrong_classes, 11, bias)
     for actual in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):

@@ -12,7 +12,7 @@ from shutil import rmtree
 from compiler import Purpose, build, graphs
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.system.clock import timed
@@ -22,15 +22,15 @@ FRESH = """
 import sys, time
 import torch, specs
 from compiler import build
-from zoo.training.benchmarks.decode import made_up, translations, unending
+from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 from compiler import graphs
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 name, device, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]
 spec = specs.load(name, overrides)
-weights = unending(spec, initial_weights(spec, graphs(spec)))
+weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
 begun = time.perf_counter()
 program = build(spec, weights=weights, device=device, backend="inductor", precision="bfloat16")
-translations(program, made_up(spec, 3), spec, batch=2, device=device)
+translations(program, random_sources(spec, 3), spec, batch=2, device=device)
 print(time.perf_counter() - begun)
 """
 
