@@ -47,6 +47,7 @@ class CudaGraphRecorder:
     """Recorder that records CUDA graphs, on its own stream. All graphs share one memory pool, as one runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
+        """Create the stream on which graphs of this device are recorded."""
         self._device = device
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive

@@ -29,7 +29,7 @@ class State:
     memory: Mapping[str, Tensor]
     """The encoder's outputs, one row per sentence."""
     carried: Mapping[str, Tensor]
-    """Values that a step passes to the next one, such as the keys and values of earlier tokens, one row per hypothesis."""
+    """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis."""
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]

@@ -148,7 +148,7 @@ def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> N
 def _unavailable_reason() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
-            "torch-tensorrt or TensorRT is not installed: for torch-tensorrt, run `pip install -e '.[tensorrt]'` in zoo's "
+            "torch-tensorrt or TensorRT is not installed: for the first, run `pip install -e '.[tensorrt]'` in zoo's "
             "source folder. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on the package index; pip fetches them "
             "from NVIDIA's index"
         )
