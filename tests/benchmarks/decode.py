@@ -1,19 +1,19 @@
-"""Compare the speed of translation with that of other systems: `python tests/benchmarks/decode.py [SPEC] [KEY=VALUE ...]`.
+"""Compare the speed of translation with other systems: `python tests/benchmarks/decode.py [SPEC] [KEY=VALUE ...]`.
 
-All systems have the same random weights, and the beam and length penalty of the spec (base: 4 and 0.6). Sources have 23 to
-27 tokens. Every translation takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search chooses them.
-CTranslate2 and Hugging Face have 27 as minimum and maximum length. Ours has a limit of 26 tokens, after which it must
-choose EOS.
+All systems have the same random weights, and the beam and length penalty of the spec (base: 4 and 0.6). Sources have 23
+to 27 tokens. Every translation takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search chooses
+them. CTranslate2 and Hugging Face have 27 as minimum and maximum length. Ours has a limit of 26 tokens, after which it
+must choose EOS.
 
-Each system runs in its own process. In each round, every system translates all sentences once, and each round starts with
-another system. Only the call is timed. CTranslate2 runs with two thread settings: one worker with one thread for each core,
-and one worker with all threads. Ratios are to the faster setting in the same precision, or in float32.
+Each system runs in its own process. In each round, every system translates all sentences once, and each round starts
+with another system. Only the call is timed. CTranslate2 runs with two thread settings: one worker with one thread for
+each core, and one worker with all threads. Ratios are to the faster setting in the same precision, or in float32.
 
 - b32: 64 sentences, with 32 in a batch. b1: one sentence in a batch.
 - latency: milliseconds for one sentence after the other.
 
-The last columns show how many tokens and sentences equal those of CTranslate2 in float32. Stop all other programs first:
-a second busy process makes the figures worthless.
+The last columns show how many tokens and sentences equal those of CTranslate2 in float32. Stop all other programs
+first: a second busy process makes the figures worthless.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Run it in the root of the repository. It takes up to 40 minutes. Without names all parts run, in this order:
 
-- correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bitwise, and the
-  tests of the suite that need a GPU. 540 seconds.
+- correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bitwise, and the tests
+  of the suite that need a GPU. 540 seconds.
 - training: base and big in bfloat16 on 25,000 + 25,000 tokens a step. 420 seconds.
 - decoding: base in bfloat16 by batch, recorded as CUDA graphs and not. 420 seconds.
 - packed: attention of packed rows against padded buckets. 60 seconds.
@@ -13,15 +13,16 @@ Run it in the root of the repository. It takes up to 40 minutes. Without names a
 A part writes FOLDER/PART.json after each result, so that an interrupted run keeps its results. A part ends at its time
 limit (`--limit` sets one for all parts). A part that fails does not stop the others. The table is printed at the end;
 `--table` only prints it, from the files of earlier runs. Each run first measures the peak rates of matrix products and
-copies, and also reports speeds as fractions of them. Without a GPU, or with `--toy`, models are small and run on the CPU.
+copies, and also reports speeds as fractions of them. Without a GPU, or with `--toy`, models are small and run on the
+CPU.
 
-For a machine with torch but no network, download the packages as a folder of wheels with `pip download
---no-deps --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types
-typing-inspection pyyaml typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors
-sentencepiece sacrebleu sacremoses joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping
-wadler-lindig pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock, and install them there with
-`pip install --no-index --no-deps wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging
-Face's `generate`. For `real`, first run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
+For a machine with torch but no network, download the packages as a folder of wheels with `pip download --no-deps
+--only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
+typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu sacremoses
+joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig pytest pluggy iniconfig
+pytest-timeout hypothesis sortedcontainers filelock, and install them there with `pip install --no-index --no-deps
+wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging Face's `generate`. For `real`, first
+run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Systems that `train.py` measures. Each is made from a spec; a call with a batch trains one update, and returns its loss.
+"""Systems that `train.py` measures. A call with a batch trains one update, and returns its loss.
 
 All learn the paper's architecture with label smoothing 0.1 and fused Adam; zoo by its own engine, the others as their
 own trainers have it, on the same tensors.

@@ -1,4 +1,4 @@
-"""Compare the memory that `zoo plan` predicts with a training step: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
+"""Compare predicted and measured memory of training: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
 
 The measure is the growth of this process's peak resident memory over two updates on a full batch of random tokens, in
 float32 on a CPU, including the weights.

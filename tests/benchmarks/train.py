@@ -1,12 +1,12 @@
 """Compare the training speed with that of other toolkits: `python tests/benchmarks/train.py [SPEC] [KEY=VALUE ...]`.
 
-Each measurement is whole updates (forward, backward, optimiser) of random weights with dropout, label smoothing and fused
-Adam. All systems get the same random pairs in batches of 2,500 tokens per side, unless the command sets another size.
-Speeds count tokens without padding. A round is three batches: short, medium and long sentences.
+Each measurement is whole updates (forward, backward, optimiser) of random weights with dropout, label smoothing and
+fused Adam. All systems get the same random pairs in batches of 2,500 tokens per side, unless the command sets another
+size. Speeds count tokens without padding. A round is three batches: short, medium and long sentences.
 
-Each system runs in its own process, with one thread per core, and they take turns. Figures are medians over the rounds, and
-the ratio to the fastest peer is taken within each round. After the same updates all systems should have about the same
-loss. Peers that are not installed are left out: PyTorch's nn.Transformer, Hugging Face's Marian (`pip install
+Each system runs in its own process, with one thread per core, and they take turns. Figures are medians over the rounds,
+and the ratio to the fastest peer is taken within each round. After the same updates all systems should have about the
+same loss. Peers that are not installed are left out: PyTorch's nn.Transformer, Hugging Face's Marian (`pip install
 transformers`), Sockeye 3.1 (on PYTHONPATH). Stop all other programs first: a second busy process makes the figures
 worthless.
 """
@@ -107,7 +107,8 @@ def _show(figures: dict[str, dict[str, Any]], best: str) -> None:
     for name, each in figures.items():
         median, low, high = each["tokens_per_second"].values()
         ratio, ratio_low, ratio_high = each["ratio"].values()
-        words = f"{median:10,.0f} {f'[{low:,.0f}..{high:,.0f}]':18}{ratio:18.2f} {f'[{ratio_low:.2f}..{ratio_high:.2f}]':14}"
+        words = f"{median:10,.0f} {f'[{low:,.0f}..{high:,.0f}]':18}"
+        words += f"{ratio:18.2f} {f'[{ratio_low:.2f}..{ratio_high:.2f}]':14}"
         print(f"{name:18}{words}{each['loss']:7.3f} {each['memory_bytes'] / 1e9:.1f} GB")
 
 
