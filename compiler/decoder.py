@@ -110,7 +110,7 @@ class Decoder:
         }
         carried = {
             name: _concatenate(
-                value, second.carried[name], entry.rows, entry.length_axis, pad_at_end=self._is_preallocated(name)
+                value, second.carried[name], entry.row_axis, entry.length_axis, pad_at_end=self._is_preallocated(name)
             )
             for name, value in first.carried.items()
             if (entry := self._step.states[name])
