@@ -253,7 +253,7 @@ def test_a_state_of_constant_size_is_carried_like_a_cache(small: Callable[..., S
     lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _with_running_sum(spec)}
     weights, walks = initial_weights(spec, lowered), []
     for disabled in ([], ["plan_cache"], ["beams_as_queries"], [each.name for each in PASSES]):
-        variant = changed(spec, without=disabled)
+        variant = changed(spec, disabled_passes=disabled)
         request = BuildRequest(variant, optimise(lowered, variant, CompileOptions()), weights)
         walks.append(list(_walk(eager.build(request))))
     for walk in walks:
@@ -269,7 +269,7 @@ def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(small: Call
     spec = small(**{**ARCHITECTURES[kind], "N": 2})
     walks = []
     for disabled in ([], ["beams_as_queries"], [each.name for each in PASSES]):
-        walks.append(list(_walk(build(changed(spec, without=tuple(disabled)), backend="eager"))))
+        walks.append(list(_walk(build(changed(spec, disabled_passes=tuple(disabled)), backend="eager"))))
     for walk in walks:
         for actual, expected in zip(walk, walks[-1], strict=True):
             torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
@@ -278,7 +278,7 @@ def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(small: Call
 @pytest.mark.parametrize("planned", [False, True])
 def test_several_new_positions_in_one_step_equal_single_steps(small: Callable[..., Spec], planned: bool) -> None:
     spec = small()
-    variant = changed(spec, without=["beams_as_queries", *([] if planned else ["plan_cache"])])
+    variant = changed(spec, disabled_passes=["beams_as_queries", *([] if planned else ["plan_cache"])])
     lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _with_running_sum(spec)}
     optimised = optimise(lowered, variant, CompileOptions())
     weights, step = initial_weights(spec, optimised), optimised[Purpose.DECODE_STEP]
