@@ -53,6 +53,7 @@ class CudaGraphRecorder:
         self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive
 
     def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
+        """Record a function as a CUDA graph. Return its results, and the function that replays it."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
