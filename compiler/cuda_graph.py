@@ -32,7 +32,7 @@ Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]
 the present contents of the inputs."""
 
 MAX_RECORDINGS = 64
-"""How many recordings are kept, the latest ones."""
+"""The number of recordings that are kept, the latest ones."""
 MIN_BUCKET = {"batch": 1, "source": 16, "capacity": 16}
 """The symbolic sizes that are padded to a bucket, and the smallest bucket of each."""
 
@@ -47,11 +47,13 @@ class CudaGraphRecorder:
     """Recorder that records CUDA graphs, on its own stream. All graphs share one memory pool, as one runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
+        """Create the stream on which graphs of this device are recorded."""
         self._device = device
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive
 
     def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
+        """Record a function as a CUDA graph. Return its results, and the function that replays it."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)

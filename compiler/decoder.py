@@ -18,7 +18,7 @@ from compiler.size import BEAMS, CAPACITY, SOURCE
 ALLOWED = "allowed"
 """The name of the mask of tokens that may be chosen, which is passed together with the inputs of a step's graph."""
 CACHE_BLOCK = 16
-"""How many positions are added to a preallocated cache when it is full."""
+"""The number of positions that are added to a preallocated cache when it is full."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class State:
     memory: Mapping[str, Tensor]
     """The encoder's outputs, one row per sentence."""
     carried: Mapping[str, Tensor]
-    """What a step passes to the next one, such as the keys and values of earlier tokens, one row per hypothesis."""
+    """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis."""
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]
@@ -110,7 +110,7 @@ class Decoder:
         }
         carried = {
             name: _concatenate(
-                value, second.carried[name], entry.rows, entry.length_axis, pad_at_end=self._is_preallocated(name)
+                value, second.carried[name], entry.row_axis, entry.length_axis, pad_at_end=self._is_preallocated(name)
             )
             for name, value in first.carried.items()
             if (entry := self._step.states[name])

@@ -83,6 +83,7 @@ class EmittedProgram(nn.Module):
 
     @property
     def device(self) -> torch.device:
+        """The device of the weights."""
         return next(self.parameters()).device
 
     @property

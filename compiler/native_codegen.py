@@ -13,10 +13,7 @@ from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose
 from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
-from compiler.operations.attention import Attention
-from compiler.operations.mask import PaddingMask, UnwrittenMask
-from compiler.operations.operation import ValueKind, ValueType
-from compiler.operations.views import Slice
+from compiler.operations.operation import MaskRole, ValueKind, ValueType
 from compiler.size import BEAMS
 
 _NEEDS_PASS = "it needs the pass `{}`: remove it from `compilation.disabled_passes`"
@@ -44,7 +41,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     if step.inputs["token"].shape[1] != BEAMS:
         raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
     memory = [name for name in encode.outputs if name in step.inputs]
-    keys = {n.inputs[1] for n in step.nodes if isinstance(n.operation, Attention)}
+    keys = {n.inputs[1] for n in step.nodes if n.operation.is_attention}
     buffers: list[int] = []
     encoder = NativeCodeGenerator(encode, buffers, memory)
     encoder.generate()
@@ -171,7 +168,7 @@ class NativeCodeGenerator:
         successor = self.nodes.get(self.graph.states[state].value)
         if (
             successor is None
-            or successor.operation != Slice(1, start=-1)
+            or successor.operation.sliced_range() != (1, -1, None)
             or successor.inputs != (node.name,)
             or successor.type != node.type
         ):
@@ -191,7 +188,7 @@ class NativeCodeGenerator:
         """Add an instruction for attention over the source, the cache or the memory, depending on its mask and keys."""
         query, keys, values, *masks = node.inputs
         mask_operations = [self.nodes[mask].operation for mask in masks]
-        unsupported = [mask for mask in mask_operations if not isinstance(mask, PaddingMask | UnwrittenMask)]
+        unsupported = [mask for mask in mask_operations if mask.mask_role is None]
         if unsupported or len(masks) != 1:
             names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
             raise UnsupportedGraph(f"it has no instruction for attention with {names}: {_USE_EAGER}")
@@ -203,7 +200,7 @@ class NativeCodeGenerator:
                 )
             opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
         else:
-            is_cached = isinstance(mask_operations[0], UnwrittenMask)
+            is_cached = mask_operations[0].mask_role is MaskRole.UNWRITTEN
             opcode = Opcode.ATTEND_CACHE if is_cached else Opcode.ATTEND_SOURCE
             b, c = self.operand(keys), self.operand(values)
         _, heads, _, width = node.type.shape

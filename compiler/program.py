@@ -94,7 +94,8 @@ class Program(TranslationModel, Protocol):
     precision: str
 
     @property
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """The device of the weights."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights in the layout of a weights file: one tensor per matrix of the paper, tied ones once."""

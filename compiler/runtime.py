@@ -16,9 +16,9 @@ from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 CHUNK = 2**24
-"""How many logits the chunked loss holds at a time: 64 MiB in float32. Larger chunks are not faster."""
+"""The number of logits that the chunked loss holds at a time: 64 MiB in float32. Larger chunks are not faster."""
 MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
-"""How many products of 8-bit integers can be summed in 32 bits, whatever their values."""
+"""The number of products of 8-bit integers whose sum fits 32 bits, whatever their values."""
 
 
 def padding_mask(tokens: Int[Tensor, "batch keys"]) -> Bool[Tensor, "batch 1 1 keys"]:

@@ -21,7 +21,7 @@ _Value = TypeVar("_Value")
 
 
 class _SharedSetting(Generic[_Value]):
-    """Process-wide setting that threads may enter together: the first one sets it, the last one to leave restores it."""
+    """Process-wide setting that threads may share: the first one sets it, the last one to leave restores it."""
 
     def __init__(self, apply: Callable[[_Value], Callable[[], object]]) -> None:
         """Store how to set a value; `apply` returns the function that restores the value before."""
@@ -111,7 +111,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt
 
 
 def keeps_memory() -> bool:
-    """Return whether the C library can be told to keep freed memory. glibc can."""
+    """Return whether the C library can be configured to keep freed memory. glibc can."""
     return platform.libc_ver()[0] == "glibc"
 
 

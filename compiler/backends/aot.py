@@ -1,7 +1,7 @@
 """The backend `aot`: encoder and decoder step compiled ahead of time by AOTInductor.
 
-Running a compiled package needs no compiler. Packages contain no weights, so one package serves all trainings of a spec.
-They are bound to one kind of processor or GPU.
+Running a compiled package needs no compiler. Packages contain no weights, so one package serves all trainings of a
+spec. They are bound to one kind of processor or GPU.
 """
 
 from __future__ import annotations

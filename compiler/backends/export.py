@@ -15,7 +15,6 @@ from compiler.backends.eager import functions, program
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
-from compiler.operations.embedding import PositionalEncoding
 from compiler.operations.operation import ValueKind
 from compiler.size import Size
 
@@ -66,7 +65,7 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 
     limits = dict(MAX_SIZES)
     for node in graph.nodes:
-        if isinstance(node.operation, PositionalEncoding) and node.parameters and graph.purpose is Purpose.ENCODE:
+        if node.operation.adds_positions and node.parameters and graph.purpose is Purpose.ENCODE:
             limits["source"] = graph.parameters[node.parameters[0]].origin.shape[0]  # learned positions are limited
     symbols = sorted({symbol for type_ in graph.inputs.values() for size in type_.shape for symbol in size.symbols})
     dims = {name: Dim(name, min=1, max=limits[name]) for name in symbols}

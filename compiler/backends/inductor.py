@@ -16,8 +16,8 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 
 MAX_VARIANTS = 64
-"""How often torch may compile a layer. It compiles sizes of 0 and 1 separately, with and without gradients, which is
-more than its default limit of 8."""
+"""The number of times that torch may compile a layer. Sizes of 0 and 1 are compiled separately, with and without
+gradients, which is more than torch's default limit of 8."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:

@@ -148,8 +148,8 @@ def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> N
 def _unavailable_reason() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
-            "torch-tensorrt or TensorRT is not installed: run `pip install -e '.[tensorrt]'` in zoo's source folder for "
-            "torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on the package index; pip fetches them "
+            "torch-tensorrt or TensorRT is not installed: for the first, run `pip install -e '.[tensorrt]'` in zoo's "
+            "source folder. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on the package index; pip fetches them "
             "from NVIDIA's index"
         )
     return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch finds none"
@@ -161,8 +161,8 @@ def _unsupported_reason(request: BuildRequest) -> str | None:
     longest, architecture = request.spec.corpus.max_length, request.spec.architecture
     if architecture.positional_encoding == "learned" and longest >= architecture.max_positions:
         return (
-            f"its engines need more positions ({longest + 1}) than the model has learned ({architecture.max_positions}): "
-            "lower `corpus.max_length`"
+            f"its engines need {longest + 1} positions, and the model has learned {architecture.max_positions}: lower "
+            "`corpus.max_length`"
         )
     return export.unsupported_reason(request)
 

@@ -1,8 +1,8 @@
-"""Training steps of every backend side by side: `python tests/benchmarks/backends.py SPEC [KEY=VALUE ...]`.
+"""Compare the training speed of the backends: `python tests/benchmarks/backends.py SPEC [KEY=VALUE ...]`.
 
-The backends take the same batches in turns, so that a machine whose speed drifts drifts for all of them; the figures
-are medians over the rounds, and the median of the ratios within a round. Stop everything else first: a second busy
-process makes all figures worthless.
+The backends take turns with the same batches, so that a change of the machine's speed affects all. The figures are
+medians over the rounds, and the median of the ratios within a round. Stop all other programs first: a second busy
+process makes the figures worthless.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(reference: str, overrides: list[str]) -> None:
 
 
 class _Step:
-    """One update on random tokens, a full budget of them on each side."""
+    """Training step on a full batch of random tokens."""
 
     def __init__(self, program: EmittedProgram) -> None:
         self.program, self.training = program, program.spec.training

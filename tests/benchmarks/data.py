@@ -1,8 +1,8 @@
-"""What a corpus costs on its way to the first batch: `python tests/benchmarks/data.py SPEC [KEY=VALUE ...]`.
+"""Measure time and memory from a corpus to the first batch: `python tests/benchmarks/data.py SPEC [KEY=VALUE ...]`.
 
-Each part in a process of its own, so that its memory is its own: preparing (in an empty ZOO_HOME), from opening what is
-prepared to the first batch, the batches of an epoch of 36 million pairs with made-up lengths, and in turns the encoding
-of text as `zoo prepare` does it and by SentencePiece alone, on the spec's own corpus.
+Each part runs in its own process, so that its memory can be measured: preparing the corpus (in an empty ZOO_HOME),
+opening the prepared corpus up to the first batch, forming the batches of 36 million pairs with random lengths, and
+encoding text of the spec's corpus with `zoo prepare`, compared with SentencePiece alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAMPLE, ROUNDS, CHUNK = 150_000, 5, 8192
 
 
 class Stages(Report):
-    """Keeps how long each token of work took."""
+    """Report that records the seconds of each stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -68,7 +68,7 @@ def preparing(spec: Spec) -> dict[str, Any]:
     stages, begun = Stages(), time.perf_counter()
     prepared = prepare(spec, stages)
     if not stages.seconds:
-        raise SystemExit("it was prepared before: name an empty folder with ZOO_HOME")
+        raise SystemExit("the corpus was prepared before: set ZOO_HOME to an empty folder")
     size = sum(file.stat().st_size for file in prepared.folder.rglob("*") if file.is_file())
     return {"seconds": _since(begun), "stages": stages.seconds, "said": stages.said, "bytes": size}
 
@@ -127,7 +127,7 @@ def _pairs(file: Path) -> Iterator[Pair]:
 
 
 def _ours(file: Path, vocabulary: Vocabulary) -> float:
-    """From text to a store on the disk."""
+    """Return the seconds from text to token shards on disk."""
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
         with StoreWriter(Path(folder), max(vocabulary.sizes)) as writer:
@@ -137,7 +137,7 @@ def _ours(file: Path, vocabulary: Vocabulary) -> float:
 
 
 def _alone(file: Path, vocabulary: Vocabulary) -> float:
-    """SentencePiece on all cores, from lists of lines that lie there."""
+    """Return the seconds of SentencePiece alone, on all cores, from lists of lines in memory."""
     pairs = list(_pairs(file))
     chunks = [list(zip(*pairs[at : at + CHUNK], strict=True)) for at in range(0, len(pairs), CHUNK)]
     begun = time.perf_counter()
@@ -152,7 +152,7 @@ def _since(begun: float) -> float:
 
 
 def _largest() -> float:
-    """Resident GB of this process at its largest."""
+    """Return the peak resident memory of this process in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 

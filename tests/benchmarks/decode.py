@@ -1,20 +1,19 @@
-"""Translating beside the peers: `python tests/benchmarks/decode.py [SPEC] [KEY=VALUE ...] [--work b32|b1|latency]`.
+"""Compare the speed of translation with other systems: `python tests/benchmarks/decode.py [SPEC] [KEY=VALUE ...]`.
 
-Random weights, the same for all; beam and length penalty of the spec (base: 4 and 0.6); sources of 23 to 27 tokens.
-Every translation has 27 tokens and takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search takes
-them of its own accord; CTranslate2 and Hugging Face are told that 27 is the least and the greatest length; ours has a
-limit of 26 tokens, and there it has to take EOS.
+All systems have the same random weights, and the beam and length penalty of the spec (base: 4 and 0.6). Sources have 23
+to 27 tokens. Every translation takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search chooses
+them. CTranslate2 and Hugging Face have 27 as minimum and maximum length. Ours has a limit of 26 tokens, after which it
+must choose EOS.
 
-Every system lives in a process of its own, so that no thread pool, allocator or flag of one touches another, and they
-take turns: in each round every system translates all sentences once, and the next round begins with another system.
-The call alone is timed. CTranslate2 runs at both of its thread settings (a worker of one thread for every core, and
-one worker of as many threads); ratios are to the better one of the same precision, or of float32 where it has none.
+Each system runs in its own process. In each round, every system translates all sentences once, and each round starts
+with another system. Only the call is timed. CTranslate2 runs with two thread settings: one worker with one thread for
+each core, and one worker with all threads. Ratios are to the faster setting in the same precision, or in float32.
 
-- b32: 64 sentences, 32 in every worker at a time. b1: one sentence in every worker.
-- latency: one sentence after the other, milliseconds each.
+- b32: 64 sentences, with 32 in a batch. b1: one sentence in a batch.
+- latency: milliseconds for one sentence after the other.
 
-Before that all translate once with 27 tokens before EOS: how many of the tokens and sentences are those of CTranslate2
-in float32 stands in the last columns. Stop everything else first: a second busy process makes all figures worthless.
+The last columns show how many tokens and sentences equal those of CTranslate2 in float32. Stop all other programs
+first: a second busy process makes the figures worthless.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from zoo.system.processors import host
 from zoo.training.benchmarks import LENGTH, random_sources
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}
-"""Sentences of a batch, and sentences in all."""
+"""The number of sentences in a batch, and in total."""
 REFERENCE = "ctranslate2-float32"
 BACKENDS = ("eager", "native")
 
@@ -51,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         systems = _opened(given, given.folder or folder)
         agreement = _agreement({name: system.ask("best") for name, system in systems.items()})
-        for system in systems.values():  # not timed: what is compiled or laid out on first use
+        for system in systems.values():  # compile and allocate without timing
             system.ask(given.work)
         taken = turns(systems, given.work, given.rounds)
         for system in systems.values():
@@ -60,8 +59,8 @@ def main() -> None:
     if given.json:
         run = {"spec": given.spec, "overrides": given.overrides, "work": given.work, "rounds": given.rounds}
         versions = {name: version(name) for name in ("ctranslate2", "transformers")}
-        told = {**run, "sentences": given.sentences, "host": {**asdict(host()), **versions}, "systems": figures}
-        return print(json.dumps(told))
+        result = {**run, "sentences": given.sentences, "host": {**asdict(host()), **versions}, "systems": figures}
+        return print(json.dumps(result))
     return _show(figures)
 
 
@@ -70,10 +69,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("spec", nargs="?", default="base")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--work", choices=WORK, default="b32")
-    parser.add_argument("--systems", help="such as native-int8,ctranslate2-int8,marian-float32")
+    parser.add_argument(
+        "--systems", help="comma-separated systems, such as native-int8,ctranslate2-int8 (default: all)"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sentences", type=int, help="instead of 64, 12 or 8")
-    parser.add_argument("--folder", help="where compiled artefacts are kept")
+    parser.add_argument("--sentences", type=int, help="number of sentences (default: 64, 12 or 8)")
+    parser.add_argument("--folder", help="folder of compiled artefacts (default: a temporary one)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_intermixed_args()
@@ -82,7 +83,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _child(given: argparse.Namespace) -> None:
-    """Answers `best` with what the system finds, the name of a work with the seconds that it took."""
+    """Answer `best` with translations, and the name of a work with the seconds that it took."""
 
     def opening() -> Callable[[str], Any]:
         spec = specs.load(given.spec, given.overrides)
@@ -107,12 +108,12 @@ def _seconds(system: peers.System, sources: peers.Rows, batch: int) -> float:
     found = system.run(sources, batch)
     seconds = time.perf_counter() - started
     if any(len(row) != LENGTH for row in found):
-        raise SystemExit("a translation is not as long as all have to be")
+        raise SystemExit(f"a translation does not have {LENGTH} tokens")
     return seconds
 
 
 def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
-    """CTranslate2 in float32 is always there: the others are compared with it. What does not start is left out."""
+    """Start the chosen systems, and CTranslate2 in float32, with which all are compared."""
     asked = given.systems.split(",") if given.systems else peers.names(BACKENDS, ("float32", "int8"))
     every = [*([] if REFERENCE in asked else [REFERENCE]), *asked]
     counts = ["--work", given.work, "--sentences", str(given.sentences), "--folder", folder]
@@ -121,7 +122,7 @@ def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
 
 
 def _agreement(best: dict[str, peers.Rows]) -> dict[str, tuple[float, float]]:
-    """The share of tokens and of sentences that are the reference's."""
+    """Return the shares of tokens and of sentences that equal those of the reference."""
     reference = best[peers.settings(REFERENCE)[0]]
     shares = {}
     for name, rows in best.items():
@@ -134,7 +135,7 @@ def _agreement(best: dict[str, peers.Rows]) -> dict[str, tuple[float, float]]:
 def _figures(
     taken: dict[str, list[list[float]]], given: argparse.Namespace, agreement: dict[str, tuple[float, float]]
 ) -> dict[str, dict[str, Any]]:
-    """Of each system its speed, and within each round the ratio to that of CTranslate2."""
+    """Return the speed of each system, and its ratio to CTranslate2 within each round."""
     alone = given.work == "latency"
     rounds = {name: [statistics.median(parts) for parts in each] for name, each in taken.items()}
     figures: dict[str, dict[str, Any]] = {}
@@ -153,7 +154,7 @@ def _figures(
 
 
 def _peer(name: str, rounds: dict[str, list[float]]) -> str:
-    """The faster setting of CTranslate2 in the same precision, or in float32."""
+    """Return the faster setting of CTranslate2 in the same precision, or in float32."""
     precision = name.split("-")[1]
     same = [other for other in rounds if other.startswith(f"ctranslate2-{precision}-")]
     return min(same or [n for n in rounds if n.startswith(REFERENCE)], key=lambda n: statistics.median(rounds[n]))
@@ -162,10 +163,10 @@ def _peer(name: str, rounds: dict[str, list[float]]) -> str:
 def _show(figures: dict[str, dict[str, Any]]) -> None:
     unit = next(iter(next(iter(figures.values()))))
     columns = (unit.replace("_per_second", "/s"), "of CTranslate2", "tokens", "sentences the same")
-    print(f"{'system':26}{columns[0]:>16} {'[least..most]':19}{columns[1]:>14} {columns[2]:>7} {columns[3]}")
+    print(f"{'system':26}{columns[0]:>16} {'[min..max]':19}{columns[1]:>14} {columns[2]:>7} {columns[3]}")
     for name, each in figures.items():
-        median, least, most = each[unit].values()
-        words = f"{median:16.2f} {f'[{least:.2f}..{most:.2f}]':19}{each['ratio']['median']:14.2f}"
+        median, low, high = each[unit].values()
+        words = f"{median:16.2f} {f'[{low:.2f}..{high:.2f}]':19}{each['ratio']['median']:14.2f}"
         print(f"{name:26}{words} {each['same_tokens']:7.1%} {each['same_sentences']:.1%}")
 
 

@@ -1,27 +1,28 @@
-"""What a GPU is to answer, most valuable first: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
+"""Test and measure everything that needs a GPU: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
 
-Called from the repository's root, it takes up to 40 minutes in all. Without names all parts run, in this order:
+Run it in the root of the repository. It takes up to 40 minutes. Without names all parts run, in this order:
 
-- correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bit for bit, and the
-  suite's tests that know of a GPU. 540 seconds.
+- correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bitwise, and the tests
+  of the suite that need a GPU. 540 seconds.
 - training: base and big in bfloat16 on 25,000 + 25,000 tokens a step. 420 seconds.
 - decoding: base in bfloat16 by batch, recorded as CUDA graphs and not. 420 seconds.
 - packed: attention of packed rows against padded buckets. 60 seconds.
 - artefacts: AOTInductor and TensorRT packages, torch's cache in a fresh process. 300 seconds.
 - real: Multi30k to its end, if it has been prepared. 600 seconds.
 
-A part writes FOLDER/PART.json after each of its rows, so that what is killed keeps what it has; one that runs past its
-limit (`--limit` sets another for all) ends there, and one that fails does not end the others. The table comes last;
-`--table` prints it from the files of earlier calls. Matrix peak and copy rate are measured at the start of each call,
-and speeds are told as fractions of them too. Without a GPU, or with `--toy`, everything is small and runs on the CPU.
+A part writes FOLDER/PART.json after each result, so that an interrupted run keeps its results. A part ends at its time
+limit (`--limit` sets one for all parts). A part that fails does not stop the others. The table is printed at the end;
+`--table` only prints it, from the files of earlier runs. Each run first measures the peak rates of matrix products and
+copies, and also reports speeds as fractions of them. Without a GPU, or with `--toy`, models are small and run on the
+CPU.
 
-On a machine that has torch and no network, packages come along in a folder of wheels, here made by `pip download
---no-deps --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types
-typing-inspection pyyaml typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors
-sentencepiece sacrebleu sacremoses joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping
-wadler-lindig pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers, and there installed by `pip install
---no-index --no-deps wheels/*`; with transformers, tokenizers and huggingface-hub its generate is compared, too. For
-`real`, `ZOO_HOME=FOLDER zoo prepare multi30k-ende` beforehand, and the folder comes along.
+For a machine with torch but no network, download the packages as a folder of wheels with `pip download --no-deps
+--only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
+typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu sacremoses
+joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig pytest pluggy iniconfig
+pytest-timeout hypothesis sortedcontainers filelock, and install them there with `pip install --no-index --no-deps
+wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging Face's `generate`. For `real`, first
+run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
 """
 
 from __future__ import annotations
@@ -83,21 +84,21 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--out", type=Path, default=Path("build/gpu"))
-    parser.add_argument("--limit", type=int, help="seconds of each part")
-    parser.add_argument("--toy", action="store_true")
-    parser.add_argument("--table", action="store_true", help="measure nothing")
+    parser.add_argument("--limit", type=int, help="time limit of each part in seconds (default: its own)")
+    parser.add_argument("--toy", action="store_true", help="run small models on the CPU")
+    parser.add_argument("--table", action="store_true", help="print the table of earlier runs, and measure nothing")
     given = parser.parse_args()
     if strange := set(given.parts) - PARTS.keys():
-        parser.error(f"`{min(strange)}` is no part: they are {', '.join(PARTS)}")
+        parser.error(f"`{min(strange)}` is not a part; the parts are {', '.join(PARTS)}")
     return given
 
 
 def _setting(given: argparse.Namespace) -> Setting:
-    """Measures what the device reaches, and writes it down."""
+    """Measure the peak rates of the device, and write them to limits.json."""
     toy = given.toy or not torch.cuda.is_available()
     device = torch.device("cpu" if toy else "cuda")
     best = device_speed(device, "bfloat16")
-    told: Figures = {
+    limits: Figures = {
         **asdict(host()),
         "device": "cpu" if toy else torch.cuda.get_device_name(device),
         "size": "toy" if toy else "full",
@@ -106,12 +107,12 @@ def _setting(given: argparse.Namespace) -> Setting:
         "float32, TFLOP/s": matrix_peak(device, "float32") / 1e12,
         "copy, TB/s": best.bytes / 1e12,
     }
-    _write(given.out / "limits.json", {"limits": told})
+    _write(given.out / "limits.json", {"limits": limits})
     return Setting(device, toy, given.out.resolve(), best.flops, best.bytes)
 
 
 def _run(name: str, setting: Setting, seconds: int) -> None:
-    """Its rows, each written as soon as it is there; what ends it early is a row, too."""
+    """Run a part, and write each row at once. An error or a timeout becomes a row, too."""
     rows: dict[str, Figures] = {}
     begun = time.perf_counter()
     file = setting.folder / f"{name}.json"
@@ -124,7 +125,7 @@ def _run(name: str, setting: Setting, seconds: int) -> None:
     except Absent as reason:
         rows["all"] = {"absent": str(reason)}
     except TimeoutError:
-        rows["the rest"] = {"absent": f"its {seconds} seconds were over"}
+        rows["the rest"] = {"absent": f"the time limit of {seconds} seconds was reached"}
     except Exception as error:
         rows["the rest"] = {"failed": f"{type(error).__name__}: {error}"[:500]}
     _write(file, rows)
@@ -145,7 +146,7 @@ def _limit(seconds: int) -> Iterator[None]:
 
 
 def _write(file: Path, rows: Mapping[str, Figures]) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     partial.replace(file)

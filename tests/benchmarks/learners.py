@@ -1,4 +1,4 @@
-"""The systems that `train.py` measures, each made from a spec and then called with batches: one update, its loss.
+"""Systems that `train.py` measures. A call with a batch trains one update, and returns its loss.
 
 All learn the paper's architecture with label smoothing 0.1 and fused Adam; zoo by its own engine, the others as their
 own trainers have it, on the same tensors.
@@ -31,7 +31,7 @@ Learner = Callable[[Batch], float]
 
 
 class Zoo:
-    """The update of `zoo train`."""
+    """Our own training step, as `zoo train` runs it."""
 
     def __init__(self, spec: Spec, precision: str) -> None:
         tune_process_memory()
@@ -43,7 +43,7 @@ class Zoo:
 
     @staticmethod
     def spec(spec: Spec, precision: str) -> Spec:
-        """The spec that it trains by."""
+        """Return the spec to train with."""
         training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
         return spec.model_copy(update={"training": training})
 
@@ -54,21 +54,21 @@ class Zoo:
 
 
 class Peer(ABC):
-    """A module of another toolkit, whose `losses` gives the sum over the target tokens of a batch."""
+    """Module of another toolkit, with fused Adam. `losses` returns the sum over the target tokens of a batch."""
 
     def __init__(self, spec: Spec) -> None:
         torch.manual_seed(1)
         self.spec = spec
-        self.module = self.made(spec).train()
+        self.module = self.build(spec).train()
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     @abstractmethod
-    def made(self, spec: Spec) -> nn.Module:
-        """The other toolkit's module."""
+    def build(self, spec: Spec) -> nn.Module:
+        """Return the module of the other toolkit."""
 
     @abstractmethod
     def losses(self, batch: Batch) -> Tensor:
-        """The sum of the losses of a batch's target tokens."""
+        """Return the sum of the losses of a batch's target tokens."""
 
     def __call__(self, batch: Batch) -> float:
         self.optimiser.zero_grad()
@@ -84,7 +84,7 @@ class Peer(ABC):
 
 
 class _Plain(nn.Module):
-    """nn.Transformer with one embedding for both sides and the output."""
+    """Module with nn.Transformer, and one embedding for both sides and the output."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _Plain(nn.Module):
 class Torch(Peer):
     """PyTorch's own nn.Transformer."""
 
-    def made(self, spec: Spec) -> nn.Module:
+    def build(self, spec: Spec) -> nn.Module:
         return _Plain(spec)
 
     def losses(self, batch: Batch) -> Tensor:
@@ -119,7 +119,7 @@ class Torch(Peer):
 class Marian(Peer):
     """Hugging Face's MarianMT."""
 
-    def made(self, spec: Spec) -> nn.Module:
+    def build(self, spec: Spec) -> nn.Module:
         from transformers import MarianConfig, MarianMTModel
 
         a = spec.architecture
@@ -150,9 +150,9 @@ class Marian(Peer):
 
 
 class Sockeye(Peer):
-    """Sockeye 3.1, traced, as its own trainer has it."""
+    """Sockeye 3.1, traced as in its own trainer."""
 
-    def made(self, spec: Spec) -> nn.Module:
+    def build(self, spec: Spec) -> nn.Module:
         logging.disable(logging.INFO)
         from sockeye.data_io import DataConfig
         from sockeye.encoder import EmbeddingConfig
@@ -223,15 +223,17 @@ class Sockeye(Peer):
         )
         if self.traced is None:
             self.traced = torch.jit.trace(self.module, inputs, strict=False)
-        told = self.criterion(self.traced(*inputs), {constants.TARGET_LABEL_NAME: labels})
-        # A mean over the tokens, beside its own count of them.
-        every = [getattr(each, "value", each) for each in (told if isinstance(told, (list, tuple)) else [told])]
+        outputs = self.criterion(self.traced(*inputs), {constants.TARGET_LABEL_NAME: labels})
+        # A mean over the tokens, and the number of tokens.
+        every = [
+            getattr(each, "value", each) for each in (outputs if isinstance(outputs, (list, tuple)) else [outputs])
+        ]
         mean = sum(each for each in every if torch.is_tensor(each) and each.requires_grad)
         return mean * batch.target_tokens  # type: ignore[return-value]
 
 
 def memory() -> int:
-    """The most that this process has held."""
+    """Return the peak memory of this process in bytes."""
     return device_memory.peak_memory(torch.device("cpu"))
 
 

@@ -1,7 +1,7 @@
-"""Memory that a plan predicts beside what a training step takes: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
+"""Compare predicted and measured memory of training: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
 
-Measured as the growth of this process's largest resident size over two updates on a full batch of random tokens, in
-float32 on a CPU, from before the weights were made.
+The measure is the growth of this process's peak resident memory over two updates on a full batch of random tokens, in
+float32 on a CPU, including the weights.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The systems that `decode.py` measures: ours by backend and precision, CTranslate2, Hugging Face's Marian.
 
-All have the same weights, those of before training, in which PAD, UNK, BOS and EOS never win (`speed.unending`).
+All have the same initial weights, changed so that PAD, UNK, BOS and EOS never win.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, graphs
-from compiler.backends.backend import BuildRequest
-from compiler.backends.ctranslate2 import CTranslate2
-from compiler.backends.ctranslate2_format import written
 from compiler.initialization import initial_weights
-from specs import BOS, EOS, PAD, Spec
+from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.batching import pad_sequences
+from zoo.interop.ctranslate2.exporter import _SpecWriter
 from zoo.interop.huggingface.exporter import marian_config, marian_tensors, require_marian
 from zoo.training.benchmarks import LENGTH, translations, weights_avoiding
 
@@ -28,17 +26,17 @@ CORES = len(os.sched_getaffinity(0))
 
 
 class System(Protocol):
-    """Something that translates with the beam and the length penalty of a spec."""
+    """System that translates with the beam and the length penalty of a spec."""
 
     def run(self, sources: Rows, batch: int) -> Rows:
-        """What is timed: LENGTH steps for each source, by batches of this many sentences."""
+        """Translate in batches of `batch` sentences, with LENGTH steps for each source. This is timed."""
 
     def best(self, sources: Rows) -> Rows:
-        """The LENGTH tokens, EOS not among them, that it finds top_k for each source."""
+        """Return the best LENGTH tokens of each source, without EOS."""
 
 
 class Zoo:
-    """Ours has to take EOS at the limit: LENGTH - 1 tokens and EOS take LENGTH steps, as LENGTH tokens do elsewhere."""
+    """Our own search. It must choose EOS at its limit, so LENGTH - 1 tokens and EOS take LENGTH steps."""
 
     def __init__(self, spec: Spec, backend: str, precision: str, folder: Path) -> None:
         self.spec = spec
@@ -49,39 +47,59 @@ class Zoo:
         return [[*best.tokens, EOS] for best, *_ in found]
 
     def best(self, sources: Rows) -> Rows:
-        """With a limit of LENGTH. Others know no EOS, so its part of the log-probability is taken off again."""
+        """Search with a limit of LENGTH tokens. The others ignore EOS, so its log-probability is subtracted."""
         n_best = self.spec.decoding.beam
         found = translations(self.program, sources, self.spec, batch=32, n_best=n_best, length=LENGTH + 1)
         tokens = [[list(each.tokens) for each in every] for every in found]
-        return [self._likeliest(source, each) for source, each in zip(sources, tokens, strict=True)]
+        return [self._most_probable(source, each) for source, each in zip(sources, tokens, strict=True)]
 
-    def _likeliest(self, source: list[int], hypotheses: Rows) -> list[int]:
+    def _most_probable(self, source: list[int], hypotheses: Rows) -> list[int]:
         target = torch.tensor([[BOS, *tokens, EOS] for tokens in hypotheses])
         with torch.no_grad():
             scores = self.program.score(torch.tensor([source] * len(hypotheses)), target)
         return hypotheses[int(scores[:, :-1].sum(1).argmax())]
 
 
-class Peer:
-    """CTranslate2 with this many workers of so many threads each, its model written by our backend."""
+class CTranslate2:
+    """CTranslate2 with a number of workers, each with a number of threads."""
 
     def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
-        order = BuildRequest(spec, graphs(spec, precision=precision), _weights(spec), "cpu", precision, folder)
+        import ctranslate2
+
+        self.names = [f"token{number}" for number in range(max(spec.vocabulary.sizes))]
+        self.index = {name: number for number, name in enumerate(self.names)}
         self.options = {"beam_size": spec.decoding.beam, "length_penalty": spec.decoding.alpha}
-        self.engine = CTranslate2(order, written(order), workers, threads)
+        model = folder / f"ctranslate2-{precision}-{workers}x{threads}"
+        self._write(spec, precision, model)
+        counts = {"inter_threads": workers, "intra_threads": threads}
+        self.translator: Any = ctranslate2.Translator(str(model), compute_type=precision, **counts)
 
     def run(self, sources: Rows, batch: int) -> Rows:
-        rows = [[self.engine.source[index] for index in source] for source in sources]
+        rows = [[self.names[token] for token in source] for source in sources]
         lengths = {"min_decoding_length": LENGTH, "max_decoding_length": LENGTH, "max_input_length": 0}
-        found = self.engine.translator.translate_batch(rows, max_batch_size=batch, **lengths, **self.options)
-        return [[self.engine.index[word] for word in result.hypotheses[0]] for result in found]
+        results = self.translator.translate_batch(rows, max_batch_size=batch, **lengths, **self.options)
+        return [[self.index[name] for name in result.hypotheses[0]] for result in results]
 
     def best(self, sources: Rows) -> Rows:
         return self.run(sources, 32)
 
+    def _write(self, spec: Spec, precision: str, folder: Path) -> None:
+        model = _SpecWriter(spec, _weights(spec)).model()
+        source, target = (self.names[:size] for size in spec.vocabulary.sizes)
+        model.register_source_vocabulary(source)
+        model.register_target_vocabulary(target)
+        model.config.unk_token, model.config.bos_token, model.config.eos_token = target[UNK], target[BOS], target[EOS]
+        model.config.decoder_start_token = target[BOS]
+        model.config.add_source_eos = False  # the sources end with EOS
+        model.config.layer_norm_epsilon = spec.architecture.norm_epsilon
+        model.validate()
+        model.optimize(precision)
+        folder.mkdir(parents=True, exist_ok=True)
+        model.save(str(folder))
+
 
 class Marian:
-    """Hugging Face's generate, on as many threads as torch takes."""
+    """Hugging Face's `generate`, on torch's default number of threads."""
 
     def __init__(self, spec: Spec) -> None:
         from transformers import MarianConfig, MarianMTModel
@@ -105,7 +123,7 @@ class Marian:
         return self.run(sources, 32)
 
     def _fill(self, spec: Spec) -> None:
-        """Our weights in its places, our positions, the epsilon of our norms."""
+        """Load our weights and positions, and set the epsilon of our layer norms."""
         strange = self.model.load_state_dict(dict(marian_tensors(spec, _weights(spec))), strict=False).unexpected_keys
         if strange:
             raise SystemExit(f"Marian has no {', '.join(strange)}")
@@ -119,21 +137,21 @@ def _weights(spec: Spec) -> dict[str, Tensor]:
 
 
 def names(backends: Sequence[str], precisions: Sequence[str]) -> list[str]:
-    """Every system there is: `native-int8`, `ctranslate2-int8`, `marian-float32` ..."""
+    """Return the names of all systems: `native-int8`, `ctranslate2-int8`, `marian-float32` ..."""
     return [f"{b}-{p}" for b in (*backends, "ctranslate2") for p in precisions] + ["marian-float32"]
 
 
 def settings(system: str) -> list[str]:
-    """CTranslate2 is measured at both of its thread settings; others find their own."""
+    """Return the names with thread settings. CTranslate2 has two, the others choose their own."""
     return [f"{system}-{CORES}x1", f"{system}-1x{CORES}"] if system.startswith("ctranslate2-") else [system]
 
 
 def open_system(name: str, spec: Spec, folder: Path) -> System:
-    """The system of this name, as `settings` has them."""
+    """Return the system of a name that `settings` returned."""
     kind, precision, *threads = name.split("-")
     if kind == "marian":
         return Marian(spec)
     if kind == "ctranslate2":
         workers, each = map(int, threads[0].split("x"))
-        return Peer(spec, precision, workers, each, folder)
+        return CTranslate2(spec, precision, workers, each, folder)
     return Zoo(spec, kind, precision, folder)

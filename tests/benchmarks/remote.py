@@ -1,6 +1,6 @@
-"""Systems that are measured beside one another: each in a process of its own, all in turns.
+"""Comparison of systems that run in separate processes and take turns.
 
-So no thread pool, allocator or flag of one touches another, and a machine whose speed drifts drifts for all of them.
+No thread pool, allocator or flag of one system affects another, and a change of the machine's speed affects all.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 
 class Remote:
-    """A system in a process of its own, which answers a word a line with a line of JSON."""
+    """System in its own process, which answers each line of input with a line of JSON."""
 
     def __init__(self, name: str, command: list[str]) -> None:
-        """Starts it. Raises SystemExit where it ends at once."""
+        """Start the process. Raise SystemExit if it ends at once."""
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -26,7 +26,7 @@ class Remote:
         self._answer()
 
     def ask(self, word: str) -> Any:
-        """The answer; how long it took is said at once, so that a run that is cut off leaves its figures."""
+        """Return the answer, and print the seconds at once, so that an interrupted run still shows them."""
         assert self.process.stdin
         started = time.monotonic()
         print(word, file=self.process.stdin, flush=True)
@@ -37,7 +37,7 @@ class Remote:
     def _answer(self) -> Any:
         assert self.process.stdout
         if not (line := self.process.stdout.readline()):
-            raise SystemExit(f"{self.name} has ended")
+            raise SystemExit(f"the process of {self.name} ended without an answer")
         return json.loads(line)
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Remote:
 
 
 def opened(commands: Mapping[str, list[str]]) -> dict[str, Remote]:
-    """Those that start; of the others what they said."""
+    """Start the systems, and return those that start. Print the errors of the others."""
     found = {}
     for name, command in commands.items():
         try:
@@ -58,7 +58,7 @@ def opened(commands: Mapping[str, list[str]]) -> dict[str, Remote]:
 
 
 def turns(systems: Mapping[str, Remote], word: str, rounds: int) -> dict[str, list[Any]]:
-    """What each answers to the word in every round; the next round begins with another one."""
+    """Ask all systems in each round, and return the answers by system. Each round starts with another system."""
     answers: dict[str, list[Any]] = {name: [] for name in systems}
     for number in range(rounds):
         order = list(systems)
@@ -68,9 +68,9 @@ def turns(systems: Mapping[str, Remote], word: str, rounds: int) -> dict[str, li
 
 
 def serve(opening: Callable[[], Callable[[str], Any]]) -> None:
-    """The other side: opens a system, and answers until nobody asks any more."""
+    """Run in the child process: open a system, and answer lines of input until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints
+    os.dup2(2, 1)  # what libraries print goes to stderr
     answer = opening()
     print(json.dumps("ready"), file=answers, flush=True)
     for word in map(str.strip, sys.stdin):

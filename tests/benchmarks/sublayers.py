@@ -1,10 +1,9 @@
 """Table 1 over the length of a sequence: `python tests/benchmarks/sublayers.py [--d D] [--causal] [--backward]`.
 
-One layer of each kind with its residual, on one sequence, in this process on torch's threads: the least of
-its runs in five rounds. The exponent is the slope of the line through the logarithms of
-length and seconds. Then from which length on restricted attention is faster than full attention, and what 16,384
-positions take, each in a process of its own. Stop everything else first: a second busy process makes all figures
-worthless.
+Times one layer of each kind with its residual connection on one sequence, and prints the fastest run of five rounds.
+The exponent is the slope of the line through the logarithms of length and seconds. Then it prints the length from which
+restricted attention is faster than full attention, and, each in its own process, time and memory for 16,384 positions.
+Stop all other programs first: a second busy process makes the figures worthless.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true")
-    parser.add_argument("--longest", choices=KINDS, help="this one at the greatest length alone, with its memory")
+    parser.add_argument("--longest", choices=KINDS, help="measure only this kind, at 16,384 positions, with its memory")
     return parser.parse_args()
 
 

@@ -1,14 +1,14 @@
-"""Training beside the peers: `python tests/benchmarks/train.py [SPEC] [KEY=VALUE ...]`.
+"""Compare the training speed with that of other toolkits: `python tests/benchmarks/train.py [SPEC] [KEY=VALUE ...]`.
 
-Whole updates of random weights with dropout, label smoothing and fused Adam, on the same made-up pairs in batches of
-2,500 tokens a side (or what the command says): forward, backward, optimiser. What counts are the tokens of the text,
-padding left out. A round is three batches, short, middling and long.
+Each measurement is whole updates (forward, backward, optimiser) of random weights with dropout, label smoothing and
+fused Adam. All systems get the same random pairs in batches of 2,500 tokens per side, unless the command sets another
+size. Speeds count tokens without padding. A round is three batches: short, medium and long sentences.
 
-Every system lives in a process of its own on as many threads as there are cores, and they take turns; figures are
-medians over the rounds, and the ratio to the fastest peer is taken within each round. Losses stand beside them: after
-as many updates of the same pairs all systems should be at about the same. Peers that are not installed are left out:
-PyTorch's own nn.Transformer, Hugging Face's Marian (`pip install transformers`), Sockeye 3.1 (on PYTHONPATH). Stop
-everything else first: a second busy process makes all figures worthless.
+Each system runs in its own process, with one thread per core, and they take turns. Figures are medians over the rounds,
+and the ratio to the fastest peer is taken within each round. After the same updates all systems should have about the
+same loss. Peers that are not installed are left out: PyTorch's nn.Transformer, Hugging Face's Marian (`pip install
+transformers`), Sockeye 3.1 (on PYTHONPATH). Stop all other programs first: a second busy process makes the figures
+worthless.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
         calibrate(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
-    for system in systems.values():  # not timed: what is compiled or laid out on first use
+    for system in systems.values():  # compile and allocate without timing
         system.ask("round")
     answers = turns(systems, "round", given.rounds)
     for system in systems.values():
@@ -103,13 +103,12 @@ def _child(given: argparse.Namespace) -> Callable[[str], Any]:
 
 
 def _show(figures: dict[str, dict[str, Any]], best: str) -> None:
-    print(
-        f"{'system':18}{'tokens/s':>10} {'[least..most]':18}{f'of {best}':>18} {'[least..most]':14}{'loss':>7} memory"
-    )
+    print(f"{'system':18}{'tokens/s':>10} {'[min..max]':18}{f'of {best}':>18} {'[min..max]':14}{'loss':>7} memory")
     for name, each in figures.items():
-        median, least, most = each["tokens_per_second"].values()
-        ratio, low, high = each["ratio"].values()
-        words = f"{median:10,.0f} {f'[{least:,.0f}..{most:,.0f}]':18}{ratio:18.2f} {f'[{low:.2f}..{high:.2f}]':14}"
+        median, low, high = each["tokens_per_second"].values()
+        ratio, ratio_low, ratio_high = each["ratio"].values()
+        words = f"{median:10,.0f} {f'[{low:,.0f}..{high:,.0f}]':18}"
+        words += f"{ratio:18.2f} {f'[{ratio_low:.2f}..{ratio_high:.2f}]':14}"
         print(f"{name:18}{words}{each['loss']:7.3f} {each['memory_bytes'] / 1e9:.1f} GB")
 
 

@@ -1,4 +1,4 @@
-"""What was compiled is kept by content, and never trusted when it is not whole."""
+"""Artefacts are cached by content, and compiled again if they are incomplete or damaged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _writer(text: str = "engine") -> tuple[Callable[[Path], None], list[Path]]:
     return write, calls
 
 
-def test_it_is_made_once_for_each_content(root: Path) -> None:
+def test_an_artefact_is_compiled_once_per_key(root: Path) -> None:
     write, calls = _writer()
     first = Artefact(root, "x", {"code": "1"}).make(write)
     assert Artefact(root, "x", {"code": "1"}).make(write) == first
@@ -53,9 +53,9 @@ def test_it_is_made_once_for_each_content(root: Path) -> None:
         lambda folder: (folder / "manifest.json").write_text("[]", encoding="utf-8"),
         lambda folder: (folder / "manifest.json").write_text("{}", encoding="utf-8"),
     ],
-    ids=["changed", "truncated", "missing", "unfinished", "torn", "other", "naming nothing"],
+    ids=["changed", "truncated", "missing", "unfinished", "torn", "other", "empty"],
 )
-def test_what_is_damaged_is_made_again(root: Path, harm: Callable[[Path], object]) -> None:
+def test_a_damaged_artefact_is_compiled_again(root: Path, harm: Callable[[Path], object]) -> None:
     write, calls = _writer()
     folder = Artefact(root, "x", {}).make(write)
     harm(folder)
@@ -66,7 +66,7 @@ def test_what_is_damaged_is_made_again(root: Path, harm: Callable[[Path], object
     assert Artefact(root, "x", {}).is_complete()
 
 
-def test_a_failure_leaves_nothing(root: Path) -> None:
+def test_a_failed_compilation_leaves_no_files(root: Path) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").write_text("x", encoding="utf-8")
         raise RuntimeError("no")
@@ -76,7 +76,7 @@ def test_a_failure_leaves_nothing(root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_several_at_once_all_end_well(root: Path) -> None:
+def test_threads_can_compile_the_same_artefact(root: Path) -> None:
     write, _ = _writer()
     threads = [Thread(target=lambda: Artefact(root, "x", {}).make(write)) for _ in range(8)]
     for thread in threads:
@@ -87,24 +87,24 @@ def test_several_at_once_all_end_well(root: Path) -> None:
     assert [p.name for p in root.iterdir()] == [Artefact(root, "x", {}).folder.name]
 
 
-def test_without_a_root_it_is_there_as_long_as_the_process() -> None:
+def test_without_a_root_an_artefact_is_in_a_temporary_folder() -> None:
     write, _ = _writer()
     assert (Artefact(None, "x", {}).make(write) / "parts" / "a.bin").is_file()
 
 
-def test_a_folder_that_cannot_be_written_to_does_not_stop_it(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_replaced_by_a_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     write, calls = _writer()
     first = Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write)
     assert (first / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
     assert Artefact(tmp_path / "file" / "compiled", "x", {"code": "1"}).make(write) == first
-    assert len(calls) == 1, "for the rest of the process it is there"
+    assert len(calls) == 1, "the second call finds it"
 
 
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "x"), ZooError("ld: final link failed: No space left on device")]
 )
-def test_a_folder_without_room_does_not_stop_it(root: Path, error: Exception) -> None:
+def test_a_full_disk_is_replaced_by_a_temporary_folder(root: Path, error: Exception) -> None:
     write, calls = _writer()
 
     def full(folder: Path) -> None:
@@ -112,19 +112,19 @@ def test_a_folder_without_room_does_not_stop_it(root: Path, error: Exception) ->
             raise error
         write(folder)
 
-    assert (Artefact(root, "x", {"capacity": str(error)}).make(full) / "parts" / "a.bin").is_file()
+    assert (Artefact(root, "x", {"error": str(error)}).make(full) / "parts" / "a.bin").is_file()
     assert len(calls) == 1
     assert list(root.iterdir()) == []
 
 
-def test_others_may_read_what_new_folders_let_them(root: Path) -> None:
+def test_an_artefact_has_the_permissions_of_new_folders(root: Path) -> None:
     write, _ = _writer()
     folder = Artefact(root, "x", {}).make(write)
-    (root / "usual").mkdir()
-    assert folder.stat().st_mode == (root / "usual").stat().st_mode
+    (root / "other").mkdir()
+    assert folder.stat().st_mode == (root / "other").stat().st_mode
 
 
-BEGINS = """
+COMPILE_PARTLY = """
 import os, sys
 from pathlib import Path
 from compiler.artefact import Artefact
@@ -138,10 +138,11 @@ Artefact(Path(sys.argv[1]), "x", {}).make(write)
 """
 
 
-def test_what_a_killed_process_had_begun_goes_and_what_a_living_one_writes_stays(root: Path) -> None:
-    begins = [sys.executable, "-c", BEGINS, str(root)]
-    assert subprocess.run([*begins, "killed"], check=False, stdout=subprocess.PIPE).returncode == -9
-    with subprocess.Popen([*begins, "lives"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+@pytest.mark.integration
+def test_folders_of_killed_processes_are_removed_and_those_of_running_ones_stay(root: Path) -> None:
+    command = [sys.executable, "-c", COMPILE_PARTLY, str(root)]
+    assert subprocess.run([*command, "killed"], check=False, stdout=subprocess.PIPE).returncode == -9
+    with subprocess.Popen([*command, "running"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         (half,) = [path for path in root.iterdir() if path.name.startswith(".")]

@@ -1,9 +1,12 @@
-"""A step that is recorded and replayed gives what it gives when it is run, whatever the search does with its states."""
+"""A decoder step that is recorded and replayed gives what it gives when it runs, whatever a search does with states.
+
+Tests without a GPU record with `Tape`; how torch is asked to record a CUDA graph is tested with a stand-in for torch.
+"""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,30 +15,27 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from compiler import EmittedProgram, build
-from compiler.cuda_graph import MAX_RECORDINGS, Results, bucket
-from compiler.program import top_k
+from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
+from compiler.backends.backend import BuildRequest
+from compiler.backends.eager import record_steps_on_gpu
+from compiler.cuda_graph import MAX_RECORDINGS, CudaGraphRecorder, Results, bucket
 from compiler.switches import fast_float32
 from specs import BOS, EOS, Spec
-from zoo.generation.batching import Source
-from zoo.generation.beam_search import BeamSearch
-from zoo.generation.constraints import BracketConstraint, SuppressedTokens
-from zoo.generation.engine import search
-from zoo.generation.sampling import Sampling
 
-WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
+pytestmark = pytest.mark.integration
+WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations for whose result a host waits: a GPU would refuse to record them."""
 
 
 class Tape(TorchDispatchMode):
-    """Stands in for a CUDA graph: the operations with the very tensors that they read and wrote, and no Python."""
+    """Stand-in for a CUDA graph: replays operations on the tensors that they read and wrote, without Python code."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operations: list[tuple[Any, Any, Any, Any]] = []
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert operation._schema.name.removeprefix("aten::") not in WAITS, f"the host waits for {operation}"
+        assert operation._schema.name.removeprefix("aten::") not in WAITING, f"the host waits for {operation}"
         result = operation(*args, **(kwargs or {}))
         self.operations.append((operation, args, kwargs or {}, result))
         return result
@@ -48,8 +48,8 @@ class Tape(TorchDispatchMode):
                     old.copy_(new)
 
 
-class Recorder:
-    """Records on a tape, or, asked not to, runs the function again; and counts."""
+class TapeRecorder:
+    """Recorder that counts, and replays a tape or, without `tape`, runs the function again."""
 
     def __init__(self, tape: bool = True) -> None:
         self.records = self.replays = 0
@@ -64,7 +64,7 @@ class Recorder:
         def replay() -> None:
             self.replays += 1
             if self.tape:
-                with fast_float32():  # as it was recorded
+                with fast_float32():  # as when it was recorded
                     tape.play()
             else:
                 function()
@@ -73,19 +73,21 @@ class Recorder:
 
 
 @pytest.fixture(autouse=True)
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host does not ask whether there are ties."""
+def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not ask the device whether there are ties."""
     monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: True)
 
 
 @pytest.fixture
-def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, EmittedProgram, Recorder]]:
-    """A program as it runs, and the same one recorded."""
+def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, EmittedProgram, TapeRecorder]]:
+    """Return a program, the same program recorded, and its recorder."""
 
-    def make(without: tuple[str, ...] = (), **architecture: object) -> tuple[EmittedProgram, EmittedProgram, Recorder]:
+    def make(disabled: tuple[str, ...] = (), **architecture: object) -> Any:
         spec = small(**architecture)
-        spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
-        weights, recorder = build(spec).weights(), Recorder()
+        spec = spec.model_copy(
+            update={"compilation": spec.compilation.model_copy(update={"disabled_passes": disabled})}
+        )
+        weights, recorder = build(spec).weights(), TapeRecorder()
         plain, recorded = (build(spec, weights=weights, backend="eager") for _ in range(2))
         assert isinstance(plain, EmittedProgram)
         assert isinstance(recorded, EmittedProgram)
@@ -95,45 +97,45 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
     return make
 
 
-SHAPES: Mapping[str, dict[str, Any]] = {
+ARCHITECTURES: Mapping[str, dict[str, Any]] = {
     "post": {},
     "pre": {"norm": "pre", "positional_encoding": "learned", "tied_embeddings": "none"},
-    "a row a beam": {"disabled_passes": ("beams_as_queries",)},
+    "row per beam": {"disabled": ("beams_as_queries",)},
 }
 
 
-def found(program: EmittedProgram, sources: list[tuple[int, ...]], chooser: Any, tokens: int) -> dict[int, Any]:
-    rows = [Source(i, (*source, EOS), len(source) + 5, words=len(source)) for i, source in enumerate(sources)]
-    return dict(search(program, [rows[:6], rows[6:]], chooser, max_batch_tokens=tokens))
-
-
-TREES = BracketConstraint(range(4, 20), range(20, 36), range(36, 40), 101)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    "chooser",
-    [
-        BeamSearch(4, 0.6, 2),
-        BeamSearch(1, 0.6),
-        Sampling(2, 0.6, 1.0, 0, 1.0, 1),
-        BeamSearch(4, 0.6, 2, TREES),
-        BeamSearch(4, 0.6, 2, SuppressedTokens((1, 9), 101), "power", True),
-    ],
-    ids=["beam", "greedy", "sample", "trees", "marian"],
-)
-def test_translations_are_the_same(two: Callable[..., Any], chooser: Any, shape: str) -> None:
-    """Sentences of all lengths that leave, join and wait; batches of one, some and all."""
-    plain, recorded, recorder = two(**SHAPES[shape])
-    draw = random.Random(3)
-    sources = [tuple(draw.choices(range(4, 101), k=draw.choice((1, 3, 9, 20)))) for _ in range(9)]
-    for tokens in (60, 4096):
-        theirs, mine = (found(program, sources, chooser, tokens) for program in (plain, recorded))
-        for index, hypotheses in theirs.items():
-            assert [each.tokens for each in mine[index]] == [each.tokens for each in hypotheses]
-            for one, other in zip(mine[index], hypotheses, strict=True):
-                assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_search_with_changing_batches_gives_the_same(two: Callable[..., Any], architecture: str) -> None:
+    """Sentences of different lengths leave and join; hypotheses are selected at random; batches of one to nine."""
+    plain, recorded, recorder = two(**ARCHITECTURES[architecture])
+    for beams in (1, 4):
+        for actual, expected in zip(_search(recorded, beams), _search(plain, beams), strict=True):
+            torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
     assert recorder.records < recorder.replays / 2
+
+
+def _search(program: EmittedProgram, beams: int) -> Iterator[Tensor]:
+    draw = torch.Generator().manual_seed(beams)
+
+    def start(sentences: int, length: int) -> Any:
+        source = torch.randint(4, 101, (sentences, length), generator=draw)
+        source[:, -1] = EOS
+        _, state = program.top_k(program.encode(source), torch.full((sentences,), BOS), beams)
+        return program.select(state, torch.arange(sentences), torch.zeros(sentences, beams, dtype=torch.long))
+
+    state, sentences = start(6, 9), 6
+    for step in range(40):
+        tokens = torch.randint(4, 101, (sentences * beams,), generator=draw)
+        allowed = torch.rand(len(tokens), 101, generator=draw) < 0.2 if step % 3 == 2 else None
+        best, state = program.top_k(state, tokens, 2 * beams, allowed)
+        yield from (best.values, best.ends)
+        if step % 10 == 4 and sentences > 1:  # one sentence is finished
+            sentences -= 1
+        kept = torch.arange(sentences)
+        state = program.select(state, kept, torch.randint(beams, (sentences, beams), generator=draw))
+        if step % 10 == 7:  # others take its place
+            new = 1 + step // 10
+            state, sentences = program.join(state, start(new, 4 * new)), sentences + new
 
 
 def _steps(
@@ -143,119 +145,91 @@ def _steps(
     for token in tokens:
         if count is None:
             result, state = program.decode_step(state, token)
-        elif masks:
-            allowed = (torch.rand(len(token), 101, generator=draw) < 0.2).to(token.device)
-            result, state = program.top_k(state, token, count, allowed)
         else:
-            result, state = program.top_k(state, token, count)
+            allowed = (torch.rand(len(token), 101, generator=draw) < 0.2).to(token.device) if masks else None
+            result, state = program.top_k(state, token, count, allowed)
         yield result
 
 
 @pytest.mark.parametrize(
-    ("shape", "count", "masks"),
-    [("post", None, False), ("post", 5, False), ("post", 5, True), ("a row a beam", 5, True)],
+    ("architecture", "count", "masks"),
+    [("post", None, False), ("post", 5, False), ("post", 5, True), ("row per beam", 5, True)],
 )
-def test_a_replay_is_the_step_to_the_last_bit(
-    two: Callable[..., Any], shape: str, count: int | None, masks: bool
+def test_a_replay_is_bitwise_equal_to_the_recorded_step(
+    two: Callable[..., Any], architecture: str, count: int | None, masks: bool
 ) -> None:
-    """Past what the caches have room for at first; and but for padding it is the step that was never recorded."""
-    plain, recorded, recorder = two(**SHAPES[shape])
+    """Also after the caches have grown. The step without padding is equal up to rounding."""
+    plain, recorded, recorder = two(**ARCHITECTURES[architecture])
     again = build(plain.spec, weights=plain.weights(), backend="eager")
     assert isinstance(again, EmittedProgram)
-    again.record_steps(Recorder(tape=False))
+    again.record_steps(TapeRecorder(tape=False))
     draw = torch.Generator().manual_seed(1)
     source = torch.randint(4, 101, (5, 9), generator=draw)
     tokens = [torch.randint(4, 101, (5,), generator=draw) for _ in range(20)]
     walks = (_steps(program, source, tokens, count, masks) for program in (recorded, again, plain))
-    for replayed, run, apart in zip(*walks, strict=True):
-        for one, other, third in zip(*(tree_flatten(each)[0] for each in (replayed, run, apart)), strict=True):
-            assert torch.equal(one, other)
-            torch.testing.assert_close(one, third, atol=1e-5, rtol=1e-5)
-    # All but the one for which caches are made larger, while those of the state before are still held.
+    for results in zip(*walks, strict=True):
+        for replayed, padded, unpadded in zip(*(tree_flatten(result)[0] for result in results), strict=True):
+            assert torch.equal(replayed, padded)
+            if unpadded.is_floating_point():
+                torch.testing.assert_close(replayed, unpadded, atol=1e-5, rtol=1e-5)
+    # The step that enlarges the caches is not replayed, because the caches of the state before are still alive.
     assert (recorder.records, recorder.replays) == (2, 19)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_on_a_gpu_a_graph_is_the_step_to_the_last_bit(small: Callable[..., Spec], precision: str) -> None:
+def test_a_cuda_graph_is_bitwise_equal_to_the_step(small: Callable[..., Spec], precision: str) -> None:
     spec = small()
     recorded, again = (build(spec, backend="eager", device="cuda", precision=precision) for _ in range(2))
     assert isinstance(recorded, EmittedProgram)
     assert isinstance(again, EmittedProgram)
-    assert recorded._captured
-    recorder = Recorder(tape=False)
+    assert recorded._recorded
+    recorder = TapeRecorder(tape=False)
     again.record_steps(recorder)
     source = torch.randint(4, 101, (5, 9), device="cuda")
     tokens = [torch.randint(4, 101, (5,), device="cuda") for _ in range(20)]
     for count, masks in ((None, False), (5, False), (5, True)):
-        for one, other in zip(*(_steps(each, source, tokens, count, masks) for each in (recorded, again)), strict=True):
-            for mine, theirs in zip(tree_flatten(one)[0], tree_flatten(other)[0], strict=True):
-                assert torch.equal(mine, theirs)
+        walks = (_steps(program, source, tokens, count, masks) for program in (recorded, again))
+        for one, other in zip(*walks, strict=True):
+            for actual, expected in zip(tree_flatten(one)[0], tree_flatten(other)[0], strict=True):
+                assert torch.equal(actual, expected)
     assert recorder.replays == 57
 
 
-def test_a_step_that_asks_its_device_cannot_be_recorded(
+def test_the_tape_refuses_a_step_that_waits_for_the_device(
     two: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in sees what a GPU would refuse: whether there are ties is such a question."""
     monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: False)
     _, recorded, _ = two()
     with pytest.raises(AssertionError, match="the host waits"):
         list(_steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS])], 5))
 
 
-def test_what_may_come_next_is_known_without_asking_the_device() -> None:
-    first, second = (
-        TREES.begun([Source(i, (9, EOS), 40, words=n) for i, n in enumerate(words)], torch.device("cpu"))
-        for words in ((1, 5), (9,))
-    )
-    with Tape() as tape:
-        for step in range(40):
-            tokens = first.allowed().float().argmax(1)
-            first = first.after(torch.arange(len(tokens)) if step % 2 else None, tokens)
-            if step == 20:
-                first = first.joined(second)
-    assert tape.operations
-    assert first.allowed().nonzero().tolist()[:2] == [[0, EOS], [1, EOS]]
-
-
-def test_states_that_live_side_by_side_do_not_meet(two: Callable[..., Any]) -> None:
-    """Two searches over one program take turns, and nothing of theirs is moved away between their steps."""
+@pytest.mark.parametrize("inference", [False, True])
+def test_states_of_two_searches_do_not_overwrite_each_other(two: Callable[..., Any], inference: bool) -> None:
+    """In inference mode or not, so that steps are both replayed and run directly."""
     plain, recorded, recorder = two()
     sources = torch.randint(4, 101, (2, 2, 9), generator=torch.Generator().manual_seed(2))
     tokens = [torch.tensor([BOS, BOS]), *torch.randint(4, 101, (12, 2), generator=torch.Generator().manual_seed(3))]
-    apart = [list(_steps(plain, source, tokens, None)) for source in sources]
-    together = zip(*(_steps(recorded, source, tokens, None) for source in sources), strict=True)
-    for step, both in enumerate(together):
-        for number, mine in enumerate(both):
-            torch.testing.assert_close(mine, apart[number][step], atol=1e-5, rtol=1e-5)
-    assert recorder.replays
-
-
-@torch.inference_mode()
-def test_who_is_in_inference_mode_gets_the_same(two: Callable[..., Any]) -> None:
-    """Side by side, so that steps are both replayed and run as they are."""
-    plain, recorded, recorder = two()
-    tokens = [torch.tensor([BOS, BOS]), *torch.randint(4, 101, (18, 2))]
-    sources = torch.randint(4, 101, (2, 2, 9))
-    both = [
-        list(zip(*(_steps(each, source, tokens, 3) for source in sources), strict=True)) for each in (plain, recorded)
-    ]
-    for theirs, mine in zip(*both, strict=True):
-        assert [each.tokens.tolist() for each in mine] == [each.tokens.tolist() for each in theirs]
+    with torch.inference_mode(inference):
+        expected = [list(_steps(plain, source, tokens, None)) for source in sources]
+        together = zip(*(_steps(recorded, source, tokens, None) for source in sources), strict=True)
+        for step, results in enumerate(together):
+            for number, actual in enumerate(results):
+                torch.testing.assert_close(actual, expected[number][step], atol=1e-5, rtol=1e-5)
     assert 0 < recorder.replays < 2 * len(tokens)
 
 
-def test_results_are_the_callers_own(two: Callable[..., Any]) -> None:
+def test_results_are_copies(two: Callable[..., Any]) -> None:
     _, recorded, _ = two()
     steps = _steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], None)
     first = next(steps)
-    kept = first.clone()
+    copy = first.clone()
     next(steps)
-    assert torch.equal(first, kept)
+    assert torch.equal(first, copy)
 
 
-def test_what_cannot_be_recorded_runs_as_it_is(two: Callable[..., Any]) -> None:
+def test_a_step_that_cannot_be_recorded_runs_directly(two: Callable[..., Any]) -> None:
     plain, recorded, _ = two()
 
     def refuse(function: Callable[[], Results]) -> Any:
@@ -263,66 +237,138 @@ def test_what_cannot_be_recorded_runs_as_it_is(two: Callable[..., Any]) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
     recorded.record_steps(refuse)
-    given = torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], None
-    with pytest.warns(UserWarning, match="cannot be recorded, and runs as it is: operation not permitted"):
-        mine = list(_steps(recorded, *given))
-    for one, other in zip(mine, _steps(plain, *given), strict=True):
-        assert torch.equal(one, other)
+    arguments = torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], None
+    with pytest.warns(UserWarning, match="cannot be recorded .*: operation not permitted"):
+        results = list(_steps(recorded, *arguments))
+    for actual, expected in zip(results, _steps(plain, *arguments), strict=True):
+        assert torch.equal(actual, expected)
 
 
-def test_a_lack_of_memory_is_told_and_gives_all_of_it_back(two: Callable[..., Any]) -> None:
-    """The search then takes smaller batches, which are recorded anew."""
+def test_without_memory_the_error_is_raised_and_the_buffers_are_freed(two: Callable[..., Any]) -> None:
+    """The search then tries smaller batches, which are recorded again."""
     plain, recorded, recorder = two()
-    sources = [tuple(range(4, 9 + index)) for index in range(9)]
 
-    def short(function: Callable[[], Results]) -> Any:
+    def limited(function: Callable[[], Results]) -> Any:
         results, replay = recorder(function)
         if results["values"].shape[0] > 8:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return results, replay
 
-    recorded.record_steps(short)
-    beam = BeamSearch(2, 0.6)
-    theirs, mine = (found(program, sources, beam, 4096) for program in (plain, recorded))
-    assert {i: each[0].tokens for i, each in mine.items()} == {i: each[0].tokens for i, each in theirs.items()}
-    assert recorder.records > 2
+    recorded.record_steps(limited)
+    for rows in (4, 9, 4):
+        source, tokens = torch.randint(4, 101, (rows, 5)), [torch.full((rows,), BOS)]
+        if rows > 8:
+            with pytest.raises(torch.OutOfMemoryError):
+                list(_steps(recorded, source, tokens, 3))
+            assert not recorded._recorded._buffers
+            continue
+        for actual, expected in zip(_steps(recorded, source, tokens, 3), _steps(plain, source, tokens, 3), strict=True):
+            torch.testing.assert_close(actual.values, expected.values, atol=1e-5, rtol=1e-5)
+    assert recorder.records == 3
 
 
-def test_caches_that_grow_in_each_step_are_not_recorded(two: Callable[..., Any]) -> None:
-    plain, recorded, recorder = two(without=("plan_cache",))
-    given = torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], 3
-    for one, other in zip(_steps(recorded, *given), _steps(plain, *given), strict=True):
-        assert torch.equal(one.tokens, other.tokens)
+def test_steps_with_growing_caches_are_not_recorded(two: Callable[..., Any]) -> None:
+    plain, recorded, recorder = two(disabled=("plan_cache",))
+    arguments = torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS]), torch.tensor([7])], 3
+    for actual, expected in zip(_steps(recorded, *arguments), _steps(plain, *arguments), strict=True):
+        assert torch.equal(actual.tokens, expected.tokens)
     assert not recorder.records
 
 
-def test_only_so_many_buckets_are_kept(two: Callable[..., Any]) -> None:
-    """The latest ones; each count of tokens is a bucket of its own."""
-    _, recorded, recorder = two()
+def test_only_the_latest_recordings_are_kept(two: Callable[..., Any]) -> None:
+    """Each count of tokens needs its own recording."""
+    _, recorded, recorder = two(N=1)
 
     def step(count: int) -> int:
         recorded.top_k(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([7]), count)
-        return recorder.records
+        return int(recorder.records)
 
     assert [step(count) for count in range(MAX_RECORDINGS + 2, 0, -1)] == list(range(1, MAX_RECORDINGS + 3))
     assert step(1) == step(MAX_RECORDINGS) == MAX_RECORDINGS + 2
     assert step(MAX_RECORDINGS + 2) == MAX_RECORDINGS + 3
 
 
-def test_buckets_are_at_most_a_half_too_large() -> None:
+def test_a_bucket_is_at_most_half_larger_than_the_size() -> None:
     for size in range(1, 5000):
         assert size <= bucket(size) <= max(size, 1.5 * size)
         assert bucket(bucket(size)) == bucket(size)
     assert len({bucket(size) for size in range(1, 4097)}) == 24
 
 
-@pytest.mark.parametrize("levels", [1, 3, 40, 10**6])
-def test_ties_are_broken_alike_whether_or_not_the_host_is_asked(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = -torch.randint(levels, (40, 60), generator=torch.Generator().manual_seed(levels)).float()
-    rows[1] = torch.nan
-    rows[2, 8:] = -torch.inf
-    rows[3] = -torch.inf
-    unasked = top_k(rows, 6)
-    monkeypatch.undo()
-    for one, other in zip(unasked, top_k(rows, 6), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace torch's streams and graphs by objects that list their calls, in order."""
+    calls: list[str] = []
+
+    class Stream:
+        def __init__(self, device: Any = None) -> None:
+            self.name = "own" if device else "caller's"
+
+        def wait_stream(self, other: Stream) -> None:
+            calls.append(f"{self.name} waits for {other.name}")
+
+    class Graph:
+        def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
+            assert capture_error_mode == "thread_local"
+            calls.append(f"begin in {pool}")
+
+        def capture_end(self) -> None:
+            calls.append("end")
+            if "fail" in calls:
+                raise RuntimeError("the capture was invalidated")
+
+        def pool(self) -> str:
+            return "the pool"
+
+        def replay(self) -> None:
+            calls.append("replay")
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    return calls
+
+
+def test_a_function_runs_once_before_it_is_recorded_and_all_graphs_share_a_pool(calls: list[str]) -> None:
+    def work() -> dict[str, Tensor]:
+        calls.append("work")
+        return {}
+
+    record = CudaGraphRecorder(torch.device("cuda"))
+    expected = ["own waits for caller's", "work", "begin in None", "work", "end", "caller's waits for own"]
+    _, replay = record(work)
+    assert calls == expected
+    record(work)
+    assert calls == expected + [call.replace("None", "the pool") for call in expected]
+    replay()
+    assert calls[-1] == "replay"
+
+
+def test_the_error_of_the_function_is_raised_not_that_of_the_recording(calls: list[str]) -> None:
+    def work() -> dict[str, Tensor]:
+        if "begin in None" in calls:
+            calls.append("fail")
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return {}
+
+    with pytest.raises(torch.OutOfMemoryError):
+        CudaGraphRecorder(torch.device("cuda"))(work)
+    assert calls[-2:] == ["fail", "end"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+def test_programs_are_recorded_on_a_gpu_if_they_only_translate(
+    small: Callable[..., Spec], calls: list[str], device: str
+) -> None:
+    spec = small()
+    program = build(spec, backend="eager")
+    assert isinstance(program, EmittedProgram)
+    request = BuildRequest(spec, program.graphs, program.weights(), device)
+    assert (record_steps_on_gpu(program, request)._recorded is not None) == (device != "cpu")
+    for purposes in ([Purpose.SCORE], [Purpose.TRAIN, *TRANSLATE]):
+        other = trainable(spec, purposes) if Purpose.TRAIN in purposes else build(spec, purposes, backend="eager")
+        assert isinstance(other, EmittedProgram)
+        request = BuildRequest(spec, graphs(spec, purposes), other.weights(), device)
+        assert record_steps_on_gpu(other, request)._recorded is None

@@ -1,4 +1,4 @@
-"""What is no number, or infinite, is no number at the end of every kernel, whatever its bits are, as it is in torch."""
+"""NaN or infinity in an input of a kernel gives NaN at the end, as in torch, whatever the bits of the NaN are."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
 from compiler.instruction import ActivationKind, Opcode
-from specs import EOS, Spec, ZooError
-from zoo.generation.batching import Source
-from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import search
+from specs import EOS, Spec
 
+pytestmark = pytest.mark.integration
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
-BITS = [each | sign for each in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
-"""NaNs of both signs, quiet and signalling, and the infinities."""
+BITS = [bits | sign for bits in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
+"""Quiet and signalling NaNs of both signs, and both infinities."""
 ROWS, WIDTH = len(BITS) + 4, 40
-"""The last rows are clean."""
-CURVES: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
+"""The last four rows stay finite."""
+ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
     ActivationKind.NONE: torch.clone,
     ActivationKind.RELU: torch.relu,
     ActivationKind.SILU: functional.silu,
@@ -34,58 +32,58 @@ CURVES: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
 }
 
 
-def planted(x: Tensor) -> Tensor:
-    """With one of these numbers somewhere in each of the first rows."""
+def with_bits(x: Tensor) -> Tensor:
+    """Return x with one of BITS at a random place of each of the first rows."""
     x = x.clone()
-    places = torch.randint(x.shape[1], (len(BITS),))
-    x.view(torch.int32)[torch.arange(len(BITS)), places] = torch.tensor(BITS, dtype=torch.uint32).view(torch.int32)
+    columns = torch.randint(x.shape[1], (len(BITS),))
+    x.view(torch.int32)[torch.arange(len(BITS)), columns] = torch.tensor(BITS, dtype=torch.uint32).view(torch.int32)
     return x
 
 
-def agree(found: Tensor, expected: Tensor) -> None:
-    """Row by row; what is shown of a row that is not finite is NaN from end to end."""
+def agree(actual: Tensor, expected: Tensor) -> None:
+    """Compare row by row. `HandWrittenProgram.run` returns NaN in a whole row if any element is not finite."""
     bad = ~expected.isfinite().all(1)
     assert bad[: len(BITS)].any()
     assert not bad[len(BITS) :].any()
-    assert found.isnan().all(1).tolist() == bad.tolist()
-    torch.testing.assert_close(found[~bad], expected[~bad], rtol=1e-4, atol=1e-4)
+    assert actual.isnan().all(1).tolist() == bad.tolist()
+    torch.testing.assert_close(actual[~bad], expected[~bad], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kernel", ["embed", "add", "position", "norm", "norm of a sum"])
-def test_rows_by_themselves(by_hand: Any, kernel: str) -> None:
-    x, y = planted(torch.randn(ROWS, WIDTH)), torch.randn(ROWS, WIDTH)
+def test_row_operations(new_program: Any) -> None:
+    x, y = with_bits(torch.randn(ROWS, WIDTH)), torch.randn(ROWS, WIDTH)
     gain, bias = torch.randn(WIDTH), torch.randn(WIDTH)
-    machine = by_hand()
-    a, b, out = machine.embed(x, scale=2.0), machine.embed(y), machine.buffer(WIDTH)
     norm = {"opcode": Opcode.NORM, "gain": gain, "bias": bias, "epsilon": 1e-5}
-    expected, fields = {
-        "embed": (2 * x, None),
-        "add": (2 * x + y, {"opcode": Opcode.ADD, "b": b}),
-        "position": (2 * x + y[0], {"opcode": Opcode.POSITION, "rows": ROWS, "table": y}),
-        "norm": (layer_norm(2 * x, (WIDTH,), gain, bias), norm),
-        "norm of a sum": (layer_norm(2 * x + y, (WIDTH,), gain, bias), {**norm, "b": b}),
-    }[kernel]
-    if fields:
-        machine.add(a=a, out=out, width=WIDTH, **fields)
-    machine.show(out if fields else a, WIDTH)
-    agree(machine.once(ROWS), expected)
+    for expected, fields in (
+        (2 * x, None),
+        (2 * x + y, {"opcode": Opcode.ADD, "b": 1}),
+        (2 * x + y[0], {"opcode": Opcode.POSITION, "rows": ROWS, "table": y}),
+        (layer_norm(2 * x, (WIDTH,), gain, bias), norm),
+        (layer_norm(2 * x + y, (WIDTH,), gain, bias), {**norm, "b": 1}),
+    ):
+        program = new_program()
+        a, b, out = program.embed(x, scale=2.0), program.embed(y), program.buffer(WIDTH)
+        assert b == 1
+        if fields:
+            program.add(a=a, out=out, width=WIDTH, **fields)
+        program.output(out if fields else a, WIDTH)
+        agree(program.run_once(ROWS), expected)
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("inner", [WIDTH, 5, 37])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_products(by_hand: Any, curve: ActivationKind, inner: int, quantised: bool) -> None:
-    """The ReLU makes 0 of minus infinity, and so it may."""
-    x, outer = planted(torch.randn(ROWS, inner)), 23
-    w, scales = torch.randint(-127, 128, (inner, outer), dtype=torch.int8), torch.rand(outer) / 127
-    w[w == 0] = 1
-    machine = by_hand()
-    out = machine.buffer(outer)
-    matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
-    machine.add(Opcode.LINEAR, a=machine.embed(x), out=out, width=outer, activation=curve, matrix=matrix)
-    machine.show(out, outer)
-    expected = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
-    agree(machine.once(ROWS), CURVES[curve](expected))
+def test_products(new_program: Any, quantised: bool) -> None:
+    """ReLU turns minus infinity into 0, as in torch."""
+    outer = 23
+    for inner in (WIDTH, 5, 37):
+        x = with_bits(torch.randn(ROWS, inner))
+        w, scales = torch.randint(-127, 128, (inner, outer), dtype=torch.int8), torch.rand(outer) / 127
+        w[w == 0] = 1
+        expected = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+        for kind, activation in ACTIVATIONS.items():
+            program = new_program()
+            out, matrix = program.buffer(outer), program.weights(w, scales, quantised)
+            program.add(Opcode.LINEAR, a=program.embed(x), out=out, width=outer, activation=kind, matrix=matrix)
+            program.output(out, outer)
+            agree(program.run_once(ROWS), activation(expected))
 
 
 def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor:
@@ -93,111 +91,109 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor
     return ((q @ k.mT * 0.3).softmax(-1) @ v).transpose(0, 1).flatten(1)
 
 
-@pytest.mark.parametrize("where", ["query", "key", "value"])
-@pytest.mark.parametrize("length", [1, 5, 17])
-def test_attention(by_hand: Any, where: str, length: int) -> None:
-    """To a source whose last token is a planted one, in the encoder and from the step, and to a past that ends so."""
+@pytest.mark.parametrize("bad", ["query", "key", "value"])
+@pytest.mark.parametrize("length", [1, 17])
+def test_attention(new_program: Any, bad: str, length: int) -> None:
+    """Over a source whose last token is bad, in the encoder and from the step, and over a past that ends with it."""
     heads, width = 2, 2 * 20
     tables = {name: torch.randn(ROWS, width) for name in ("query", "key", "value")}
-    tables[where] = planted(tables[where])
+    tables[bad] = with_bits(tables[bad])
     size = {"heads": heads, "key_width": 20, "value_width": 20, "scale": 0.3, "width": width}
-    machine = by_hand(memory=[width, width, 1, width], cache=[width, width])
-    a, b, c = (machine.embed(table, machine.encode) for table in tables.values())
-    out, one = machine.buffer(width), machine.embed(torch.ones(ROWS, 1), machine.encode)
-    machine.add(Opcode.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, **size)
-    kept = [(b, width, heads, 1), (c, width, heads, 0), (one, 1, 1, 1), (out, width, 1, 0)]
-    for slot, (buffer, numbers, parts, keys) in enumerate(kept):
-        machine.add(Opcode.STORE_MEMORY, machine.encode, out=slot, a=buffer, width=numbers, heads=parts, keys=keys)
-    every = machine.buffer(3 * width)
-    query, key, value = (machine.embed(table) for table in tables.values())
-    # The mean of all that the encoder's attention gave: the same score for each of its positions.
+    program = new_program(memory=[width, width, 1, width], cache=[width, width])
+    a, b, c = (program.embed(table, program.encode) for table in tables.values())
+    out, one = program.buffer(width), program.embed(torch.ones(ROWS, 1), program.encode)
+    program.add(Opcode.ATTEND_SOURCE, program.encode, a=a, b=b, c=c, out=out, **size)
+    slots = [(b, width, heads, 1), (c, width, heads, 0), (one, 1, 1, 1), (out, width, 1, 0)]
+    for slot, (buffer, numbers, parts, keys) in enumerate(slots):
+        program.add(Opcode.STORE_MEMORY, program.encode, out=slot, a=buffer, width=numbers, heads=parts, keys=keys)
+    results = program.buffer(3 * width)
+    query, key, value = (program.embed(table) for table in tables.values())
+    # Equal scores for all positions give the mean of the encoder's attention.
     mean = {"heads": 1, "key_width": 1, "value_width": width, "scale": 1.0, "width": width}
-    machine.add(Opcode.ATTEND_MEMORY, a=machine.embed(torch.ones(ROWS, 1)), b=2, c=3, out=every, **mean)
-    machine.add(Opcode.ATTEND_MEMORY, a=query, b=0, c=1, out=every, out_column=width, **size)
-    machine.add(Opcode.APPEND_CACHE, a=key, out=0, width=width)
-    machine.add(Opcode.APPEND_CACHE, a=value, out=1, width=width)
-    machine.add(Opcode.ATTEND_CACHE, a=query, b=0, c=1, out=every, out_column=2 * width, **size)
-    machine.show(every, 3 * width)
+    program.add(Opcode.ATTEND_MEMORY, a=program.embed(torch.ones(ROWS, 1)), b=2, c=3, out=results, **mean)
+    program.add(Opcode.ATTEND_MEMORY, a=query, b=0, c=1, out=results, out_column=width, **size)
+    program.add(Opcode.APPEND_CACHE, a=key, out=0, width=width)
+    program.add(Opcode.APPEND_CACHE, a=value, out=1, width=width)
+    program.add(Opcode.ATTEND_CACHE, a=query, b=0, c=1, out=results, out_column=2 * width, **size)
+    program.output(results, 3 * width)
 
     clean = range(len(BITS), ROWS)
     sources = [[*(clean[i % len(clean)] for i in range(length - 1)), last] for last in range(ROWS)]
-    state = machine.start(torch.tensor(sources).flatten(), [length] * ROWS)
+    state = program.start(torch.tensor(sources).flatten(), [length] * ROWS)
     for t in range(length):
-        shown = machine.shown(state, torch.tensor([source[t] for source in sources]))
+        actual = program.run(state, torch.tensor([source[t] for source in sources]))
         expected = []
         for source in sources:
             q, k, v = (table[source] for table in tables.values())
             own, last = attention(q, k, v, heads).mean(0, keepdim=True), slice(t, t + 1)
             past = attention(q[last], k[: t + 1], v[: t + 1], heads)
             expected.append(torch.cat([own, attention(q[last], k, v, heads), past], 1))
-        agree(shown, torch.cat(expected))
+        agree(actual, torch.cat(expected))
 
 
-@pytest.mark.parametrize("ids", [7, 300, 1000])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_the_likeliest(by_hand: Any, ids: int, quantised: bool) -> None:
-    x = planted(torch.randn(ROWS, WIDTH))
-    w, scales = torch.randint(-127, 128, (WIDTH, ids), dtype=torch.int8), torch.rand(ids) / 127
-    machine = by_hand()
-    matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
-    machine.logits(machine.embed(x), matrix, ids)
-    tokens = torch.arange(ROWS)
-    values, chosen, ends, every = machine.next(machine.start(tokens, [1] * ROWS), tokens, count=4)
-    logits = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
-    for numbers in (values, ends[:, None], every):
-        assert numbers.isnan().all(1).tolist() == logits.log_softmax(-1).isnan().any(1).tolist()
-        assert not numbers[len(BITS) :].isnan().any()
-    assert ((chosen >= 0) & (chosen < ids)).all()
+def test_log_probabilities_of_a_bad_row_are_nan_and_its_tokens_exist(new_program: Any, quantised: bool) -> None:
+    for ids in (7, 300, 1000):
+        x = with_bits(torch.randn(ROWS, WIDTH))
+        w, scales = torch.randint(-127, 128, (WIDTH, ids), dtype=torch.int8), torch.rand(ids) / 127
+        program = new_program()
+        program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
+        values, chosen, ends, everything = program.first_step(ROWS, 4)
+        logits = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+        expected = logits.log_softmax(-1).isnan().any(1).tolist()
+        for numbers in (values, ends[:, None], everything):
+            assert numbers.isnan().all(1).tolist() == expected
+            assert not numbers[len(BITS) :].isnan().any()
+        assert ((chosen >= 0) & (chosen < ids)).all()
 
 
-def test_the_likeliest_where_one_logit_is_not_finite(by_hand: Any) -> None:
-    """The others are numbers, and have no log-probability either: but for one token that is impossible."""
+def test_one_logit_that_is_not_finite(new_program: Any) -> None:
+    """All log-probabilities of the row become NaN, unless the logit is -inf: then only its token drops out."""
     x, clean = torch.rand(3, WIDTH), torch.randn(300, WIDTH)
     for number, bits in enumerate(BITS):
         table = clean.clone()
         table[number].view(torch.int32)[0] = torch.tensor(bits, dtype=torch.uint32).view(torch.int32)
-        machine = by_hand()
-        machine.logits(machine.embed(x), machine.matrix(table.T), len(table))
-        tokens = torch.arange(3)
-        values, _, ends, every = machine.next(machine.start(tokens, [1] * 3), tokens, count=4)
+        program = new_program()
+        program.logits(program.embed(x), program.matrix(table.T), len(table))
+        values, _, ends, everything = program.first_step(3, 4)
         expected = (x @ table.T).log_softmax(-1)
         assert expected.isnan().any() == (bits != 0xFF800000)
-        torch.testing.assert_close(every, expected, equal_nan=True)
+        torch.testing.assert_close(everything, expected, equal_nan=True)
         torch.testing.assert_close(ends, expected[:, EOS], equal_nan=True)
         torch.testing.assert_close(values[:, :1], expected.amax(1, keepdim=True), equal_nan=True)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_logits_that_are_minus_infinity_are_pieces_that_cannot_be(by_hand: Any, wide: bool) -> None:
-    """Be they the first block of them, the last or all; a table of one number a token makes them."""
-    table = torch.randn(1000 if wide else 30, 1)
-    row, half = torch.tensor([[1.0], [-1.0], [1.0]]), len(table) // 2
-    table[:half] = -torch.inf
-    machine = by_hand()
-    machine.logits(machine.embed(row), machine.matrix(table.T), len(table))
-    tokens = torch.arange(3)
-    values, ids, _, every = machine.next(machine.start(tokens, [1] * 3), tokens, count=3)
-    expected = (row @ table.T).log_softmax(-1)
-    torch.testing.assert_close(every, expected, equal_nan=True)
-    torch.testing.assert_close(values[0], expected[0].topk(3).values)
-    assert (ids[0] >= half).all()
-    assert values[1].isnan().all()
+def test_logits_of_minus_infinity_are_never_chosen(new_program: Any) -> None:
+    """Whether they are the first block, the last one, or all."""
+    for ids in (30, 1000):
+        table = torch.randn(ids, 1)
+        x, half = torch.tensor([[1.0], [-1.0], [1.0]]), ids // 2
+        table[:half] = -torch.inf
+        program = new_program()
+        program.logits(program.embed(x), program.matrix(table.T), ids)
+        values, chosen, _, everything = program.first_step(3, 3)
+        expected = (x @ table.T).log_softmax(-1)
+        torch.testing.assert_close(everything, expected, equal_nan=True)
+        torch.testing.assert_close(values[0], expected[0].topk(3).values)
+        assert (chosen[0] >= half).all()
+        assert values[1].isnan().all()
 
 
-@pytest.mark.skipif(cpp_compiler() is None, reason="there is no C++ compiler")
+@pytest.mark.skipif(cpp_compiler() is None, reason="no C++ compiler is installed")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_a_model_with_such_a_number_translates_nothing(small: Callable[..., Spec], precision: str) -> None:
-    """In whichever tensor it is (here every third): what eager refuses, native does, in the same words."""
+def test_a_bad_number_in_any_weight_gives_nan_in_every_backend(small: Callable[..., Spec], precision: str) -> None:
+    """Search refuses NaN, so that such a model translates nothing. Every third tensor is tried."""
     spec = small(N=1)
-    lowered = graphs(spec, TRANSLATE, precision=precision)
-    clean, source = initial_weights(spec, lowered), Source(0, (7, 8, 9, 3), 6)
+    optimised = graphs(spec, TRANSLATE, precision=precision)
+    clean = initial_weights(spec, optimised)
     for number, (name, tensor) in enumerate(list(clean.items())[::3]):
         broken, bits = tensor.clone(), BITS[number % len(BITS)]
-        # A token that the source does not have, and that has a logit.
-        place = 50 * spec.architecture.d_model if name == "embedding" else 0
-        broken.view(-1).view(torch.int32)[place] = bits - (bits >> 31 << 32)
-        order = BuildRequest(spec, lowered, {**clean, name: broken}, precision=precision)
+        # In the embedding, choose a token that the source does not contain, but that has a logit.
+        index = 50 * spec.architecture.d_model if name == "embedding" else 0
+        broken.view(-1).view(torch.int32)[index] = bits - (bits >> 31 << 32)
+        request = BuildRequest(spec, optimised, {**clean, name: broken}, precision=precision)
         for backend in ("eager", "native"):
-            program: Any = BACKENDS[backend].build(order)
-            with pytest.raises(ZooError, match="not usable numbers"):
-                next(search(program, [[source]], BeamSearch(2, 0.6), 64))
+            program: Any = BACKENDS[backend].build(request)
+            state = program.encode(torch.tensor([[7, 8, 9, EOS]]))
+            log_probabilities, _ = program.decode_step(state, torch.tensor([2]))
+            assert log_probabilities.isnan().any(), (name, backend)

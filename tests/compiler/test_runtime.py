@@ -1,4 +1,4 @@
-"""Positions and the loss, against the paper's formulas."""
+"""Functions of emitted code against the formulas of the paper: positions, losses, dropout, 8-bit products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.operations.probability import CrossEntropy
 from specs import PAD
 
 
-def test_sinusoids_are_interleaved_and_exact_far_out() -> None:
+def test_sinusoids_are_interleaved_and_exact_at_late_positions() -> None:
     encoding = runtime.sinusoids(torch.zeros(1, 40, 10), torch.arange(3000, 3040)[None])[0]
     for row, i in [(0, 0), (7, 2), (39, 4)]:
         angle = (3000 + row) / 10000 ** (2 * i / 10)
@@ -21,8 +21,8 @@ def test_sinusoids_are_interleaved_and_exact_far_out() -> None:
         assert float(encoding[row, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-def test_sinusoids_in_halves_are_the_authors_codes() -> None:
-    """Sines, then cosines, of waves from 2 pi to 10000 times that."""
+def test_sinusoids_in_halves_are_those_of_the_authors_code() -> None:
+    """All sines, then all cosines, with wavelengths from 2 pi to 10000 times 2 pi."""
     given = torch.arange(3000, 3040)[None]
     encoding = runtime.sinusoids(torch.zeros(1, 40, 10), given, halves=True)[0]
     for row, i in [(0, 0), (7, 2), (39, 4)]:
@@ -37,7 +37,7 @@ def test_sinusoids_in_halves_are_the_authors_codes() -> None:
 @pytest.mark.parametrize(
     "inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5]
 )
-def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> None:
+def test_sums_of_8_bit_products_are_exact_for_any_row_length(inner: int) -> None:
     matrix = torch.full((inner, 16), 127, dtype=torch.int8)
     matrix[:, 1], matrix[::2, 2] = -127, 0
     x = torch.full((17, inner), 127.0)
@@ -46,18 +46,18 @@ def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> N
     assert torch.equal(runtime.quantised_linear(x, matrix, torch.ones(16)), expected)
 
 
-def test_rows_in_int8_that_are_tiny_are_nothing_and_those_that_are_infinite_are_no_numbers() -> None:
+def test_8_bit_rows_of_tiny_numbers_are_zero_and_rows_with_infinity_or_nan_are_nan() -> None:
     x = torch.tensor([[1e-39, -1e-40, 0.0], [1.0, torch.inf, 0.0], [1.0, torch.nan, 0.0]])
-    found = runtime.quantised_linear(x, torch.ones(3, 2, dtype=torch.int8), torch.ones(2))
-    assert found[0].abs().max() < 1e-38
-    assert found[1:].isnan().all()
+    actual = runtime.quantised_linear(x, torch.ones(3, 2, dtype=torch.int8), torch.ones(2))
+    assert actual[0].abs().max() < 1e-38
+    assert actual[1:].isnan().all()
 
 
 @pytest.mark.parametrize("wrong_classes", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("rows", [11, 16])
-def test_the_chunked_loss_and_its_gradient_are_those_of_the_formula(
+def test_the_chunked_loss_and_its_gradient_follow_the_formula(
     monkeypatch: pytest.MonkeyPatch, wrong_classes: bool, smoothing: float, rows: int, biased: bool
 ) -> None:
     classes = 11
@@ -82,8 +82,8 @@ def test_the_chunked_loss_and_its_gradient_are_those_of_the_formula(
 
 
 @pytest.mark.parametrize("wrong_classes", [True, False])
-def test_pieces_that_cannot_come_have_no_part_in_a_smoothed_loss(wrong_classes: bool) -> None:
-    """The loss is that of the vocabulary without them, whole or in chunks, and nothing of theirs is trained."""
+def test_impossible_tokens_get_no_share_of_a_smoothed_loss(wrong_classes: bool) -> None:
+    """The loss is that of a vocabulary without them, chunked or not, and their parameters get no gradient."""
     closed, labels = torch.tensor([0, 2, 7]), torch.tensor([[4, 5, 10, 1, PAD], [9, 3, PAD, PAD, PAD]])
     table, x = torch.randn(11, 4, requires_grad=True), torch.randn(2, 5, 4)
     bias = torch.randn(11).index_fill(0, closed, -1e9).requires_grad_()
@@ -97,14 +97,14 @@ def test_pieces_that_cannot_come_have_no_part_in_a_smoothed_loss(wrong_classes: 
     loss = CrossEntropy(0.1, wrong_classes)
     whole = runtime.smoothed_loss(x @ table.T + bias, labels, 0.1, wrong_classes)
     chunked = runtime.chunked_loss(x, table, labels, 0.1, wrong_classes, 11, bias)
-    for found in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):
-        torch.testing.assert_close(found[0], expected)
-        for gradient in torch.autograd.grad(found[0], [table, bias], retain_graph=True):
+    for actual in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):
+        torch.testing.assert_close(actual[0], expected)
+        for gradient in torch.autograd.grad(actual[0], [table, bias], retain_graph=True):
             assert not gradient[closed].any()
             assert gradient[left].all()
 
 
-def test_spread_over_all_classes_is_torchs_label_smoothing() -> None:
+def test_smoothing_over_all_classes_is_torchs_label_smoothing() -> None:
     logits, labels = torch.randn(2, 3, 11), torch.tensor([[4, 5, 6], [7, PAD, PAD]])
     ours = runtime.smoothed_loss(logits, labels, 0.1, wrong_classes=False)[0]
     theirs = F.cross_entropy(
@@ -115,7 +115,7 @@ def test_spread_over_all_classes_is_torchs_label_smoothing() -> None:
 
 @pytest.mark.parametrize("probability", [0.1, 0.3])
 @pytest.mark.parametrize("shape", [(501, 7, 31), (40_003,)])
-def test_dropout_zeroes_its_share_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:
+def test_dropout_drops_its_share_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:
     x = torch.ones(shape, requires_grad=True)
     dropped = runtime.dropout(x, probability, training=True)
     share = float((dropped == 0).float().mean())
@@ -128,8 +128,8 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean(probability: float, shape: 
     assert runtime.dropout(x, probability, training=False) is x
 
 
-def test_dropout_decides_on_neighbours_independently() -> None:
-    """Four of them share a draw of 64 bits, so each of the four places must be free of the others."""
+def test_dropout_of_neighbouring_elements_is_independent() -> None:
+    """Four elements share one random number of 64 bits, so they must not be correlated."""
     kept = (runtime.dropout(torch.ones(400_000), 0.5, training=True) > 0).view(-1, 4).float()
     correlation = torch.corrcoef(kept.T) - torch.eye(4)
     assert correlation.abs().max() < 0.02

@@ -1,4 +1,4 @@
-"""What is compiled and kept: an AOTInductor package, torch's own cache in a fresh process, a TensorRT engine."""
+"""Compiled artefacts: an AOTInductor package, torch's cache in a new process, a TensorRT engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(time.perf_counter() - begun)
 
 
 def artefacts(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Two layers of base each way: what is compiled is compiled once for a kind of layer, or grows with them."""
+    """Compile two layers of base: some backends compile each kind of layer once, for others the time grows with N."""
     spec = setting.spec("base", **({} if setting.toy else {"architecture": {"N": 2}}))
     for name in ("aot", "tensorrt"):
         yield name, _package(setting, spec, name)
@@ -44,7 +44,7 @@ def artefacts(setting: Setting) -> Iterator[tuple[str, Figures]]:
 
 
 def _package(setting: Setting, spec: Spec, name: str) -> Figures:
-    """Built, loaded, and loaded with other weights, which is to compile nothing."""
+    """Build a program, load it, and load it with other weights, which must not compile anything."""
     folder, backend, device = setting.folder / "artefacts" / name, BACKENDS[name], str(setting.device)
     weights = initial_weights(spec, graphs(spec))
     order = BuildRequest(spec, graphs(spec, device=device), weights, device, "float32", folder)
@@ -66,7 +66,7 @@ def _package(setting: Setting, spec: Spec, name: str) -> Figures:
 
 
 def _cache(setting: Setting, spec: Spec) -> Figures:
-    """The first translations of two fresh processes that share a cache."""
+    """Time the first translations of two new processes that share a cache."""
     if problem := BACKENDS["inductor"].unavailable_reason():
         return {"absent": problem}
     folder = setting.folder / "artefacts" / "inductor"

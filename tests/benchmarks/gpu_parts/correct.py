@@ -1,4 +1,4 @@
-"""Is it right? Every backend against the interpreter, a sentence alone and in a batch, replays, the suite's tests."""
+"""Correctness: every backend against the interpreter, a sentence alone and in a batch, replays, tests of the suite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
-from compiler.captured import Results
+from compiler.cuda_graph import Results
 from compiler.initialization import initial_weights
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
@@ -23,10 +23,10 @@ from zoo.training.benchmarks import random_sources, translations, weights_avoidi
 
 ROOT = Path(__file__).parents[3]
 TESTS = {
-    "those that want a GPU": ["tests/zoo/generation/test_loop.py", "tests/compiler/test_captured.py", "-k", "gpu"],
+    "those that need a GPU": ["tests/zoo/generation/test_loop.py", "tests/compiler/test_cuda_graph.py", "-k", "gpu"],
     "search, recording, formulas": [
         "tests/zoo/generation",
-        "tests/compiler/test_captured.py",
+        "tests/compiler/test_cuda_graph.py",
         "tests/compiler/test_runtime.py",
     ],
     "conformance": ["tests/compiler/test_conformance.py"],
@@ -35,7 +35,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Quick things first; what is compiled and the long tests last."""
+    """Run the quick checks first, then compiled programs and long tests."""
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
     # Weights of before training, but for tokens that would end a translation early.
@@ -57,7 +57,7 @@ def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
 
 
 def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:
-    """The largest difference from the interpreter in float32 on a CPU, relative to the largest log-probability."""
+    """Report the largest relative difference from the interpreter, which runs in float32 on the CPU."""
     backend, device = BACKENDS[name], str(setting.device)
     for precision in PRECISIONS:
         row = f"{name}, {precision}"
@@ -71,9 +71,6 @@ def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[
             how: dict[str, Any] = {"device": device, "precision": precision, "backend": name, "folder": folder}
             try:
                 program = build(spec, weights=weights, **how)
-                if program.search == "own":
-                    yield row, {"absent": "it has no single step"}
-                    continue
                 errors = disagreement(program, weights=weights)
                 yield row, {f"error of {purpose}": error for purpose, error in errors.items()}
             except Exception as error:
@@ -81,7 +78,7 @@ def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[
 
 
 def _training(setting: Setting, spec: Spec) -> Figures:
-    """The loss in float32, and under autocast in bfloat16."""
+    """Report the error of the loss in float32, and with autocast in bfloat16."""
     program = trainable(spec, [Purpose.TRAIN], device=str(setting.device))
     found = {"error of the loss, float32": disagreement(program)[Purpose.TRAIN]}
     with torch.autocast(setting.device.type, torch.bfloat16):
@@ -90,7 +87,7 @@ def _training(setting: Setting, spec: Spec) -> Figures:
 
 
 def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figures:
-    """Sentences whose best translation is another in a batch; in float32 there is to be none."""
+    """Count sentences whose best translation differs in a batch. In float32 there must be none."""
     count = 4 if setting.toy else 48
     program = build(spec, weights=weights, device=str(setting.device), precision=precision, backend="eager")
     sources = random_sources(spec, count)
@@ -102,22 +99,22 @@ def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figure
 
 
 def run_again(function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
-    """A recorder that records nothing and runs the step again: all but the recording is the same."""
+    """Recorder that runs the step again in place of a replay."""
     return function(), function
 
 
 def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backend: str) -> Figures:
-    """A replay beside the step that it has recorded, bit for bit; and translations beside those of no recording."""
+    """Compare replays with the recorded step bitwise, and translations with those of an unrecorded program."""
     programs = []
     for _ in range(3):
         made = build(spec, weights=weights, device=str(setting.device), precision=precision, backend=backend)
         assert isinstance(made, EmittedProgram)
         programs.append(made)
     recorded, again, plain = programs
-    plain._captured = None
-    again.capture(run_again)
+    plain._recorded = None
+    again.record_steps(run_again)
     if not setting.cuda:
-        recorded.capture(run_again)
+        recorded.record_steps(run_again)
     rows, generator = 5, torch.Generator().manual_seed(1)
     source = torch.randint(4, spec.vocabulary.size, (rows, 11), generator=generator).to(setting.device)
     tokens = [torch.full((rows,), BOS), *torch.randint(4, spec.vocabulary.size, (20, rows), generator=generator)]
@@ -134,7 +131,9 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
     both = [translations(program, sources, spec, batch=16, device=str(setting.device)) for program in (recorded, plain)]
     changed = sum(a[0].tokens != b[0].tokens for a, b in zip(*both, strict=True))
     return {
-        "recorded as": "CUDA graphs" if setting.cuda and recorded._captured and recorded._captured._able else "nothing",
+        "recorded as": "CUDA graphs"
+        if setting.cuda and recorded._recorded and recorded._recorded._can_record
+        else "nothing",
         "numbers that differ from the same step": differing,
         "largest difference from the step without padding, nats": largest,
         "sentences": len(sources),
@@ -143,7 +142,7 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
 
 
 def _tests(chosen: list[str]) -> Figures:
-    """The suite's counts, by its own last line; what fails is named."""
+    """Run tests of the suite, and report their counts and the names of those that fail."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""How fast it translates: base in bfloat16, beam 4, by batch; recorded and not, and beside Hugging Face's generate."""
+"""Speed of translation: base in bfloat16, beam 4, by batch size, with and without CUDA graphs, and Hugging Face."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCHES = (1, 32, 256, 1024)
 
 
 def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """What compiles nothing first."""
+    """Measure `eager` and Hugging Face first, and `inductor`, which compiles, last."""
     spec = setting.spec("base", compilation={"backend": "eager"})
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     batches = (1, 3) if setting.toy else BATCHES
@@ -59,19 +59,19 @@ def _by_batch(
     setting: Setting, spec: Spec, weights: Any, batches: tuple[int, ...], backend: str
 ) -> Iterator[tuple[str, Figures]]:
     program = _built(setting, spec, weights, backend)
-    captured = program._captured
+    recorded = program._recorded
     for batch in batches:
-        row, program._captured = f"{backend}, batch {batch}, recorded", captured
-        if captured is None:
+        row, program._recorded = f"{backend}, batch {batch}, recorded", recorded
+        if recorded is None:
             yield row, {"absent": "CUDA graphs are for a GPU"}
         else:
             yield row, _figures(setting, spec, program, batch)
-        program._captured = None
+        program._recorded = None
         yield f"{backend}, batch {batch}", _figures(setting, spec, program, batch)
 
 
 def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) -> Figures:
-    """Whole translations, then the program's step alone."""
+    """Time whole translations, then decoder steps alone."""
     sources, device = random_sources(spec, max(batch, 4)), str(setting.device)
 
     def whole() -> None:
@@ -95,7 +95,7 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) 
 
 
 def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
-    """Seconds of a step with half of the tokens read, and the bytes that it has to move."""
+    """Return the seconds of a step after half of the tokens, and its memory traffic in bytes."""
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
     state = program.encode(pad_sequences(sources, setting.device))
     _, state = program.top_k(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
@@ -120,9 +120,9 @@ def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[l
 
 
 def _waits(setting: Setting, work: Any, steps: int) -> float | str:
-    """How often the host waits for the device, as torch counts it, over the steps of all batches.
+    """Return how often the host waits for the device per step, as torch counts it.
 
-    A step's event, for which the search waits while the next step is under way, is not among them.
+    The search also waits for the event of a step while the next step runs, which is not counted.
     """
     if not setting.cuda:
         return "counted on a GPU only"

@@ -1,7 +1,7 @@
-"""Attention of packed rows (torch's varlen_attn) against that of padded buckets: forward and backward of one layer.
+"""Attention over packed rows (torch's varlen_attn) and over padded buckets: forward and backward of one layer.
 
-The lengths are those of a batch of 25,000 tokens, drawn as in WMT: log-normal, mean about 27, 5 to 200. Padded, the
-batch is what buckets make of it: sentences of neighbouring lengths, up to the budget with padding counted.
+The lengths are those of a batch of 25,000 tokens with a distribution as in WMT: log-normal, mean about 27, 5 to 200.
+A padded batch contains sentences of similar lengths, and its padding counts as tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST = 200
 
 
 def packed(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Padded first, which runs anywhere."""
+    """Measure padded attention first, which runs on every device."""
     tokens = 400 if setting.toy else 25_000
     every = lengths(8 * tokens)
     for name, (heads, width) in list(SHAPES.items())[: 1 if setting.toy else None]:
@@ -49,14 +49,14 @@ def packed(setting: Setting) -> Iterator[tuple[str, Figures]]:
 
 
 def lengths(tokens: int) -> list[int]:
-    """Of sentences with so many tokens together."""
+    """Return the lengths of random sentences with `tokens` tokens in total."""
     random = np.random.default_rng(1)
     drawn = random.lognormal(np.log(23.5), 0.5, tokens).clip(5, LONGEST).astype(int)
     return drawn[: int((drawn.cumsum() <= tokens).sum())].tolist()
 
 
 def of_bucket(every: list[int], at: float, tokens: int) -> list[int]:
-    """Neighbours in length, from this share of all on, as many as fit the budget with padding."""
+    """Return sentences of similar lengths that fill a padded batch, from the quantile `at` of the lengths on."""
     found: list[int] = []
     for length in sorted(every)[int(at * len(every)) :]:
         if (len(found) + 1) * length > tokens:
@@ -75,7 +75,7 @@ def _packed(setting: Setting, every: list[int], tokens: int, heads: int, width: 
     else:
         attend = partial(varlen_attn, is_causal=causal)
     row = every[: int((np.cumsum(every) <= tokens).sum())]
-    # As a graph of one shape wants it: always as many sequences, the last ones empty, and always the same longest one.
+    # A CUDA graph needs constant shapes: a fixed number of sequences, the last ones empty, and a fixed maximum length.
     empty = max(1, tokens // 20 - len(row))
     ends = torch.tensor([0, *np.cumsum(row + [0] * empty)], dtype=torch.int32, device=setting.device)
     q, k, v = _numbers(setting, (sum(row), heads, width))
@@ -103,7 +103,7 @@ def _packed(setting: Setting, every: list[int], tokens: int, heads: int, width: 
 
 
 def _error(result: Tensor, given: tuple[Tensor, ...], row: list[int], causal: bool) -> Figures:
-    """Relative, of the result and of the gradients, from each sentence by itself in float32."""
+    """Return the relative errors of result and gradients, compared with each sentence alone in float32."""
     apart = [each.detach().float().requires_grad_() for each in given]
     parts = [each.split(row) for each in apart]
     alone = torch.cat(
@@ -140,5 +140,5 @@ def _numbers(setting: Setting, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 
 def _flops(row: list[int], heads: int, width: int, causal: bool) -> float:
-    """Of the real positions: two products forward, and twice two and a half backward as fused kernels count them."""
+    """Return the FLOPs without padding: two products forward, and five backward, as in fused kernels."""
     return 3.5 * 4 * heads * width * sum(n * n for n in row) / (2 if causal else 1)

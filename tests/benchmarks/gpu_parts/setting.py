@@ -1,4 +1,4 @@
-"""Where the parts of `gpu.py` run: the device, the size, and what the device reaches at its best."""
+"""Environment of the parts of `gpu.py`: the device, the size of the models, and the peak rates of the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import specs
 from specs import Spec
 
 Figures = dict[str, Any]
-"""What JSON can hold: numbers, words, lists."""
+"""Results that can be written as JSON: numbers, text, lists."""
 
 TOY: dict[str, Any] = {
     "name": "toy",
@@ -27,12 +27,12 @@ TOY: dict[str, Any] = {
 
 
 class Absent(Exception):
-    """What a part needs is not here; its words say what."""
+    """Error for a part that needs something that is not available; its text says what."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """`flops` of a large bfloat16 product and `bytes` of a copy, each a second, were measured just before."""
+    """Device, size of the models, output folder, and measured peak rates: FLOP/s in bfloat16, and bytes/s of a copy."""
 
     device: torch.device
     toy: bool
@@ -45,13 +45,13 @@ class Setting:
         return self.device.type == "cuda"
 
     def spec(self, name: str, **sections: Any) -> Spec:
-        """A shipped one, or, at toy size, always the same small one."""
+        """Return a shipped spec, or, at toy size, always the same small one."""
         if not self.toy:
             return specs.load(name, sections)
         return specs.load("tiny", {**TOY, **{key: {**TOY.get(key, {}), **each} for key, each in sections.items()}})
 
     def seconds(self, work: Callable[[], object], rounds: int = 3) -> float:
-        """Of the quickest of some rounds, after one that is not timed; the device is waited for."""
+        """Return the seconds of the fastest round, after one that is not timed. Waits for the device."""
         best = float("inf")
         for number in range(rounds + 1):
             begun = time.perf_counter()
@@ -63,4 +63,4 @@ class Setting:
 
 
 Part = Callable[[Setting], Iterator[tuple[str, Figures]]]
-"""Gives its rows one by one, each kept as soon as it is there. Raises Absent."""
+"""Function that yields named rows, which are written at once. Raises Absent."""

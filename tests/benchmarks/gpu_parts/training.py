@@ -1,4 +1,4 @@
-"""How fast it trains: whole updates in bfloat16 on 25,000 source and 25,000 target tokens."""
+"""Training speed: whole updates in bfloat16 with 25,000 source and 25,000 target tokens."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from zoo.training.benchmarks import benchmark_training
 
 STEPS = {"base": 100_000, "big": 300_000}
 MARKS = {"base": 860_000, "big": 250_000}
-"""Target tokens a second that are to be passed."""
+"""Target speed, in target tokens per second."""
 
 
 def training(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Base first; eager beside the compiled layers for base alone."""
+    """Measure base with and without compiled layers, then big with compiled layers."""
     for name, backend in (("base", "eager"), ("base", "inductor"), ("big", "inductor")):
         if setting.toy and (name, backend) != ("base", "eager"):
             yield f"{name}, {backend}", {"absent": "at full size only"}
@@ -61,7 +61,7 @@ def _measured(setting: Setting, spec: Spec, name: str) -> Figures:
 
 
 class _Compiled(Report):
-    """Counts the graphs that torch.compile makes while the rounds run, which begin when everything was met once."""
+    """Report that counts the graphs that torch.compile makes during the timed rounds."""
 
     def __init__(self) -> None:
         self.later = 0
