@@ -39,8 +39,8 @@ def evaluate_model(
 ) -> Scores:
     """Score the model in a run's or a bundle's folder, with the beam and length penalty of its spec.
 
-    The float32 scores of a run are saved in its `scores.json`, and its outputs in a file next to it. They are not saved if the
-    run's weights have changed meanwhile.
+    The float32 scores of a run are saved in its `scores.json`, and its outputs in a file next to it, unless the run's
+    weights have changed meanwhile.
 
     Args:
         folder: Folder of the run or bundle.

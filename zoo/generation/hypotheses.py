@@ -71,7 +71,7 @@ class StepRecord(NamedTuple):
 
 
 class SearchStrategy(Protocol):
-    """Method that chooses the next tokens: `BeamSearch` or `Sampling`. It has no state, so that all workers share one."""
+    """Method that chooses the next tokens: `BeamSearch` or `Sampling`. Workers share one, because it has no state."""
 
     @property
     def constraint(self) -> Constraint | None:

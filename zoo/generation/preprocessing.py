@@ -98,7 +98,8 @@ class InputWarnings:
         if self._unknown_effect and (first := self._first_unknown):
             self._report.warn(
                 f"{self._unknown:,} of {self._texts:,} texts have {self._units} that the model does not know, "
-                f"the first is text {first.index + 1:,} ({shown(first.text)}); these {self._units} are {self._unknown_effect}"
+                f"the first is text {first.index + 1:,} ({shown(first.text)}); "
+                f"these {self._units} are {self._unknown_effect}"
             )
 
     def _describe_longest(self, is_split: bool) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from specs import ZooError
 from zoo.evaluation import ensembles as module
-from zoo.evaluation.ensembles import FILE, evaluate_ensemble, ensembles
+from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
 from zoo.evaluation.evaluate import evaluate_model
 from zoo.models import weights
 from zoo.models.weights import Weights
@@ -69,8 +69,8 @@ def test_other_weights_are_another_ensemble(two: tuple[Path, Path]) -> None:
 
 
 def test_weights_that_change_meanwhile_have_no_scores(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    scored = module.scored
-    monkeypatch.setattr(module, "scored", lambda *given: (other(two[1]), scored(*given))[1])
+    scored = module.compute_scores
+    monkeypatch.setattr(module, "compute_scores", lambda *given: (other(two[1]), scored(*given))[1])
     evaluate_ensemble(two, "test", device="cpu")
     assert not (two[0] / FILE).exists()
 

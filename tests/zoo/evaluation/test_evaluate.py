@@ -27,13 +27,13 @@ OF_TASK = {
 def test_scores_are_those_of_the_translations_and_the_references(parrot):
     translator = parrot("translation")
     sources, references = translator.sources, translator.references
-    scores = evaluate_translator(translator, sources, references, Report(), beam=2, tokens=100)
+    scores = evaluate_translator(translator, sources, references, Report(), beam=2, max_batch_tokens=100)
     expected = bleu(list(translator.known.values()), references)
     assert (scores["bleu"], scores["signature"]) == (expected.score, expected.signature)
     assert scores["perplexity"] == pytest.approx(2.0)
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
-    assert translator.asked == [("outputs", {"beam": 2, "tokens": 100}), ("forced", 100)]
+    assert translator.asked == [("outputs", {"beam": 2, "max_batch_tokens": 100}), ("scores", 100)]
 
 
 @pytest.mark.parametrize("kind", OF_TASK)
@@ -107,7 +107,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
 
 def test_a_number_that_is_none_has_a_word_in_json(parrot):
     translator = parrot("translation")
-    translator.forced = lambda *_, **__: [TokenScores((-math.inf,))] * 2
+    translator.score_tokens = lambda *_, **__: [TokenScores((-math.inf,))] * 2
     scores = evaluate_translator(translator, translator.sources, translator.references, Report())
     assert scores["perplexity"] is None
     assert json.loads(json.dumps(scores, allow_nan=False)) == scores

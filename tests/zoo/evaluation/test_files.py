@@ -20,7 +20,7 @@ HYPOTHESES = [
 
 @pytest.fixture
 def files(tmp_path):
-    def make(hypotheses=HYPOTHESES, references=REFERENCES, stopping_rule=".de"):
+    def make(hypotheses=HYPOTHESES, references=REFERENCES, ending=".de"):
         found, wanted = tmp_path / "ours.txt", tmp_path / f"test{ending}"
         found.write_text("\n".join(hypotheses) + "\n", "utf-8")
         wanted.write_text("\n".join(references), "utf-8")
@@ -43,7 +43,7 @@ def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
 
 def test_the_language_is_the_references_last_ending_or_as_it_is_given(files):
     def told(ending, **how):
-        return evaluate_files(*files(stopping_rule=ending), **how).get("paper_bleu_signature", "none")
+        return evaluate_files(*files(ending=ending), **how).get("paper_bleu_signature", "none")
 
     assert "moses-de" in told(".ref.de")
     assert "moses-de" in told(".de.txt")

@@ -41,16 +41,16 @@ def test_approximate_ones_are_not_kept(trained: Callable[..., Run]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *('{"output": "x"', "[]", "1", '{"output": 1, "log_probability": -1.0, "tokens": 2}'),
+        *('{"output": "x"', "[]", "1", '{"output": 1, "log_probability": -1.0, "max_batch_tokens": 2}'),
         *(
-            '{"output": "x", "log_probability": -1.0, "tokens": 0}',
-            '{"output": "x", "log_probability": "y", "tokens": 1}',
+            '{"output": "x", "log_probability": -1.0, "max_batch_tokens": 0}',
+            '{"output": "x", "log_probability": "y", "max_batch_tokens": 1}',
         ),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "answers.dev.jsonl"
-    file.write_text(f'{{"output": "x", "log_probability": -1.0, "tokens": 2}}\n{line}\n')
+    file.write_text(f'{{"output": "x", "log_probability": -1.0, "max_batch_tokens": 2}}\n{line}\n')
     with pytest.raises(ZooError, match="is damaged") as caught:
         load_outputs(file)
     assert caught.value.exit_code == 1

@@ -62,9 +62,9 @@ def test_it_asks_for_nothing_but_what_it_is_computed_from(metric: Metric, parrot
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot(metric.task or "translation")
     answers = ModelOutputs(translator, translator.sources, translator.references)
-    assert 0 < metric.score(answers) <= metric.most
+    assert 0 < metric.score(answers) <= metric.max_value
     assert metric.score(answers) == metric.compute(answers)[metric.name]
-    assert [what for what, _ in translator.asked] == ["forced" if metric.uses_probabilities else "outputs"], "once, and no other"
+    assert [what for what, _ in translator.asked] == ["scores" if metric.uses_probabilities else "outputs"], "once, and no other"
 
 
 @MEMBERS
@@ -87,11 +87,11 @@ def test_what_cannot_be_a_score_is_none(metric: Metric, found: object) -> None:
     assert metric.read_score({metric.name: found}) is None
     assert metric.read_score({}) is None
     assert metric.read_score(found) is None
-    assert metric.read_score({metric.name: metric.most * 1.1}) is None
+    assert metric.read_score({metric.name: metric.max_value * 1.1}) is None
 
 
 def test_a_perfect_score_may_come_out_a_rounding_above_it() -> None:
-    assert [get_metric(name).known({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
+    assert [get_metric(name).read_score({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
 
 
 def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: Callable[..., Spec]) -> None:

@@ -47,7 +47,7 @@ def test_scores_of_weights_that_are_gone_are_not_kept(
     trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = trained()
-    scored = evaluate.scored
+    scored = evaluate.compute_scores
 
     def slowly(*given: Any) -> Any:
         before = weights.read(run.weights)
@@ -56,7 +56,7 @@ def test_scores_of_weights_that_are_gone_are_not_kept(
         )
         return scored(*given)
 
-    monkeypatch.setattr(evaluate, "scored", slowly)
+    monkeypatch.setattr(evaluate, "compute_scores", slowly)
     evaluate_model(run.folder, "test", device="cpu")
     assert "test" not in read_json(run.scores)
     assert not run.answers("test").exists()

@@ -29,18 +29,18 @@ def toy(**fields: object) -> Attention:
     """Two tokens of one word, then one of another; weights that can be counted in the head."""
     encoder = torch.tensor([[[[0.5, 0.25, 0.0, 0.25], [0.0, 0.5, 0.5, 0.0], [1.0, 0, 0, 0], [0, 0, 0, 1.0]]]])
     decoder = torch.tensor([[[[1.0, 0.0], [0.25, 0.75]]]])
-    memory = torch.tensor([[[[0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 1.0, 0.0]]]])
+    cross = torch.tensor([[[[0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 1.0, 0.0]]]])
     made = Attention(
         text="ab c",
         translation="d",
         forced=False,
         log_probability=-1.0,
         source=("▁a", "b", "▁c", "</s>"),
-        read=("<s>", "▁d"),
-        written=("▁d", "</s>"),
+        target_input=("<s>", "▁d"),
+        target=("▁d", "</s>"),
         encoder=encoder,
         decoder=decoder,
-        memory=memory,
+        cross=cross,
         backend="eager",
         precision="float32",
     )
@@ -52,14 +52,14 @@ def test_the_own_translation_is_attended_and_is_scored_as_it_is(translator: Tran
     own = translator.hypotheses([TEXT])[0][0]
     assert (found.text, found.translation, found.forced) == (TEXT, own.text, False)
     assert found.log_probability == pytest.approx(own.log_probability, abs=1e-3)
-    assert len(found.written) == len(own.tokens) + 1
-    assert found.read == ("<s>", *found.written[:-1])
+    assert len(found.target) == len(own.tokens) + 1
+    assert found.target_input == ("<s>", *found.target[:-1])
 
 
 def test_a_given_one_is_forced(translator: Translator) -> None:
     found = translator.attention(TEXT, "der alte Hund")
     assert (found.translation, found.forced) == ("der alte Hund", True)
-    assert "".join(found.written) == "▁der▁alte▁Hund</s>"
+    assert "".join(found.target) == "▁der▁alte▁Hund</s>"
     assert "".join(found.source) == "▁the▁old▁dog▁sees▁a▁small▁house</s>"
     assert found.log_probability == pytest.approx(translator.score(TEXT, "der alte Hund"), abs=1e-4)
 
@@ -72,7 +72,7 @@ def test_its_weights_are_the_interpreters(trained: Callable[..., Run]) -> None:
     inputs = {name: torch.tensor(rows) for name, rows in given.items()}
     expected = interpret(lower(model.spec, Purpose.ATTEND), dict(model.weights.tensors), inputs)
     kinds = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention"}
-    for name, depth in {"encoder": 3, "decoder": 2, "memory": 2}.items():
+    for name, depth in {"encoder": 3, "decoder": 2, "cross": 2}.items():
         each = getattr(found, name)
         assert each.shape[:2] == (depth, model.spec.architecture.h)
         for layer in range(depth):
@@ -89,24 +89,24 @@ def test_in_any_precision_and_whatever_translates(trained: Callable[..., Run], p
     run = trained()
     found = zoo.load(run.folder, device="cpu", precision=precision).attention(TEXT)
     assert (found.backend, found.precision) == ("eager", precision)
-    for each in (found.encoder, found.decoder, found.memory):
+    for each in (found.encoder, found.decoder, found.cross):
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
 
 
 def test_a_word_of_several_pieces_looks_as_their_mean_and_is_seen_as_their_sum() -> None:
     found = toy().by_words()
     assert found.source == ("ab", "c", "</s>")
-    assert (found.read, found.written) == (("<s>", "d"), ("d", "</s>"))
+    assert (found.target_input, found.target) == (("<s>", "d"), ("d", "</s>"))
     assert found.encoder.tolist() == [[[[0.625, 0.25, 0.125], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]]
     assert found.decoder.tolist() == toy().decoder.tolist()
-    assert found.memory.tolist() == [[[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]]]
+    assert found.cross.tolist() == [[[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]]]
 
 
 def test_words_are_those_of_the_text(translator: Translator) -> None:
     found = translator.attention(f" {TEXT} ", "ein Hund").by_words()
     assert found.source == (*TEXT.split(), "</s>")
-    assert (found.read, found.written) == (("<s>", "ein", "Hund"), ("ein", "Hund", "</s>"))
-    for each in (found.encoder, found.decoder, found.memory):
+    assert (found.target_input, found.target) == (("<s>", "ein", "Hund"), ("ein", "Hund", "</s>"))
+    for each in (found.encoder, found.decoder, found.cross):
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
 
 
@@ -121,14 +121,14 @@ def test_what_is_unknown_stands_as_it_is_and_bytes_are_letters(translator: Trans
 def test_a_model_without_some_attention_has_none_of_it(trained: Callable[..., Run]) -> None:
     architecture = {**_wide(), "N": 2, "encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]}
     found = zoo.load(trained(architecture=architecture).folder, device="cpu").attention(TEXT)
-    assert (len(found.encoder), len(found.decoder), len(found.memory)) == (0, 0, 2)
+    assert (len(found.encoder), len(found.decoder), len(found.cross)) == (0, 0, 2)
     assert found.by_words().encoder.shape[0] == 0
 
 
 def test_attention_that_is_restricted_is_a_sides_own(trained: Callable[..., Run]) -> None:
     near = [{"kind": "restricted_attention", "radius": 1}, {"kind": "feed_forward"}]
     found = zoo.load(trained(**{"architecture.encoder": near}).folder, device="cpu").attention(TEXT)
-    assert found.encoder.shape[0] == found.decoder.shape[0] == found.memory.shape[0]
+    assert found.encoder.shape[0] == found.decoder.shape[0] == found.cross.shape[0]
     apart = torch.arange(len(found.source))[:, None] - torch.arange(len(found.source))
     assert not found.encoder[..., apart.abs() > 1].any()
     assert torch.allclose(found.encoder.sum(-1), torch.ones(()))

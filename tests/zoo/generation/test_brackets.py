@@ -58,7 +58,7 @@ def well_formed(tokens, words):
 
 def sources_of(several):
     """Sentences of so many words, each with a limit."""
-    return [Source(i, (4, EOS), limit, words=words) for i, (words, limit) in enumerate(several)]
+    return [Source(i, (4, EOS), limit, word_counts=words) for i, (words, limit) in enumerate(several)]
 
 
 def spelled(tree, spelling):
@@ -76,7 +76,7 @@ def test_what_may_follow_is_what_goes_on_to_a_tree_and_nothing_else(words, limit
         whole = (*tree, EOS)
         for i, token in enumerate(whole):
             follow.setdefault(whole[:i], set()).add(token)
-    bounds, beginnings = TREES.begun(sources_of([(words, limit)]), CPU), [()]
+    bounds, beginnings = TREES.start(sources_of([(words, limit)]), CPU), [()]
     while beginnings:
         allowed = bounds.allowed()
         expected = [[token in follow[each] for token in range(SIZE)] for each in beginnings]
@@ -85,7 +85,7 @@ def test_what_may_follow_is_what_goes_on_to_a_tree_and_nothing_else(words, limit
         random.Random(0).shuffle(on)
         beginnings = [(*beginnings[row], token) for row, token in on]
         rows, tokens = torch.tensor(on, dtype=torch.long).view(-1, 2).unbind(1)
-        bounds = bounds.after(rows, tokens)
+        bounds = bounds.advance(rows, tokens)
 
 
 def longest_beginning(tree):
@@ -106,26 +106,26 @@ def test_words_are_as_they_are_spelled_and_as_many_brackets_open_as_may(spelling
     for tree in trees:
         for i, token in enumerate((*tree, EOS)):
             follow.setdefault(tree[:i], set()).add(token)
-    source = Source(0, (4, EOS), limit, words=len(spelling), spelled=spelling)
-    bounds, beginnings = BracketConstraint(OPENING, CLOSING, WORDS, SIZE, in_a_row).begun([source], CPU), [()]
+    source = Source(0, (4, EOS), limit, word_count=len(spelling), word_tokens=spelling)
+    bounds, beginnings = BracketConstraint(OPENING, CLOSING, WORDS, SIZE, in_a_row).start([source], CPU), [()]
     while beginnings:
         assert bounds.allowed().tolist() == [[token in follow[each] for token in range(SIZE)] for each in beginnings]
         on = [(row, token) for row, each in enumerate(beginnings) for token in sorted(follow[each]) if token != EOS]
         beginnings = [(*beginnings[row], token) for row, token in on]
         rows, tokens = torch.tensor(on, dtype=torch.long).view(-1, 2).unbind(1)
-        bounds = bounds.after(rows, tokens)
+        bounds = bounds.advance(rows, tokens)
 
 
 def test_deep_trees_have_room_and_rows_may_stay_where_they_are():
-    bounds, several = TREES.begun(sources_of([(1, 101), (1, 101)]), CPU), [[4, 9] * 25, [9] * 50]
+    bounds, several = TREES.start(sources_of([(1, 101), (1, 101)]), CPU), [[4, 9] * 25, [9] * 50]
     for tokens in zip(*several, strict=True):
         assert bounds.allowed().gather(1, torch.tensor(tokens).unsqueeze(1)).all()
-        bounds = bounds.after(None, torch.tensor(tokens))
+        bounds = bounds.advance(None, torch.tensor(tokens))
     assert bounds.allowed().nonzero().tolist() == [[0, 6], [0, 10], [1, 6], [1, 10]]
-    bounds = bounds.after(torch.tensor([1, 0]), torch.tensor([6, 6]))
+    bounds = bounds.advance(torch.tensor([1, 0]), torch.tensor([6, 6]))
     for tokens in zip(*([CLOSING[OPENING.index(each)] for each in row[::-1]] for row in several[::-1]), strict=True):
         assert bounds.allowed().nonzero()[:, 1].tolist() == list(tokens)
-        bounds = bounds.after(None, torch.tensor(tokens))
+        bounds = bounds.advance(None, torch.tensor(tokens))
     assert bounds.allowed().nonzero().tolist() == [[0, EOS], [1, EOS]]
 
 
@@ -133,24 +133,24 @@ def test_deep_trees_have_room_and_rows_may_stay_where_they_are():
 def test_bounds_that_are_joined_go_on_as_they_were(kinds):
     draw = random.Random(1)
     several = [
-        [replace(each, spelled=tuple(draw.choices(kinds, k=each.words)) if kinds else ()) for each in sentences]
+        [replace(each, word_tokens=tuple(draw.choices(kinds, k=each.word_count)) if kinds else ()) for each in sentences]
         for sentences in (sources_of([(draw.randrange(1, 9), 60) for _ in range(3)]) for _ in range(2))
     ]
-    apart = [TREES.begun(each, CPU) for each in several]
-    both = [TREES.begun(each, CPU) for each in several]
+    apart = [TREES.start(each, CPU) for each in several]
+    both = [TREES.start(each, CPU) for each in several]
     joined = None
     for step in range(61):
         masks = [each.allowed() for each in apart]
         if joined is not None:
             assert torch.equal(joined.allowed(), torch.cat(masks))
         tokens = [torch.tensor([draw.choice(row.nonzero().flatten().tolist()) for row in mask]) for mask in masks]
-        apart = [each.after(None, chosen) for each, chosen in zip(apart, tokens, strict=True)]
+        apart = [each.advance(None, chosen) for each, chosen in zip(apart, tokens, strict=True)]
         if joined is not None:
-            joined = joined.after(None, torch.cat(tokens))
+            joined = joined.advance(None, torch.cat(tokens))
         elif step < 20:
-            both[0] = both[0].after(None, tokens[0])
+            both[0] = both[0].advance(None, tokens[0])
         if step == 19:  # one has read 20 tokens, the other is about to start
-            joined, apart[1] = both[0].joined(both[1]), TREES.begun(several[1], CPU)
+            joined, apart[1] = both[0].join(both[1]), TREES.start(several[1], CPU)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
@@ -158,7 +158,7 @@ def test_a_beam_wide_enough_finds_the_best_of_all_trees(toy, search, alpha):
     words, limits = [1, 1, 2, 3, 3], [1, 5, 6, 5, 7]
     program = toy(SIZE, 3, 200)
     sources = [(4,) * (i + 1) for i in range(5)]
-    found = search(program, sources, limits, words=words, beam=1000, alpha=alpha, n_best=5, constraint=TREES)
+    found = search(program, sources, limits, word_counts=words, beam=1000, alpha=alpha, n_best=5, constraint=TREES)
     for source, number, limit, hypotheses in zip(sources, words, limits, found, strict=True):
         scores = []
         for tree in constituents(number, limit):
@@ -189,8 +189,8 @@ CHOOSERS = {
     "wide": {"beam": 21, "alpha": 0.3, "n_best": 21, "constraint": TREES},
     "shrinking": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES, "stopping_rule": "shrinking"},
     "barring": {"beam": 4, "alpha": 0.3, "constraint": SuppressedTokens((UNK,), SIZE, TREES)},
-    "sample": {"chooser": Sampling(3, 0.3, 2.0, 0, 1.0, 1, TREES)},
-    "top": {"chooser": Sampling(3, 0.3, 2.0, 4, 0.9, 1, TREES)},
+    "sample": {"strategy": Sampling(3, 0.3, 2.0, 0, 1.0, 1, TREES)},
+    "top": {"strategy": Sampling(3, 0.3, 2.0, 4, 0.9, 1, TREES)},
 }
 
 
@@ -201,14 +201,14 @@ def test_every_output_is_a_tree_over_the_words_alone_or_together(program, search
     least = [n if n == 1 else n + 2 for n in words]
     limits = [n + extra for n, extra in zip(least, [0, 2, 40] * 8, strict=True)]
     sources = [tuple(draw.choices(range(4, 12), k=n)) for n in words]
-    found = search(program, sources, limits, words=words, **choice)
+    found = search(program, sources, limits, word_counts=words, **choice)
     for number, limit, hypotheses in zip(words, limits, found, strict=True):
         assert hypotheses
         for each in hypotheses:
             assert well_formed(each.tokens, number)
             assert len(each.tokens) <= limit
-    for how in ({"tokens": 60, "windows": 5}, {"tokens": 90, "workers": 3 if program.concurrent else 1}):
-        other = search(program, sources, limits, words=words, **how, **choice)
+    for how in ({"max_batch_tokens": 60, "chunk_size": 5}, {"max_batch_tokens": 90, "workers": 3 if program.concurrent else 1}):
+        other = search(program, sources, limits, word_counts=words, **how, **choice)
         for one, two in zip(found, other, strict=True):
             assert [each.tokens for each in one] == [each.tokens for each in two]
             assert [each.score for each in one] == pytest.approx([each.score for each in two], rel=1e-5)
@@ -237,7 +237,7 @@ def test_on_a_gpu_that_reports_late_nothing_changes(toy, search, monkeypatch, na
             pass
 
     words, limits = [3, 1, 5, 2, 8], [9, 4, 30, 4, 10]
-    given = {"words": words, "tokens": 40, **CHOOSERS[name]}
+    given = {"word_counts": words, "max_batch_tokens": 40, **CHOOSERS[name]}
     expected = search(toy(SIZE, 2, 50), [(4,)] * 5, limits, **given)
     monkeypatch.setattr("zoo.generation.batch._is_asynchronous", lambda tensor: True)
     monkeypatch.setattr("torch.cuda.Event", Event)
@@ -246,7 +246,7 @@ def test_on_a_gpu_that_reports_late_nothing_changes(toy, search, monkeypatch, na
 
 
 def test_a_prefix_is_the_beginning_of_a_tree(toy, search):
-    program, given = toy(SIZE, 2, 50), {"words": [3, 3], "beam": 4, "alpha": 0.3, "constraint": TREES}
+    program, given = toy(SIZE, 2, 50), {"word_counts": [3, 3], "beam": 4, "alpha": 0.3, "constraint": TREES}
     found = search(program, [(4,), (5,)], [12, 12], prefixes=[(4, 9, 6), (9, 6)], **given)
     assert [each[0].tokens[:2] for each in found] == [(4, 9), (9, 6)]
     assert all(well_formed(each[0].tokens, 3) for each in found)
@@ -259,11 +259,11 @@ def test_a_prefix_is_the_beginning_of_a_tree(toy, search):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_limit_that_no_tree_keeps_to_is_none(toy, search, words, least, workers):
     given = {"beam": 4, "alpha": 0.3, "constraint": TREES, "workers": workers}
-    search(toy(SIZE), [(4,)] * 2, [least] * 2, words=[words] * 2, **given)
+    search(toy(SIZE), [(4,)] * 2, [least] * 2, word_counts=[words] * 2, **given)
     with pytest.raises(
         ValueError, match=f"no tree over the {words} words of sentence 1 has {least - 1} tokens at most"
     ):
-        search(toy(SIZE), [(4,)] * 2, [least, least - 1], words=[words] * 2, **given)
+        search(toy(SIZE), [(4,)] * 2, [least, least - 1], word_counts=[words] * 2, **given)
 
 
 def test_a_tree_has_words(toy, search):
@@ -277,5 +277,5 @@ def test_a_vocabulary_of_a_size_that_somebody_promised_takes_no_square_of_it():
     """Nor is there anything for each label beside each case: of a million tokens, and as many labels as may be."""
     labels = 1000
     opening, closing = range(4, 4 + labels), range(4 + labels, 4 + 2 * labels)
-    tables = BracketConstraint(opening, closing, [4 + 2 * labels], 1_000_000, 64)._made
+    tables = BracketConstraint(opening, closing, [4 + 2 * labels], 1_000_000, 64)._tables
     assert sum(table.nbytes for table in tables) < 100_000_000

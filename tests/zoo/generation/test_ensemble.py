@@ -23,7 +23,7 @@ def mean(programs, source, prefix, token):
 
 
 def test_an_ensemble_of_one_is_the_program(toy, search):
-    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "tokens": 40}
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "max_batch_tokens": 40}
     for levels in (3, 500):
         alone = search(toy(9, 1, levels), SOURCES, LIMITS, **choice)
         assert search(Ensemble([toy(9, 1, levels)]), SOURCES, LIMITS, **choice) == alone
@@ -31,18 +31,18 @@ def test_an_ensemble_of_one_is_the_program(toy, search):
 
 def test_an_ensemble_is_bound_as_a_program_is(toy, search, translator_of):
     trees = BracketConstraint((4, 5), (6, 7), (8,), 9)
-    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "tokens": 40, "words": [1, 3, 2], "constraint": trees}
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "max_batch_tokens": 40, "word_counts": [1, 3, 2], "constraint": trees}
     alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **choice)
     assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **choice) == alone
     assert alone[0][0].tokens.count(8) == 1
     first, second = translator_of(), translator_of()
     second.vocabulary, first.constraint = first.vocabulary, trees
-    assert Translator.ensemble([first, second]).request(None, {}).constraint is trees
+    assert Translator.ensemble([first, second]).config(None, {}).constraint is trees
 
 
 def test_an_ensemble_of_two_finds_what_is_best_for_both(toy, search):
     programs = [toy(5, 1, 200), toy(5, 2, 200)]
-    found = search(Ensemble(programs), SOURCES, LIMITS, beam=8, alpha=0.6, n_best=4, tokens=40)
+    found = search(Ensemble(programs), SOURCES, LIMITS, beam=8, alpha=0.6, n_best=4, max_batch_tokens=40)
     for source, limit, hypotheses in zip(SOURCES, LIMITS, found, strict=True):
         everything = []
         for length in range(limit + 1):
@@ -76,7 +76,7 @@ def test_an_ensemble_of_real_programs_translates_and_scores_alike(small, tokens)
     translators = [Translator(build(small(N=layers)), tokens, small(N=layers), longest_source=9) for layers in (1, 2)]
     both = Translator.ensemble(translators)
     texts = ["the old dog", "we read", "a cat sees the small house today"]
-    for text, (best, *_) in zip(texts, both.hypotheses(texts, tokens=20), strict=True):
+    for text, (best, *_) in zip(texts, both.hypotheses(texts, max_batch_tokens=20), strict=True):
         target = torch.tensor([[BOS, *best.tokens, EOS]])
         source = torch.tensor([[*tokens.encode(text), EOS]])
         scores = [translator.program.score(source, target).exp() for translator in translators]

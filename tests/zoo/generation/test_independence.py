@@ -35,7 +35,7 @@ def check(translator: Translator, sources: Sequence[str]) -> int:
     batches = [translator.hypotheses(sources[a:b]) for a, b in pairwise([*range(0, len(sources), 64), len(sources)])]
     batched = [found[0] for batch in batches for found in batch]
     order = random.Random(3).sample(range(len(sources)), len(sources))
-    shuffled = [found[0] for found in translator.hypotheses([sources[i] for i in order], tokens=1500)]
+    shuffled = [found[0] for found in translator.hypotheses([sources[i] for i in order], max_batch_tokens=1500)]
     unshuffled = [shuffled[order.index(i)] for i in range(len(sources))]
     ties = 0
     for source, one, *others in zip(sources, alone, batched, unshuffled, strict=True):

@@ -70,7 +70,7 @@ def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch:
     for text in kept:
         again = pickle.loads(text)
         assert again.translate(["the old dog", "she knows"]) == expected
-        assert again.tokens == 77
+        assert again.max_batch_tokens == 77
     assert (pickle.loads(kept[0]).program.backend, pickle.loads(kept[0]).program.precision) == ("eager", "bfloat16")
 
 

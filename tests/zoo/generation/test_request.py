@@ -12,7 +12,7 @@ from zoo.generation.sampling import Sampling
 
 def test_what_is_left_open_the_spec_decides():
     spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "training.seed=9", "decoding.workers=2"])
-    request = GenerationConfig.from_spec(spec, {"beam": None, "tokens": None})
+    request = GenerationConfig.from_spec(spec, {"beam": None, "max_batch_tokens": None})
     assert (request.tokens, request.workers, request.n_best) == (DEFAULT_MAX_BATCH_TOKENS, 2, 1)
     assert request.strategy() == BeamSearch(3, 0.8, 1)
     assert GenerationConfig.from_spec(spec, {"beam": 5, "alpha": 0, "workers": "auto"}, 4).strategy() == BeamSearch(5, 0, 4)
@@ -31,7 +31,7 @@ def test_what_is_left_open_the_spec_decides():
         ({"beam": 10**5000}, "`beam` is 0x"),
         ({"n_best": 10**10}, "`n_best` is 10000000000: it must be a whole number from 1 to 10,000"),
         ({"alpha": 10**400}, "`alpha` is 1000"),
-        ({"tokens": 10**300}, "`tokens` is 1000"),
+        ({"max_batch_tokens": 10**300}, "`tokens` is 1000"),
         ({"workers": 100_000}, "`workers` is 100000"),
         ({"search": "sample", "top_k": 2**62}, "`top_k` is 4611686018427387904"),
         ({"search": "sample", "seed": 2**64}, "`seed` is 18446744073709551616"),
@@ -44,9 +44,9 @@ def test_what_is_left_open_the_spec_decides():
         ({"alpha": 1e6}, "`alpha` is 1000000.0"),
         ({"alpha": "much"}, "`alpha` is 'much': it must be a number from 0 to 10"),
         ({"search": "dfs"}, "`search` is 'dfs'"),
-        ({"tokens": 0}, "`tokens` is 0"),
-        ({"tokens": 1.5}, "`tokens` is 1.5"),
-        ({"tokens": True}, "`tokens` is True"),
+        ({"max_batch_tokens": 0}, "`tokens` is 0"),
+        ({"max_batch_tokens": 1.5}, "`tokens` is 1.5"),
+        ({"max_batch_tokens": True}, "`tokens` is True"),
         ({"workers": 0}, "`workers` is 0"),
         ({"workers": "all"}, "`workers` is 'all'"),
         ({"search": "sample", "temperature": 0}, "`temperature` is 0"),
@@ -72,7 +72,7 @@ def test_values_out_of_range_and_out_of_place_are_named(choice, named):
 def test_what_belongs_to_the_model_is_as_its_spec_says():
     traits = ["decoding.length_penalty=power", "decoding.stopping_rule=full", "decoding.suppressed_tokens=[1, 6]"]
     spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "decoding.min_length=2", *traits])
-    bars = SuppressedTokens((1, 6), spec.vocabulary.size, least=2)
+    bars = SuppressedTokens((1, 6), spec.vocabulary.size, min_length=2)
     assert GenerationConfig.from_spec(spec, {}, 2).strategy() == BeamSearch(3, 0.8, 2, bars, "power", "full")
     assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3}).strategy() == Sampling(1, 0.8, 1.0, 0, 1.0, 3, bars, "power")
 
@@ -83,8 +83,8 @@ def test_what_bounds_a_search_bounds_beams_and_samples(translator_of):
     barring = translator_of(["decoding.suppressed_tokens=[1]"])
     barring.constraint = constraint
     for search in ("beam", "sample"):
-        assert translator.request(None, {"search": search}).strategy().constraint is constraint
-        assert barring.request(None, {"search": search}).strategy().constraint.other is constraint
+        assert translator.config(None, {"search": search}).strategy().constraint is constraint
+        assert barring.config(None, {"search": search}).strategy().constraint.inner is constraint
 
 
 def test_samples_may_be_more_than_a_beam():

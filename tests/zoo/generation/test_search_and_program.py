@@ -40,14 +40,14 @@ def sources():
     return [tuple(draw.choices(range(4, 60), k=draw.randrange(1, 9))) for _ in range(14)]
 
 
-@pytest.mark.parametrize("chooser", [None, Sampling(3, 0.6, 1.3, 20, 0.95, 1)], ids=["beam", "sample"])
+@pytest.mark.parametrize("strategy", [None, Sampling(3, 0.6, 1.3, 20, 0.95, 1)], ids=["beam", "sample"])
 def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pass(program, sources, search, chooser):
     """With prefixes, and with sentences that join others on their way."""
     draw = random.Random(3)
     prefixes = [draw.choices(range(4, 60), k=draw.choice([0, 0, 2])) for _ in sources]
-    choice = {"beam": 4, "alpha": 0.6, "n_best": 4} if chooser is None else {"chooser": chooser}
+    choice = {"beam": 4, "alpha": 0.6, "n_best": 4} if chooser is None else {"strategy": chooser}
     limits = [len(source) + 4 for source in sources]
-    found = search(program, sources, limits, prefixes=prefixes, tokens=100, **choice)
+    found = search(program, sources, limits, prefixes=prefixes, max_batch_tokens=100, **choice)
     pairs = [(source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several]
     targets = [[BOS, *hypothesis.tokens, EOS] for _, hypothesis in pairs]
     scores = program.score(rows(*[(*source, EOS) for source, _ in pairs]), rows(*targets)).sum(1).tolist()
@@ -58,7 +58,7 @@ def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pa
 CHOOSERS = {
     "power": BeamSearch(4, 0.6, 4, None, "power"),
     "shrinking": BeamSearch(4, 0.6, 4, None, "power", "shrinking"),
-    "full": BeamSearch(4, 0.6, 4, SuppressedTokens((), 60, least=6), "power", "full"),
+    "full": BeamSearch(4, 0.6, 4, SuppressedTokens((), 60, min_length=6), "power", "full"),
     "suppressed_tokens": BeamSearch(4, 0.6, 4, SuppressedTokens((1, 5, *range(20, 30)), 60)),
     "all": BeamSearch(6, 0.6, 6, SuppressedTokens((1, 5, *range(20, 30)), 60), "power", "shrinking"),
     "greedy": BeamSearch(1, 0.0, 1, SuppressedTokens((1,), 60), "power", "shrinking"),
@@ -74,7 +74,7 @@ def test_native_kernels_find_what_pytorch_finds(sources, search, tmp_path_factor
     eager = compiler.build(spec, compiler.TRANSLATE, backend="eager")
     native = compiler.build(spec, compiler.TRANSLATE, weights=eager.weights(), backend="native", folder=folder)
     limits = [3 * len(source) + 2 for source in sources]
-    one, other = (search(program, sources, limits, CHOOSERS[name], tokens=100) for program in (eager, native))
+    one, other = (search(program, sources, limits, CHOOSERS[name], max_batch_tokens=100) for program in (eager, native))
     for several, same in zip(one, other, strict=True):
         assert [each.tokens for each in several] == [each.tokens for each in same]
         assert [each.score for each in several] == pytest.approx([each.score for each in same], abs=1e-4)
@@ -83,16 +83,16 @@ def test_native_kernels_find_what_pytorch_finds(sources, search, tmp_path_factor
 class Anything:
     """A constraint that bars nothing, by one mask for all rows."""
 
-    def begun(self, sources, device):
+    def start(self, sources, device):
         return self
 
     def allowed(self):
         return torch.ones(1, 60, dtype=torch.bool)
 
-    def after(self, rows, tokens):
+    def advance(self, rows, tokens):
         return self
 
-    def joined(self, other):
+    def join(self, other):
         return self
 
 
@@ -102,7 +102,7 @@ def test_a_constraint_that_bars_nothing_changes_no_bit(program, sources, search,
     kind, *choice = kinds[name]
     limits = [len(source) + 4 for source in sources]
     bounded, free = (
-        search(program, sources, limits, kind(*choice, **more), tokens=100) for more in ({"constraint": Anything()}, {})
+        search(program, sources, limits, kind(*choice, **more), max_batch_tokens=100) for more in ({"constraint": Anything()}, {})
     )
     assert bounded == free
 
@@ -114,10 +114,10 @@ def test_alone_in_a_batch_and_shuffled_are_the_same(program, sources, search):
 
     together = best(sources)
     order = random.Random(5).sample(range(len(sources)), len(sources))
-    shuffled = dict(zip(order, best([sources[index] for index in order], tokens=70, windows=5), strict=True))
+    shuffled = dict(zip(order, best([sources[index] for index in order], max_batch_tokens=70, chunk_size=5), strict=True))
     batched = [shuffled]
     if program.concurrent:
-        batched.append(best(sources, tokens=50, workers=2))
+        batched.append(best(sources, max_batch_tokens=50, workers=2))
     for index, hypothesis in enumerate(together):
         for other in (best([sources[index]])[0], *(each[index] for each in batched)):
             assert other.tokens == hypothesis.tokens

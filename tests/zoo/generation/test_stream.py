@@ -25,7 +25,7 @@ def test_lines_come_in_order(translator, window):
     expected = translator.hypotheses(TEXTS, n_best=2)
     assert list(translate_lines(translator, iter(TEXTS), n_best=2, window=window)) == expected
     texts = random_texts(300)
-    assert list(translate_lines(translator, texts, window=window, tokens=100)) == translator.hypotheses(texts)
+    assert list(translate_lines(translator, texts, window=window, max_batch_tokens=100)) == translator.hypotheses(texts)
 
 
 def test_nothing_is_read_before_something_is_asked_for(translator):
@@ -75,7 +75,7 @@ def test_a_line_is_told_while_later_ones_are_still_waited_for(translator):
     """A line comes as soon as it and all before it are done: not when its window is, and not when all are."""
     read, texts = [], random_texts(2000)
     steps, told = translator.program.read, []
-    for _ in translate_lines(translator, (read.append(text) or text for text in texts), tokens=160):
+    for _ in translate_lines(translator, (read.append(text) or text for text in texts), max_batch_tokens=160):
         told.append((len(steps), len(read)))
     assert told[0][1] < 200, "the first line is told before a tenth of them is read"
     assert all(seen - number <= 2100 for number, (_, seen) in enumerate(told))
@@ -87,7 +87,7 @@ def test_a_line_is_told_while_later_ones_are_still_waited_for(translator):
 
 def test_the_batch_stays_full_from_window_to_window(translator):
     texts = random_texts(1000, longest=15)
-    list(translate_lines(translator, texts, window=100, tokens=16 * 16))
+    list(translate_lines(translator, texts, window=100, max_batch_tokens=16 * 16))
     rows = [count for count in translator.program.read if count > 16]  # not the first steps, of a row a sentence
     rows = rows[: -len(rows) // 10]  # at the end there is nobody to wait for
     assert max(rows) == 16 * 3
@@ -97,7 +97,7 @@ def test_the_batch_stays_full_from_window_to_window(translator):
 
 def test_windows_grow_so_that_the_first_lines_come_soon(translator):
     read = []
-    found = translate_lines(translator, (read.append(text) or text for text in random_texts(900)), tokens=10_000)
+    found = translate_lines(translator, (read.append(text) or text for text in random_texts(900)), max_batch_tokens=10_000)
     next(found)
     assert FIRST_CHUNK_LINES <= len(read) <= 15 * FIRST_CHUNK_LINES
     assert len([*found]) == 899
@@ -143,7 +143,7 @@ def test_prefixes_come_line_by_line_too(translator):
 def test_workers_tell_lines_in_order_too(translator):
     translator.program.concurrent = True
     texts = random_texts(300)
-    assert list(translate_lines(translator, texts, workers=3, tokens=100)) == translator.hypotheses(texts, workers=1)
+    assert list(translate_lines(translator, texts, workers=3, max_batch_tokens=100)) == translator.hypotheses(texts, workers=1)
 
 
 def test_long_lines_are_counted_once_for_all(translator_of, report):

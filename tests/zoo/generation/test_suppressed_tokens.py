@@ -39,7 +39,7 @@ def test_they_are_as_if_they_were_impossible(toy, search, world, name, levels):
             row = super().row(source, prefix)
             return [-math.inf if token in suppressed else value for token, value in enumerate(row)]
 
-    found = search(toy(9, 1, levels), *world, CHOOSERS[name](SuppressedTokens(suppressed, 9)), tokens=60, windows=5)
+    found = search(toy(9, 1, levels), *world, CHOOSERS[name](SuppressedTokens(suppressed, 9)), max_batch_tokens=60, chunk_size=5)
     assert found == search(Without(9, 1, levels), *world, CHOOSERS[name](None))
     free = search(toy(9, 1, levels), *world, CHOOSERS[name](None))
     assert any(set(suppressed) & set(each.tokens) for several in free for each in several)
@@ -49,7 +49,7 @@ def test_they_are_as_if_they_were_impossible(toy, search, world, name, levels):
 def test_what_another_constraint_bars_is_barred_too(toy, search, world, name):
     both = CHOOSERS[name](SuppressedTokens((UNK, 6), 9))
     one_after_another = CHOOSERS[name](SuppressedTokens((UNK,), 9, SuppressedTokens((6,), 9)))
-    how = {"tokens": 60, "windows": 5}
+    how = {"max_batch_tokens": 60, "chunk_size": 5}
     assert search(toy(9, 1, 50), *world, one_after_another, **how) == search(toy(9, 1, 50), *world, both, **how)
 
 
@@ -66,8 +66,8 @@ def test_before_so_many_pieces_the_end_is_as_if_it_were_impossible(toy, search, 
             least = min(3, limits[sources.index(source[:-1])])
             return [-math.inf if token == EOS and len(prefix) < least else value for token, value in enumerate(row)]
 
-    how = {"tokens": 60, "windows": 5, "prefixes": [(4, 5) if index % 3 == 0 else () for index in range(len(sources))]}
-    found = search(toy(9, 1, levels), sources, limits, CHOOSERS[name](SuppressedTokens((), 9, least=3)), **how)
+    how = {"max_batch_tokens": 60, "chunk_size": 5, "prefixes": [(4, 5) if index % 3 == 0 else () for index in range(len(sources))]}
+    found = search(toy(9, 1, levels), sources, limits, CHOOSERS[name](SuppressedTokens((), 9, min_length=3)), **how)
     assert found == search(Longer(9, 1, levels), sources, limits, CHOOSERS[name](None), **how)
     free = search(toy(9, 1, levels), sources, limits, CHOOSERS[name](None), **how)
     assert min(len(each.tokens) for several in found for each in several) == 2
@@ -79,21 +79,21 @@ def test_what_another_constraint_leaves_nothing_but_the_end_may_end(toy, search,
     """A tree that is whole, of too few tokens; one that can still be longer has to be."""
     trees = BracketConstraint((4,), (5,), (6,), 9)
     found = search(
-        toy(9, 1, 50), [(4,)] * 2, [5, 3], CHOOSERS[name](SuppressedTokens((), 9, trees, least=4)), words=[1, 1]
+        toy(9, 1, 50), [(4,)] * 2, [5, 3], CHOOSERS[name](SuppressedTokens((), 9, trees, min_length=4)), words=[1, 1]
     )
     assert all(each.tokens in [(6,), (4, 6, 5), (4, 4, 6, 5, 5)] for several in found for each in several)
     assert all(found)
-    bounds = SuppressedTokens((), 9, trees, least=4).begun([Source(0, (4, 3), 5, words=1)], torch.device("cpu"))
+    bounds = SuppressedTokens((), 9, trees, min_length=4).start([Source(0, (4, 3), 5, words=1)], torch.device("cpu"))
     allowed = []
     for token in (4, 6, 5):
         allowed.append(bounds.allowed().nonzero()[:, 1].tolist())
-        bounds = bounds.after(None, torch.tensor([token]))
+        bounds = bounds.advance(None, torch.tensor([token]))
     assert [*allowed, bounds.allowed().nonzero()[:, 1].tolist()] == [[4, 6], [4, 6], [5], [EOS]]
 
 
 def test_one_mask_is_for_all_rows():
-    bounds = SuppressedTokens((UNK,), 9).begun([Source(0, (4, 3), 5)], torch.device("cpu"))
-    after = bounds.after(torch.tensor([0, 0]), torch.tensor([4, 5])).joined(bounds)
+    bounds = SuppressedTokens((UNK,), 9).start([Source(0, (4, 3), 5)], torch.device("cpu"))
+    after = bounds.advance(torch.tensor([0, 0]), torch.tensor([4, 5])).joined(bounds)
     assert after.allowed().tolist() == [[token != UNK for token in range(9)]]
 
 

@@ -128,11 +128,11 @@ def test_batches_hold_to_the_budget_and_change_nothing(translator_of):
     expected = whole.hypotheses(texts, report=report)
     assert (report.total, report.advanced) == (60, 60)
     small = translator_of()
-    assert small.hypotheses(texts, tokens=90) == expected
+    assert small.hypotheses(texts, max_batch_tokens=90) == expected
     shapes = small.program.encoded
     assert len(shapes) > 5
     assert all(rows * length <= 90 for rows, length in shapes)
-    assert translator_of().hypotheses(texts, tokens=1) == expected
+    assert translator_of().hypotheses(texts, max_batch_tokens=1) == expected
 
 
 def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_alone(translator_of):
@@ -158,7 +158,7 @@ def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_
 
 def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
     sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
-    forced = translator.score_tokens(sources, targets, tokens=20)
+    forced = translator.score_tokens(sources, targets, max_batch_tokens=20)
     assert [score.tokens for score in forced] == [3, 1, 4, 9]
     for source, target, score in zip(sources, targets, forced, strict=True):
         given = (*letters.encode(source), specs.EOS)
@@ -201,11 +201,11 @@ def test_what_is_not_a_line_of_text_is_refused(translator):
 
 
 def test_choices_are_checked_even_where_there_is_nothing_to_do(translator):
-    for choice in ({"n_best": 4}, {"tokens": 0}, {"top_k": 3}):
+    for choice in ({"n_best": 4}, {"max_batch_tokens": 0}, {"top_k": 3}):
         with pytest.raises(ZooError, match=f"`{next(iter(choice))}` is"):
             translator.translate("", **choice)
     with pytest.raises(ZooError, match=r"`tokens` is 1\.5"):
-        translator.score("a", "a", tokens=1.5)
+        translator.score("a", "a", max_batch_tokens=1.5)
     with pytest.raises(TypeError, match="`beams` is no choice"):
         translator.translate("ab", beams=4)
 
