@@ -160,7 +160,11 @@ def test_constrained_search_equals_the_reference(toy, search, levels):
     for seed, chosen, sources, lengths, draw in random_cases(30, **choices, max_batch_tokens=[1, 40, 4096]):
         program = toy(chosen["vocabulary"], seed, levels)
         constraint = RandomConstraint(chosen["vocabulary"], draw.choice([0, 0.2, 0.7, 1]))
-        options = {"beam": chosen["beam"], "alpha": [0.0, 0.6][seed % 2], "n_best": draw.randrange(1, chosen["beam"] + 1)}
+        options = {
+            "beam": chosen["beam"],
+            "alpha": [0.0, 0.6][seed % 2],
+            "n_best": draw.randrange(1, chosen["beam"] + 1),
+        }
         prefixes = [()] * len(sources)
         for i, source in enumerate(sources):
             for _ in range(draw.randrange(min(3, lengths[i] + 1))):
@@ -413,7 +417,11 @@ def test_unusable_probabilities_are_an_error(toy, search, broken, workers):
 def test_length_penalties():
     assert [length_penalty(1, 0.6), length_penalty(30, 0.0)] == [1.0, 1.0]
     assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
-    assert [length_penalty(1, 0.6, "power"), length_penalty(9, 0.5, "power"), length_penalty(30, 0.0, "power")] == [1, 3, 1]
+    assert [length_penalty(1, 0.6, "power"), length_penalty(9, 0.5, "power"), length_penalty(30, 0.0, "power")] == [
+        1,
+        3,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("stopping_rule", [*STOPPING_RULES, "sampling"])

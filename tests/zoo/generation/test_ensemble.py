@@ -31,7 +31,14 @@ def test_an_ensemble_of_one_is_the_program(toy, search):
 
 def test_an_ensemble_is_bound_as_a_program_is(toy, search, translator_of):
     trees = BracketConstraint((4, 5), (6, 7), (8,), 9)
-    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "max_batch_tokens": 40, "word_counts": [1, 3, 2], "constraint": trees}
+    choice = {
+        "beam": 4,
+        "alpha": 0.6,
+        "n_best": 3,
+        "max_batch_tokens": 40,
+        "word_counts": [1, 3, 2],
+        "constraint": trees,
+    }
     alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **choice)
     assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **choice) == alone
     assert alone[0][0].tokens.count(8) == 1

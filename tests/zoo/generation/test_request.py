@@ -15,10 +15,14 @@ def test_what_is_left_open_the_spec_decides():
     request = GenerationConfig.from_spec(spec, {"beam": None, "max_batch_tokens": None})
     assert (request.tokens, request.workers, request.n_best) == (DEFAULT_MAX_BATCH_TOKENS, 2, 1)
     assert request.strategy() == BeamSearch(3, 0.8, 1)
-    assert GenerationConfig.from_spec(spec, {"beam": 5, "alpha": 0, "workers": "auto"}, 4).strategy() == BeamSearch(5, 0, 4)
+    assert GenerationConfig.from_spec(spec, {"beam": 5, "alpha": 0, "workers": "auto"}, 4).strategy() == BeamSearch(
+        5, 0, 4
+    )
     sampled = spec.model_copy(update={"decoding": spec.decoding.model_copy(update={"search": "sample", "top_k": 7})})
     assert GenerationConfig.from_spec(sampled, {"top_p": 0.5}, 4).strategy() == Sampling(4, 0.8, 1.0, 7, 0.5, 9)
-    assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3, "temperature": 2}).strategy() == Sampling(1, 0.8, 2, 0, 1.0, 3)
+    assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3, "temperature": 2}).strategy() == Sampling(
+        1, 0.8, 2, 0, 1.0, 3
+    )
     assert GenerationConfig.from_spec(sampled, {"search": "beam"}).strategy() == BeamSearch(3, 0.8, 1)
 
 
@@ -74,7 +78,9 @@ def test_what_belongs_to_the_model_is_as_its_spec_says():
     spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "decoding.min_length=2", *traits])
     bars = SuppressedTokens((1, 6), spec.vocabulary.size, min_length=2)
     assert GenerationConfig.from_spec(spec, {}, 2).strategy() == BeamSearch(3, 0.8, 2, bars, "power", "full")
-    assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3}).strategy() == Sampling(1, 0.8, 1.0, 0, 1.0, 3, bars, "power")
+    assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3}).strategy() == Sampling(
+        1, 0.8, 1.0, 0, 1.0, 3, bars, "power"
+    )
 
 
 def test_what_bounds_a_search_bounds_beams_and_samples(translator_of):

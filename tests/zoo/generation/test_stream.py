@@ -54,7 +54,16 @@ def test_who_types_is_answered_before_the_next_line_is_read(translator):
     assert events == ["read", "told"] * len(TEXTS)
 
 
-@pytest.mark.parametrize("pauses", [{1}, {3, 4}, set(range(0, 200, 7)), {FIRST_CHUNK_LINES}, {FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES + 5}])
+@pytest.mark.parametrize(
+    "pauses",
+    [
+        {1},
+        {3, 4},
+        set(range(0, 200, 7)),
+        {FIRST_CHUNK_LINES},
+        {FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES + 5},
+    ],
+)
 def test_where_the_input_pauses_all_that_came_is_answered(translator, pauses):
     """And the translations are those of all lines together."""
     texts, read, told = random_texts(200), [], []
@@ -97,7 +106,9 @@ def test_the_batch_stays_full_from_window_to_window(translator):
 
 def test_windows_grow_so_that_the_first_lines_come_soon(translator):
     read = []
-    found = translate_lines(translator, (read.append(text) or text for text in random_texts(900)), max_batch_tokens=10_000)
+    found = translate_lines(
+        translator, (read.append(text) or text for text in random_texts(900)), max_batch_tokens=10_000
+    )
     next(found)
     assert FIRST_CHUNK_LINES <= len(read) <= 15 * FIRST_CHUNK_LINES
     assert len([*found]) == 899
@@ -143,7 +154,9 @@ def test_prefixes_come_line_by_line_too(translator):
 def test_workers_tell_lines_in_order_too(translator):
     translator.program.concurrent = True
     texts = random_texts(300)
-    assert list(translate_lines(translator, texts, workers=3, max_batch_tokens=100)) == translator.hypotheses(texts, workers=1)
+    assert list(translate_lines(translator, texts, workers=3, max_batch_tokens=100)) == translator.hypotheses(
+        texts, workers=1
+    )
 
 
 def test_long_lines_are_counted_once_for_all(translator_of, report):
