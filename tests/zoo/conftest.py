@@ -111,7 +111,7 @@ def run_search(
     program, sources, max_lengths, strategy=None, *, prefixes=None, word_counts=None, max_batch_tokens=4096,
     workers=1, chunk_size=None, device="cpu", **beam_options,
 ):  # fmt: skip
-    """Return the hypotheses of each source (token IDs without EOS), by a strategy or by beam search with these options."""
+    """Return the hypotheses of each source (token IDs without EOS), by a strategy or else by beam search."""
     if strategy is None:
         strategy = BeamSearch(beam_options.pop("beam"), **beam_options)
     prefixes, word_counts = prefixes or [()] * len(sources), word_counts or [0] * len(sources)

@@ -35,7 +35,7 @@ def formula(hypotheses, references):
     return 100 * min(1, math.exp(1 - wanted / found)) * math.prod(precisions) ** 0.25
 
 
-def test_it_is_the_formula_over_the_whole_corpus():
+def test_sources_need_references():
     result = bleu(HYPOTHESES, REFERENCES, tokenize="none")
     assert result.score == pytest.approx(formula(HYPOTHESES, REFERENCES))
     assert (result.hypothesis_length, result.reference_length) == (21, 22)
@@ -43,7 +43,7 @@ def test_it_is_the_formula_over_the_whole_corpus():
     assert result.precisions[0] == pytest.approx(100 * 17 / 21)
 
 
-def test_the_signature_says_what_was_computed():
+def test_perplexity_is_per_token_over_all_sentences():
     result = bleu(HYPOTHESES, REFERENCES)
     assert result.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     lowered = bleu([text.upper() for text in HYPOTHESES], REFERENCES, lowercase=True)
@@ -52,17 +52,17 @@ def test_the_signature_says_what_was_computed():
     assert bleu(REFERENCES, REFERENCES).score == pytest.approx(100.0)
 
 
-def test_13a_takes_words_and_punctuation_apart():
+def test_perplexity_of_impossible_or_empty_text():
     assert bleu(["Das ist ein Haus."], ["Das ist ein Haus ."]).score == pytest.approx(100.0)
     assert bleu(["Das ist ein Haus."], ["Das ist ein Haus ."], tokenize="none").score < 60
 
 
-def test_text_that_looks_tokenised_gives_no_lecture(capfd):
+def test_files_are_scored_by_every_text_metric(capfd):
     assert bleu(["so ist es also ."] * 200, ["so ist es also ."] * 200).score == pytest.approx(100.0)
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_cannot_be_scored_is_refused():
+def test_the_language_comes_from_the_file_name_or_the_option():
     with pytest.raises(ZooError, match="3 hypotheses and 2 references"):
         bleu(HYPOTHESES, REFERENCES[:2])
     with pytest.raises(ZooError, match="nothing to score"):

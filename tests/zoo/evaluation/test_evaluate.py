@@ -24,7 +24,7 @@ OF_TASK = {
 }
 
 
-def test_scores_are_those_of_the_translations_and_the_references(parrot):
+def test_scores_survive_json(parrot):
     translator = parrot("translation")
     sources, references = translator.sources, translator.references
     scores = evaluate_translator(translator, sources, references, Report(), beam=2, max_batch_tokens=100)
@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_translations_and_the_references(parrot):
 
 
 @pytest.mark.parametrize("kind", OF_TASK)
-def test_scores_are_flat_and_in_order_and_are_kept_as_they_are(parrot, kind, tmp_path):
+def test_invalid_scores_are_ignored(parrot, kind, tmp_path):
     translator = parrot(kind)
     scores = evaluate_translator(translator, translator.sources, translator.references, Report())
     assert list(scores) == OF_TASK[kind]
@@ -45,7 +45,7 @@ def test_scores_are_flat_and_in_order_and_are_kept_as_they_are(parrot, kind, tmp
     assert read_json(tmp_path / "scores.json")["test"] == scores
 
 
-def test_f1_is_of_the_brackets_and_what_is_no_tree_has_none(parrot):
+def test_a_perfect_score_may_be_rounded_up(parrot):
     parser = parrot("parsing")
 
     def scored(output):
@@ -60,7 +60,7 @@ def test_f1_is_of_the_brackets_and_what_is_no_tree_has_none(parrot):
     assert broken["f1"] == none["f1"] < right["f1"]
 
 
-def test_f1_is_of_all_sentences_whatever_their_tags_are_taken_for(parrot):
+def test_the_metrics_of_a_task_are_the_choices_of_dev_score(parrot):
     parser = parrot("parsing")
     wanted = ["(TOP (S (NP (DT a) (NN dog)) (VP (VB eats) (NP (NN fish))) (. .)))", "(TOP (S (NP (NN c)) (VP (VB d))))"]
     wrong = "(TOP (FRAG (NN a) (NN dog) (NN eats) (NN fish) (NN .)))"
@@ -70,18 +70,18 @@ def test_f1_is_of_all_sentences_whatever_their_tags_are_taken_for(parrot):
     assert scores["signature"] == "evalb:collins|tags:reference|cutoff:40"
 
 
-def test_a_reference_that_is_no_tree_is_told(parrot):
+def test_names_and_titles_are_unique(parrot):
     parser = parrot("parsing")
     with pytest.raises(ZooError, match="not one bracketed tree"):
         evaluate_translator(parser, parser.sources, ["(TOP (S", parser.references[1]], Report())
 
 
-def test_in_words_they_are_what_a_person_asks_for(parrot):
+def test_scores_of_past_versions_are_read(parrot):
     scores = {"bleu": 93.758, "signature": "nrefs:1", "perplexity": 1.1504, "sentences": 1000, "seconds": 0.74}
     assert summary_line(scores) == "BLEU 93.76, perplexity 1.150 per token"
     assert list(table_rows(scores)) == [
         ("BLEU", "93.76"),
-        ("perplexity", "1.150 a word token"),
+        ("perplexity", "1.150 per token"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature", "nrefs:1"),
     ]
@@ -92,7 +92,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
         ("BLEU", "93.76"),
         ("paper's BLEU", "94.12"),
         ("chrF", "97.00"),
-        ("perplexity", "1.150 a word token"),
+        ("perplexity", "1.150 per token"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature, BLEU", "nrefs:1"),
         ("signature, paper's BLEU", "nrefs:2"),
@@ -105,7 +105,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
     assert [called for called, _ in table_rows(scores)] == named
 
 
-def test_a_number_that_is_none_has_a_word_in_json(parrot):
+def test_model_scores_are_correct_and_saved(parrot):
     translator = parrot("translation")
     translator.score_tokens = lambda *_, **__: [TokenScores((-math.inf,))] * 2
     scores = evaluate_translator(translator, translator.sources, translator.references, Report())
@@ -114,7 +114,7 @@ def test_a_number_that_is_none_has_a_word_in_json(parrot):
     assert "perplexity -" in summary_line(scores)
 
 
-def test_sources_and_references_belong_together(parrot):
+def test_scores_of_changed_weights_are_not_saved(parrot):
     translator = parrot("translation")
     with pytest.raises(ZooError, match="2 sources and 1 references"):
         evaluate_translator(translator, translator.sources, translator.references[:1], Report())
@@ -123,13 +123,13 @@ def test_sources_and_references_belong_together(parrot):
     assert translator.asked == []
 
 
-def test_perplexity_is_per_piece_over_all_sentences_together():
+def test_a_bundle_is_not_changed():
     scores = [TokenScores((-1.0, -2.0, -3.0)), TokenScores((-4.0,))]
     assert perplexity(scores) == pytest.approx(math.exp(10 / 4))  # not the mean of the sentences' own
     assert perplexity([TokenScores((0.0,))]) == 1.0
 
 
-def test_perplexity_of_the_impossible_and_of_nothing():
+def test_bfloat16_scores_are_not_saved():
     assert perplexity([TokenScores((-math.inf,))]) == math.inf
     assert perplexity([TokenScores((-5000.0,))]) == math.inf
     with pytest.raises(ZooError, match="nothing to score"):

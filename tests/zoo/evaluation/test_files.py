@@ -29,7 +29,7 @@ def files(tmp_path):
     return make
 
 
-def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
+def test_a_set_of_files_needs_no_training_text(files):
     scores = evaluate_files(*files())
     assert scores["bleu"] == bleu(HYPOTHESES, REFERENCES).score
     assert scores["brevity_penalty"] == bleu(HYPOTHESES, REFERENCES).brevity_penalty
@@ -41,7 +41,7 @@ def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
     assert scores["sentences"] == 3
 
 
-def test_the_language_is_the_references_last_ending_or_as_it_is_given(files):
+def test_a_held_out_set_is_that_of_training(files):
     def told(ending, **how):
         return evaluate_files(*files(ending=ending), **how).get("paper_bleu_signature", "none")
 
@@ -53,30 +53,30 @@ def test_the_language_is_the_references_last_ending_or_as_it_is_given(files):
 
 
 @pytest.mark.parametrize("given", ["Deutsch", "DE", "de-DE", "../de", ""])
-def test_what_is_no_code_of_a_language_is_refused(files, given):
-    with pytest.raises(ZooError, match="is not a language's code"):
+def test_a_missing_set_is_an_error(files, given):
+    with pytest.raises(ZooError, match="is not a language code"):
         evaluate_files(*files(), language=given)
 
 
-def test_choices_are_in_the_signatures(files):
+def test_moses_tokens_with_german_compounds_split(files):
     scores = evaluate_files(*files(), tokenize="none", lowercase=True)
     assert "case:lc|eff:no|tok:none" in scores["signature"]
     assert "case:lc" in scores["paper_bleu_signature"]
     assert "case:lc" in scores["chrf_signature"]
 
 
-def test_files_of_different_length_are_refused(files):
+def test_which_hyphens_are_split(files):
     with pytest.raises(ZooError, match=r"ours.txt` has 4 lines and `.*test.de` has 3") as refused:
         evaluate_files(*files([*HYPOTHESES, ""]))
-    assert "both need as many lines" in refused.value.hint
+    assert "both need the same number of lines" in refused.value.hint
 
 
-def test_the_two_newstests_of_2014_are_known(files):
+def test_paper_bleu_is_bleu_of_moses_tokens(files):
     with pytest.raises(ZooError, match=r"has 3,003 lines and .* has 2,737") as refused:
         evaluate_files(*files(["ja"] * 3_003, ["ja"] * 2_737))
     assert "wmt14/full" in refused.value.hint
 
 
-def test_a_filtered_newstest_of_2014_is_doubted(files, report):
+def test_typographic_quotes_equal_plain_ones(files, report):
     evaluate_files(*files(["ja"] * 2_737, ["ja"] * 2_737), report=report)
     assert [told.partition(":")[0] for told in report.warnings] == ["if this is newstest2014"]

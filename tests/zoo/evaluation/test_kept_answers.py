@@ -16,7 +16,7 @@ from zoo.report import Report
 from zoo.training.run import Run
 
 
-def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> None:
+def test_paper_bleu_is_not_smoothed(trained: Callable[..., Run]) -> None:
     run = trained()
     evaluate_model(run.folder, "test", device="cpu")
     answers = load_outputs(run.answers("test"))
@@ -32,7 +32,7 @@ def test_they_are_what_the_scores_were_made_of(trained: Callable[..., Run]) -> N
     assert not run.strangers()
 
 
-def test_approximate_ones_are_not_kept(trained: Callable[..., Run]) -> None:
+def test_different_numbers_of_texts_are_refused(trained: Callable[..., Run]) -> None:
     run = trained()
     evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
     assert not run.answers("test").exists()
@@ -48,7 +48,7 @@ def test_approximate_ones_are_not_kept(trained: Callable[..., Run]) -> None:
         ),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, line: str) -> None:
+def test_systems_of_2017(tmp_path: Path, line: str) -> None:
     file = tmp_path / "answers.dev.jsonl"
     file.write_text(f'{{"output": "x", "log_probability": -1.0, "max_batch_tokens": 2}}\n{line}\n')
     with pytest.raises(ZooError, match="is damaged") as caught:

@@ -25,7 +25,7 @@ FROZEN = Path(__file__).parents[2] / "frozen"
 
 @MEMBERS
 @given(one=NUMBERS, two=NUMBERS, three=NUMBERS)
-def test_better_is_a_strict_order(metric: Metric, one: float, two: float, three: float) -> None:
+def test_one_system_by_three_tokenisations(metric: Metric, one: float, two: float, three: float) -> None:
     assert not metric.is_better(one, one)
     assert metric.is_better(one, two) + metric.is_better(two, one) == (one != two)
     assert all(
@@ -37,7 +37,7 @@ def test_better_is_a_strict_order(metric: Metric, one: float, two: float, three:
 
 @MEMBERS
 @given(score=NUMBERS)
-def test_what_is_no_number_is_never_better_and_any_number_is_better_than_none(metric: Metric, score: float) -> None:
+def test_the_length_of_newstest2014(metric: Metric, score: float) -> None:
     for none in (math.nan, math.inf, -math.inf):
         assert not metric.is_better(none, score)
         assert not metric.is_better(none, None)
@@ -46,29 +46,31 @@ def test_what_is_no_number_is_never_better_and_any_number_is_better_than_none(me
 
 @MEMBERS
 @given(scores=st.lists(NUMBERS, min_size=1))
-def test_the_best_is_the_most_or_the_least_whatever_comes_first(metric: Metric, scores: list[float]) -> None:
+def test_the_better_of_two_systems_of_2017_is_found(metric: Metric, scores: list[float]) -> None:
     best = None
     for score in scores:
         best = score if metric.is_better(score, best) else best
     assert best == (max if metric.is_better(2, 1) else min)(scores)
 
 
-def test_a_model_is_better_for_less_perplexity_and_less_edits_and_for_more_of_all_else() -> None:
+def test_samples_are_reproducible_and_of_the_right_size() -> None:
     assert {metric.name for metric in METRICS if metric.is_better(1, 2)} == {"perplexity", "ter"}
 
 
 @MEMBERS
-def test_it_asks_for_nothing_but_what_it_is_computed_from(metric: Metric, parrot: Callable[..., Any]) -> None:
+def test_sample_scores_equal_those_of_the_sentences(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot(metric.task or "translation")
     answers = ModelOutputs(translator, translator.sources, translator.references)
     assert 0 < metric.score(answers) <= metric.max_value
     assert metric.score(answers) == metric.compute(answers)[metric.name]
-    assert [what for what, _ in translator.asked] == ["scores" if metric.uses_probabilities else "outputs"], "once, and no other"
+    assert [what for what, _ in translator.asked] == ["scores" if metric.uses_probabilities else "outputs"], (
+        "once, and no other"
+    )
 
 
 @MEMBERS
-def test_it_says_its_number_first_and_all_that_people_read_of_it(metric: Metric, parrot: Callable[..., Any]) -> None:
+def test_perplexity_is_per_token_of_the_sample(metric: Metric, parrot: Callable[..., Any]) -> None:
     translator = parrot(metric.task or "translation")
     told = metric.compute(ModelOutputs(translator, translator.sources, translator.references))
     assert list(told) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in told))]
@@ -76,25 +78,25 @@ def test_it_says_its_number_first_and_all_that_people_read_of_it(metric: Metric,
 
 @MEMBERS
 @given(score=NUMBERS)
-def test_what_is_kept_is_read_back(metric: Metric, score: float) -> None:
+def test_different_numbers_of_texts_are_refused_by_the_bootstrap(metric: Metric, score: float) -> None:
     assert metric.read_score(json.loads(json.dumps({metric.name: score}))) == score
     assert float(metric.format_score(score)) == pytest.approx(score, abs=0.5 * 10**-metric.decimals + 1e-9)
 
 
 @MEMBERS
 @pytest.mark.parametrize("found", ["much", None, -1, -0.001, math.nan, [], {}])
-def test_what_cannot_be_a_score_is_none(metric: Metric, found: object) -> None:
+def test_samples_and_intervals_equal_sacrebleus(metric: Metric, found: object) -> None:
     assert metric.read_score({metric.name: found}) is None
     assert metric.read_score({}) is None
     assert metric.read_score(found) is None
     assert metric.read_score({metric.name: metric.max_value * 1.1}) is None
 
 
-def test_a_perfect_score_may_come_out_a_rounding_above_it() -> None:
+def test_p_values_are_calibrated() -> None:
     assert [get_metric(name).read_score({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
 
 
-def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: Callable[..., Spec]) -> None:
+def test_the_interval_of_a_difference_follows_its_deviation(parsing: Callable[..., Spec]) -> None:
     words = {
         word for choice in get_args(specs.Training.model_fields["dev_score"].annotation) for word in get_args(choice)
     }
@@ -109,7 +111,7 @@ def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: 
                 make(**{"training.dev_score": name})
 
 
-def test_each_has_a_name_and_words_of_its_own() -> None:
+def test_a_bracket_matches_by_span_and_label() -> None:
     assert len({metric.name for metric in METRICS}) == len({metric.title for metric in METRICS}) == len(METRICS)
     assert all(get_metric(metric.name) is metric for metric in METRICS)
     assert len({metric.signature for metric in METRICS if metric.task == "translation"}) == 4
@@ -119,7 +121,7 @@ def test_each_has_a_name_and_words_of_its_own() -> None:
 @pytest.mark.parametrize(
     "file", sorted(FROZEN.glob("*/*/scores.json")), ids=lambda file: f"{file.parts[-3]}-{file.parts[-2]}"
 )
-def test_scores_that_past_code_wrote_are_read(file: Path) -> None:
+def test_labels_can_be_ignored(file: Path) -> None:
     scores = json.loads(file.read_text())["dev"]
     found = {metric.name: metric.read_score(scores) for metric in metrics_for(specs.load("tiny").task)}
     later = {name: scores.get(name) for name in ("paper_bleu", "chrf", "ter")}  # formats before 4 had none of them

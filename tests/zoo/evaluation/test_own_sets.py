@@ -29,7 +29,7 @@ HELD_OUT = {
 }
 
 
-def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Callable[..., Run]) -> None:
+def test_brackets_of_equal_span_match_once_each(trained: Callable[..., Run]) -> None:
     run = trained()
     found = evaluate_model(run.folder, "test", device="cpu")
     sources, references = read_split(run.spec, "test", Report())
@@ -43,7 +43,7 @@ def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Ca
     assert kept["dev"]["bleu"] == 12.345
 
 
-def test_scores_of_weights_that_are_gone_are_not_kept(
+def test_each_crossing_bracket_of_the_test_counts_once(
     trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = trained()
@@ -62,19 +62,19 @@ def test_scores_of_weights_that_are_gone_are_not_kept(
     assert not run.answers("test").exists()
 
 
-def test_a_bundle_stays_as_it_was_published(trained: Callable[..., Run]) -> None:
+def test_deleted_tags_remove_words_and_deleted_labels_remove_brackets(trained: Callable[..., Run]) -> None:
     bundle = publish(trained().folder)
     evaluate_model(bundle, "test", device="cpu")
     verify(bundle.name)
 
 
-def test_bfloat16_does_not_stand_in_for_float32(trained: Callable[..., Run]) -> None:
+def test_function_tags_are_removed_from_labels(trained: Callable[..., Run]) -> None:
     run = trained()
     evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
     assert "test" not in read_json(run.scores)
 
 
-def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Run]) -> None:
+def test_equal_labels_and_words_match(trained: Callable[..., Run]) -> None:
     missing = [{"source": "gone.en", "target": "gone.de"}]
     part = [{"source": "pairs.en", "target": "pairs.de"}]
     spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
@@ -84,7 +84,7 @@ def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Ru
     assert not places.prepared().exists()
 
 
-def test_what_is_held_out_is_as_in_training(trained: Callable[..., Run]) -> None:
+def test_a_sentence_with_other_words_is_an_error(trained: Callable[..., Run]) -> None:
     spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
     (source,), (reference,) = read_split(spec, "dev", Report())
     prepared = prepare(spec, Report())
@@ -95,7 +95,7 @@ def test_what_is_held_out_is_as_in_training(trained: Callable[..., Run]) -> None
     assert reference == references[sources.index(source)]
 
 
-def test_no_such_set(trained: Callable[..., Run]) -> None:
+def test_a_sentence_without_words_is_skipped(trained: Callable[..., Run]) -> None:
     run = trained()
     with pytest.raises(ZooError, match="`train` is not a set"):
         evaluate_model(run.folder, "train", device="cpu")

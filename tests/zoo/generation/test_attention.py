@@ -47,7 +47,7 @@ def toy(**fields: object) -> Attention:
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
-def test_the_own_translation_is_attended_and_is_scored_as_it_is(translator: Translator) -> None:
+def test_attention_over_the_models_own_translation(translator: Translator) -> None:
     found = translator.attention(TEXT)
     own = translator.hypotheses([TEXT])[0][0]
     assert (found.text, found.translation, found.forced) == (TEXT, own.text, False)
@@ -56,7 +56,7 @@ def test_the_own_translation_is_attended_and_is_scored_as_it_is(translator: Tran
     assert found.target_input == ("<s>", *found.target[:-1])
 
 
-def test_a_given_one_is_forced(translator: Translator) -> None:
+def test_attention_over_a_given_translation(translator: Translator) -> None:
     found = translator.attention(TEXT, "der alte Hund")
     assert (found.translation, found.forced) == ("der alte Hund", True)
     assert "".join(found.target) == "▁der▁alte▁Hund</s>"
@@ -64,7 +64,7 @@ def test_a_given_one_is_forced(translator: Translator) -> None:
     assert found.log_probability == pytest.approx(translator.score(TEXT, "der alte Hund"), abs=1e-4)
 
 
-def test_its_weights_are_the_interpreters(trained: Callable[..., Run]) -> None:
+def test_weights_equal_the_interpreters(trained: Callable[..., Run]) -> None:
     run = trained(architecture={**_wide(), "N": {"encoder": 3, "decoder": 2}})
     model, found = read_model(run.folder), zoo.load(run.folder, device="cpu").attention(TEXT, "der Hund")
     encode = model.vocabulary.encode
@@ -85,7 +85,7 @@ def _wide() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_in_any_precision_and_whatever_translates(trained: Callable[..., Run], precision: str) -> None:
+def test_attention_of_reduced_precision_models(trained: Callable[..., Run], precision: str) -> None:
     run = trained()
     found = zoo.load(run.folder, device="cpu", precision=precision).attention(TEXT)
     assert (found.backend, found.precision) == ("eager", precision)
@@ -93,7 +93,7 @@ def test_in_any_precision_and_whatever_translates(trained: Callable[..., Run], p
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
 
 
-def test_a_word_of_several_pieces_looks_as_their_mean_and_is_seen_as_their_sum() -> None:
+def test_by_words_averages_rows_and_sums_columns() -> None:
     found = toy().by_words()
     assert found.source == ("ab", "c", "</s>")
     assert (found.target_input, found.target) == (("<s>", "d"), ("d", "</s>"))
@@ -110,7 +110,7 @@ def test_words_are_those_of_the_text(translator: Translator) -> None:
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
 
 
-def test_what_is_unknown_stands_as_it_is_and_bytes_are_letters(translator: Translator) -> None:
+def test_unknown_characters_and_byte_tokens_are_shown_as_text(translator: Translator) -> None:
     for target in (None, "der Hund"):
         with pytest.warns(UserWarning, match="characters that the model does not know"):
             found = translator.attention("the ☃ dog", target)
@@ -118,14 +118,14 @@ def test_what_is_unknown_stands_as_it_is_and_bytes_are_letters(translator: Trans
     assert toy(source=("▁", "<0xC3>", "<0xA4>", "</s>")).by_words().source == ("ä", "</s>")
 
 
-def test_a_model_without_some_attention_has_none_of_it(trained: Callable[..., Run]) -> None:
+def test_a_stack_without_attention_has_zero_layers(trained: Callable[..., Run]) -> None:
     architecture = {**_wide(), "N": 2, "encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]}
     found = zoo.load(trained(architecture=architecture).folder, device="cpu").attention(TEXT)
     assert (len(found.encoder), len(found.decoder), len(found.cross)) == (0, 0, 2)
     assert found.by_words().encoder.shape[0] == 0
 
 
-def test_attention_that_is_restricted_is_a_sides_own(trained: Callable[..., Run]) -> None:
+def test_restricted_attention_is_self_attention(trained: Callable[..., Run]) -> None:
     near = [{"kind": "restricted_attention", "radius": 1}, {"kind": "feed_forward"}]
     found = zoo.load(trained(**{"architecture.encoder": near}).folder, device="cpu").attention(TEXT)
     assert found.encoder.shape[0] == found.decoder.shape[0] == found.cross.shape[0]
@@ -135,21 +135,21 @@ def test_attention_that_is_restricted_is_a_sides_own(trained: Callable[..., Run]
 
 
 @pytest.mark.parametrize("text", ["", " \t"])
-def test_nothing_is_attended_in_nothing(translator: Translator, text: str) -> None:
-    with pytest.raises(ZooError, match="there is no word to attend to"):
+def test_an_empty_text_is_refused(translator: Translator, text: str) -> None:
+    with pytest.raises(ZooError, match="no attention over an empty text"):
         translator.attention(text)
 
 
-def test_what_is_translated_in_parts_is_refused(trained: Callable[..., Run]) -> None:
+def test_a_text_that_is_split_is_refused(trained: Callable[..., Run]) -> None:
     run = trained(decoding={"max_source_length": 8})
-    with pytest.raises(ZooError, match="takes 8 at once") as caught:
+    with pytest.raises(ZooError, match="takes at most 8") as caught:
         zoo.load(run.folder, device="cpu").attention("the dog sees. the old dog sees")
-    assert caught.value.hint == "attend to one of its sentences"
+    assert caught.value.hint == "give one of its sentences"
 
 
-def test_an_ensemble_and_what_was_made_by_hand_are_refused(translator: Translator) -> None:
+def test_ensembles_and_translators_made_from_programs_are_refused(translator: Translator) -> None:
     spec = specs.load("tiny")
     by_hand = Translator(build(translator.spec, backend="eager"), translator.vocabulary, spec)
     for other in (Translator.ensemble([translator, translator]), by_hand):
-        with pytest.raises(ZooError, match="attention is of one model"):
+        with pytest.raises(ZooError, match="attention is only available for a single model"):
             other.attention(TEXT)

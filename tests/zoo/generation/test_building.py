@@ -34,7 +34,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Waiting:
     return Waiting()
 
 
-def test_a_model_that_takes_long_to_open_says_why(
+def test_a_message_explains_slow_compilation(
     trained: Callable[..., Run], slow: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = compilation.build
@@ -49,7 +49,7 @@ def test_a_model_that_takes_long_to_open_says_why(
     assert quick.said == []
 
 
-def test_what_is_compiled_in_the_first_run_is_told(
+def test_a_message_announces_compilation_in_the_first_run(
     trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch.compile itself is not called: it waits for the first run."""

@@ -40,9 +40,10 @@ def _state() -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), "onnx", "ctranslate2"]
+    "backend",
+    ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), pytest.param("onnx", marks=pytest.mark.slow)],
 )
-def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) -> None:
+def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backend: str) -> None:
     if problem := BACKENDS[backend].absent():
         pytest.skip(problem)
     run = trained()
@@ -59,7 +60,7 @@ def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) ->
         torch.backends.mkldnn.matmul.fp32_precision = "none"
 
 
-def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpickling_opens_the_same_model(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """From another folder, too, and holds no weights."""
     run = trained("runs/one")
     one = zoo.load(str(run.folder), backend="eager", precision="bfloat16", max_batch_tokens=77)
@@ -74,9 +75,9 @@ def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch:
     assert (pickle.loads(kept[0]).program.backend, pickle.loads(kept[0]).program.precision) == ("eager", "bfloat16")
 
 
-def test_what_was_opened_from_nothing_has_no_pickle(trained: Callable[..., Run]) -> None:
+def test_translators_made_from_programs_cannot_be_pickled(trained: Callable[..., Run]) -> None:
     one = zoo.load(str(trained().folder), backend="eager")
     made = Translator(one.program, one.vocabulary, one.spec)
     for each in (made, Translator.ensemble([one, made])):
-        with pytest.raises(ZooError, match="made of a program, and not opened from a folder"):
+        with pytest.raises(ZooError, match="made from a program and cannot be pickled"):
             pickle.dumps(each)

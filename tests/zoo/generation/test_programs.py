@@ -169,7 +169,7 @@ def count_batch_differences(translator: Translator, texts: Sequence[str]) -> int
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Any, list[str]]:
-    """Return a small spec, a vocabulary and 40 texts. Random weights give the search the hardest decisions."""
+    """Return a small spec, a vocabulary and 20 texts. Random weights give the search the hardest decisions."""
     sections = {
         "architecture": {"N": 2, "d_model": 32, "d_ff": 64, "h": 4, "d_k": 8, "d_v": 8},
         "vocabulary": {"size": 300},
@@ -180,7 +180,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Any, list[str
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZOO_HOME", str(tmp_path_factory.mktemp("home")))
         vocabulary = prepare(spec, Report()).vocabulary
-    return spec, vocabulary, [pair.source for pair in sentences("test", 40)]
+    return spec, vocabulary, [pair.source for pair in sentences("test", 20)]
 
 
 @ALL_CORES

@@ -43,7 +43,7 @@ def files(tmp_path):
 # rules
 
 
-def test_a_bracket_matches_by_span_and_label():
+def test_bleu_equals_the_formula():
     row = one(GOLD)
     assert (row.status, row.length, row.words, row.tags, counts(row)) == (VALID, 6, 5, 5, (4, 4, 4, 0))
     row = one(GOLD.replace("VP", "PP"))
@@ -52,21 +52,21 @@ def test_a_bracket_matches_by_span_and_label():
     assert (counts(row), row.recall, row.precision) == ((2, 4, 2, 0), 50, 100)
 
 
-def test_labels_need_not_count():
+def test_the_signature_names_the_options():
     test = GOLD.replace("VP", "PP").replace("(S", "(X")
     assert counts(one(test)) == (2, 4, 4, 0)
     assert counts(one(test, parameters=replace(COLLINS, labelled=False))) == (4, 4, 4, 0)
 
 
 @pytest.mark.parametrize(("test", "gold", "matched"), [(3, 1, 1), (1, 3, 1), (2, 3, 2)])
-def test_brackets_of_one_span_match_as_often_as_both_have_them(test, gold, matched):
+def test_13a_separates_words_and_punctuation(test, gold, matched):
     def nested(times):
         return "(NP " * times + "(NN dog)" + ")" * times
 
     assert counts(one(nested(test), nested(gold))) == (matched, gold, test, 0)
 
 
-def test_crossing_counts_brackets_of_the_test_once_each():
+def test_tokenised_text_gives_no_warning():
     gold = "(S (A (N a) (N b) (N c)) (B (N d) (N e)))"
     assert counts(one("(S (N a) (X (N b) (N c) (N d)) (N e))", gold)) == (1, 3, 2, 1)
     # 1-4 crosses A and B, 2-4 both again, and 0-4 crosses B.
@@ -76,7 +76,7 @@ def test_crossing_counts_brackets_of_the_test_once_each():
     assert one("(S (X (N a) (N b)) (N c) (Y (B (N d) (N e))))", gold).crossing == 0
 
 
-def test_a_deleted_tag_takes_its_word_and_a_deleted_label_its_bracket():
+def test_texts_that_cannot_be_scored_are_refused():
     # The full stop is in VP here and in S there: without it, both have one span.
     assert counts(one("(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat)) (. .))))")) == (4, 4, 4, 0)
     # What is left with no word goes, and so do traces, which are no part of the length.
@@ -89,14 +89,14 @@ def test_a_deleted_tag_takes_its_word_and_a_deleted_label_its_bracket():
     assert one(GOLD, trace, replace(keeping, deleted_for_length=frozenset())).length == 8
 
 
-def test_the_label_of_a_bracket_ends_where_its_function_begins():
+def test_scores_equal_those_of_each_system_alone():
     assert counts(one(GOLD.replace("(NP", "(NP-SBJ-1", 1), GOLD.replace("(VP", "(VP=2"))) == (4, 4, 4, 0)
     # A tag has no function: this one is another one.
     row = one(GOLD.replace("(NN dog", "(NN-X dog"))
     assert (row.status, row.tags) == (VALID, 4)
 
 
-def test_what_equals_counts_as_one():
+def test_a_much_better_system_is_found_by_every_metric():
     gold = "(S (ADVP (RB up)) (VP (VB go)))"
     assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold)) == (3, 3, 3, 0)
     assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold, replace(COLLINS, equal_labels=frozenset()))) == (
@@ -119,11 +119,11 @@ def test_what_equals_counts_as_one():
     assert one("(X (A a))", "(X (B a))", chained).tags == 1
 
 
-def test_a_sentence_over_other_words_is_an_error():
+def test_chance_is_not_significant():
     for test, problem in {
         GOLD.replace("bites", "sees"): "the words `sees` and `bites` differ",
         GOLD.replace("(DT the) ", "", 1): "there are 4 words, and 5 in the reference",
-        None: "the brackets are no tree",
+        None: "the brackets do not form a tree",
     }.items():
         row = one(test)
         assert (row.status, row.problem) == (ERROR, problem)
@@ -132,12 +132,12 @@ def test_a_sentence_over_other_words_is_an_error():
     assert one(GOLD.replace("(. .)", "(NN .)")).status == ERROR
 
 
-def test_a_sentence_without_a_word_to_compare_is_skipped():
+def test_results_are_reproducible():
     assert (one("(S (. .))").status, one("(S (. .))").words) == (SKIPPED, 5)
     assert one("(S (. .))", "(S (. .))").status == SKIPPED
 
 
-def test_quotation_marks_stay_where_taggers_waver():
+def test_different_numbers_of_lines_are_refused():
     gold, test = "(S (NN a) ('' ') (VP (VB b)))", "(S (NN a) (POS ') (VP (VB b)))"
     assert one(test, gold).status == ERROR
     row = one(test, gold, replace(COLLINS, quotes=frozenset(["''", "POS"])))
@@ -150,7 +150,7 @@ def test_quotation_marks_stay_where_taggers_waver():
     assert one("(S ('' '))", "(S (POS '))", replace(COLLINS, quotes=frozenset(["''", "POS"]))).status == SKIPPED
 
 
-def test_without_tags_words_have_those_of_the_reference():
+def test_ensemble_scores_are_saved():
     untagged = "(S (NP (XX the) (XX dog)) (VP (XX bites) (NP (XX the) (XX cat)) (XX .)))"
     scores = score_trees([read(untagged)], [read(GOLD)])
     assert counts(scores.rows[0]) == (4, 4, 4, 0)
@@ -167,7 +167,7 @@ def test_without_tags_words_have_those_of_the_reference():
 # sums
 
 
-def test_sums_leave_out_errors_and_skipped_sentences():
+def test_an_ensemble_of_equal_models_scores_like_one():
     outputs = [read(GOLD), read("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"), None, read("(X (. .))")]
     scores = score_trees(outputs, [read(GOLD)] * 4)
     assert (scores.sentences, scores.errors, scores.skipped) == (4, 1, 1)
@@ -178,7 +178,7 @@ def test_sums_leave_out_errors_and_skipped_sentences():
     assert [number for number, _ in scores.failed] == [3]
 
 
-def test_sums_by_length():
+def test_sets_are_saved_side_by_side():
     short, long = "(S (NN a))", "(S (NP (NN a) (NN b)) (NN c))"
     outputs = [read(short), read("(S (NN a) (NP (NN b) (NN c)))")]
     scores = score_trees(outputs, [read(short), read(long)], replace(COLLINS, cutoff=1))
@@ -196,14 +196,14 @@ def test_sums_by_length():
             scores.by_length(bounds)
 
 
-def test_what_cannot_be_scored_is_refused():
+def test_changed_weights_make_another_ensemble():
     with pytest.raises(ZooError, match="2 trees and 1 references"):
         score_trees([None, None], [read(GOLD)])
     with pytest.raises(ZooError, match="nothing to score"):
         score_trees([], [])
 
 
-def test_so_many_errors_are_too_many():
+def test_scores_of_weights_that_change_meanwhile_are_not_saved():
     """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
     patient = replace(COLLINS, max_error=2)
     assert score_trees([None] * 3, [read(GOLD)] * 3, patient).errors == 3
@@ -215,7 +215,7 @@ def test_so_many_errors_are_too_many():
 # files
 
 
-def test_lines_are_read_as_evalb_reads_them(files):
+def test_bfloat16_and_bundles_are_not_saved(files):
     tests = {
         GOLD: VALID,
         GOLD.replace("(TOP", "("): VALID,
@@ -235,15 +235,15 @@ def test_lines_are_read_as_evalb_reads_them(files):
     assert files([GOLD], [GOLD], "LABELED 1\nCUTOFF_LEN 3\n").signature == "evalb:prm|tags:test|cutoff:3"
 
 
-def test_trees_score_as_their_lines_do(files):
+def test_the_saved_file_belongs_to_the_run(files):
     pick = random.Random(5)
     gold = [_tree(pick) for _ in range(50)]
     tests = [_changed(tree, pick) for tree in gold]
     assert files(tests, gold) == score_trees(tests, gold)
 
 
-def test_gold_files_have_to_be_trees(files):
-    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is no bracketed tree \(.*gold:2\)") as told:
+def test_models_of_different_sets_are_refused(files):
+    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is not a bracketed tree \(.*gold:2\)") as told:
         files([GOLD, GOLD], [GOLD, "(S (NN dog)"])
     assert "(NP (DT the) (NN dog))" in told.value.hint
     with pytest.raises(ZooError, match=r"test` has 1 lines and `.*gold` has 2"):
@@ -251,7 +251,7 @@ def test_gold_files_have_to_be_trees(files):
 
 
 @pytest.mark.skipif("ZOO_EVALB" not in os.environ, reason="ZOO_EVALB names EVALB's own folder, which is not ours")
-def test_the_sample_of_evalb_letter_for_letter():
+def test_a_damaged_file_is_an_error():
     folder = Path(os.environ["ZOO_EVALB"])
     scores = evaluate_bracket_files(*(folder / f"sample.{kind}" for kind in ("tst", "gld", "prm")))
     assert format_table(scores) + "\n" == (folder / "sample.rsl").read_text("utf-8")
@@ -303,7 +303,7 @@ def _crossing(test, gold):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_any_trees(seed):
+def test_scores_equal_the_metrics_of_outputs_and_references(seed):
     pick = random.Random(seed)
     gold = [_tree(pick) for _ in range(60)]
     tests = [_changed(tree, pick) for tree in gold]
@@ -327,7 +327,7 @@ def test_of_any_trees(seed):
     assert sum(each.sentences for each in there.by_length([3, 7, 12]).values()) == 60
 
 
-def test_a_tree_of_any_depth():
+def test_scores_are_flat_ordered_and_survive_json():
     deep = leaf("NN", "dog")
     for _ in range(3000):
         deep = node("NP", deep)

@@ -32,7 +32,7 @@ Tagging accuracy          =  83.33
 """
 
 
-def test_the_layout():
+def test_scores_are_formatted_for_people():
     outputs = [read(GOLD), read("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
     found = format_table(score_trees(outputs, [read(GOLD)] * 3))
     assert found.startswith(LAYOUT)
@@ -40,7 +40,7 @@ def test_the_layout():
     assert short == every
 
 
-def test_nothing_stands_where_there_is_nothing():
+def test_infinite_scores_are_null_in_json():
     untagged = score_trees([read("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read(GOLD)])
     lines = format_table(untagged).splitlines()
     assert lines[3] == "   1    4    0  100.00 100.00     3      3    3      0      3     -        -"
