@@ -29,7 +29,7 @@ def files(tmp_path):
     return make
 
 
-def test_a_set_of_files_needs_no_training_text(files):
+def test_files_are_scored_by_every_text_metric(files):
     scores = evaluate_files(*files())
     assert scores["bleu"] == bleu(HYPOTHESES, REFERENCES).score
     assert scores["brevity_penalty"] == bleu(HYPOTHESES, REFERENCES).brevity_penalty
@@ -41,42 +41,42 @@ def test_a_set_of_files_needs_no_training_text(files):
     assert scores["sentences"] == 3
 
 
-def test_a_held_out_set_is_that_of_training(files):
-    def told(ending, **how):
+def test_the_language_comes_from_the_file_name_or_the_option(files):
+    def signature(ending, **how):
         return evaluate_files(*files(ending=ending), **how).get("paper_bleu_signature", "none")
 
-    assert "moses-de" in told(".ref.de")
-    assert "moses-de" in told(".de.txt")
-    assert "moses-fr" in told(".de", language="fr")
+    assert "moses-de" in signature(".ref.de")
+    assert "moses-de" in signature(".de.txt")
+    assert "moses-fr" in signature(".de", language="fr")
     for no_language in (".txt", "", ".references", ".DE", ".ref", ".hyp", ".tok", ".de.out"):
-        assert told(no_language) == "none"
+        assert signature(no_language) == "none"
 
 
 @pytest.mark.parametrize("given", ["Deutsch", "DE", "de-DE", "../de", ""])
-def test_a_missing_set_is_an_error(files, given):
+def test_invalid_language_codes_are_refused(files, given):
     with pytest.raises(ZooError, match="is not a language code"):
         evaluate_files(*files(), language=given)
 
 
-def test_moses_tokens_with_german_compounds_split(files):
+def test_options_are_in_the_signatures(files):
     scores = evaluate_files(*files(), tokenize="none", lowercase=True)
     assert "case:lc|eff:no|tok:none" in scores["signature"]
     assert "case:lc" in scores["paper_bleu_signature"]
     assert "case:lc" in scores["chrf_signature"]
 
 
-def test_which_hyphens_are_split(files):
+def test_files_of_different_length_are_refused(files):
     with pytest.raises(ZooError, match=r"ours.txt` has 4 lines and `.*test.de` has 3") as refused:
         evaluate_files(*files([*HYPOTHESES, ""]))
     assert "both need the same number of lines" in refused.value.hint
 
 
-def test_paper_bleu_is_bleu_of_moses_tokens(files):
+def test_both_versions_of_newstest2014_are_recognised(files):
     with pytest.raises(ZooError, match=r"has 3,003 lines and .* has 2,737") as refused:
         evaluate_files(*files(["ja"] * 3_003, ["ja"] * 2_737))
     assert "wmt14/full" in refused.value.hint
 
 
-def test_typographic_quotes_equal_plain_ones(files, report):
+def test_a_filtered_newstest2014_gives_a_warning(files, report):
     evaluate_files(*files(["ja"] * 2_737, ["ja"] * 2_737), report=report)
-    assert [told.partition(":")[0] for told in report.warnings] == ["if this is newstest2014"]
+    assert [warning.partition(":")[0] for warning in report.warnings] == ["if this is newstest2014"]

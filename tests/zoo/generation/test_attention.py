@@ -1,4 +1,4 @@
-"""What a model looks at, over a text and a translation of it: its own, or one that is given."""
+"""Attention weights over a text and a translation of it, the model's own or a given one."""
 
 from __future__ import annotations
 

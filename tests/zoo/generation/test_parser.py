@@ -26,19 +26,19 @@ PAIRS = [sentence(plain(pair.tree)) for pair in builtin.sentences("dev", 60)]
 SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 
-Made = Callable[..., Parser]
+MakeParser = Callable[..., Parser]
 
 
 @pytest.fixture(scope="module")
-def parser() -> Made:
-    def made(**more: Any) -> Parser:
+def parser() -> MakeParser:
+    def make(**more: Any) -> Parser:
         fields: dict[str, Any] = {"architecture": SMALL, "vocabulary.size": 90, "compilation.backend": "eager"}
         spec = specs.load("parsing/tiny", {**fields, "decoding.beam": 3, "decoding.extra_length": 20, **more})
         vocabulary = Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary, task=spec.task)
         torch.manual_seed(1)
         return Parser(build(spec, TRANSLATE), vocabulary, spec)
 
-    return made
+    return make
 
 
 def words(tree: Tree) -> list[str]:
@@ -47,7 +47,7 @@ def words(tree: Tree) -> list[str]:
 
 @pytest.mark.parametrize("linearisation", get_args(Linearisation))
 @pytest.mark.parametrize("constrained", [True, False])
-def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str, constrained: bool) -> None:
+def test_every_output_is_a_tree_over_its_words(parser: MakeParser, linearisation: str, constrained: bool) -> None:
     how = {"task.linearisation": linearisation, "task.constrained": constrained, "vocabulary.target_size": 90}
     one = parser(**how)
     for best, text in zip(one.hypotheses(SENTENCES, n_best=3), SENTENCES, strict=True):
@@ -61,7 +61,7 @@ def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str,
                 assert all(due in (UNK, token) for due, token in zip(known, written, strict=True))
 
 
-def test_one_sentence_gives_a_tree_and_a_list_gives_a_list(parser: Made) -> None:
+def test_one_sentence_gives_a_tree_and_a_list_gives_a_list(parser: MakeParser) -> None:
     one = parser()
     several = one.parse(SENTENCES)
     assert one.parse(SENTENCES[0]) == several[0]
@@ -71,26 +71,26 @@ def test_one_sentence_gives_a_tree_and_a_list_gives_a_list(parser: Made) -> None
     assert one.parse([], n_best=2) == []
 
 
-def test_escaped_and_plain_brackets_are_equal(parser: Made) -> None:
+def test_escaped_and_plain_brackets_are_equal(parser: MakeParser) -> None:
     one = parser()
     assert one.parse("-LRB- x -RRB-") == one.parse("( x )")
 
 
-def test_tree_probabilities_equal_the_searchs(parser: Made) -> None:
+def test_tree_probabilities_equal_the_searchs(parser: MakeParser) -> None:
     one = parser()
     for best, text in zip(one.hypotheses(SENTENCES, n_best=2), SENTENCES, strict=True):
         for each in best:
             assert one.score(text, each.text) == pytest.approx(each.log_probability, abs=1e-4)
 
 
-def test_treebank_trees_are_scored_in_learned_form(parser: Made) -> None:
+def test_treebank_trees_are_scored_in_learned_form(parser: MakeParser) -> None:
     one = parser()
     tree = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps) (PP (IN 1/2)))))"
     treebanks = "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ sleeps) (NP (-NONE- *-1)) (PP-TMP (IN 1\\/2)))))"
     assert one.score("the dog sleeps 1/2", treebanks) == one.score("the dog sleeps 1/2", tree)
 
 
-def test_attention_over_words_and_brackets(parser: Made) -> None:
+def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     one = parser(**{"task.linearisation": "vinyals"})
     weights = one.program.weights()  # type: ignore[union-attr]
     one.attention_recorder = AttentionRecorder(
@@ -101,12 +101,12 @@ def test_attention_over_words_and_brackets(parser: Made) -> None:
     assert words(read(own.translation)) == ["-LRB-", "dog", "sleeps"]
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
-    assert given.written == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
+    assert given.target == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
     with pytest.raises(ZooError, match="are not those of its sentence"):
         one.attention("the dog", tree)
 
 
-def test_samples_are_trees(parser: Made) -> None:
+def test_samples_are_trees(parser: MakeParser) -> None:
     one = parser()
     for best, text in zip(one.parse(SENTENCES, n_best=4, search="sample"), SENTENCES, strict=True):
         assert len(best) == 4
@@ -114,7 +114,7 @@ def test_samples_are_trees(parser: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tree", "told"),
+    ("text", "tree", "message"),
     [
         ("the dog", "(TOP (NP (DT the) (NN cat)))", "are not those of its sentence"),
         ("the dog", "(TOP (NP (DT the)))", "are not those of its sentence"),
@@ -122,28 +122,28 @@ def test_samples_are_trees(parser: Made) -> None:
         ("the dog", "the dog", "not one bracketed tree"),
     ],
 )
-def test_trees_of_other_sentences_cannot_be_scored(parser: Made, text: str, tree: str, told: str) -> None:
-    with pytest.raises(ZooError, match=told):
+def test_trees_of_other_sentences_cannot_be_scored(parser: MakeParser, text: str, tree: str, message: str) -> None:
+    with pytest.raises(ZooError, match=message):
         parser().score(text, tree)
 
 
-def test_trees_have_no_prefix(parser: Made) -> None:
+def test_trees_have_no_prefix(parser: MakeParser) -> None:
     with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*: trees have no prefix"):
         parser().translate("the dog", prefixes="(S")
 
 
-def test_a_long_sentence_is_refused_with_its_number(parser: Made) -> None:
+def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
     one = parser(**{"decoding.max_source_length": 30})
     with pytest.raises(ZooError, match=r"text 2 .* is a sentence of \d+ tokens, but the parser takes at most 30"):
         one.parse(["the dog", "the dog . " * 40])
 
 
-def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parser: Made) -> None:
+def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parser: MakeParser) -> None:
     long, short = "abcdefgh ijklmnop", "a a a"
     found = translate_lines(parser(**{"decoding.extra_length": 0}), [long, long, short])
     assert [words(read(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
-    told = r"the tree of text 3 \('a a a'\) needs at least 5 tokens, but may have at most 3"
-    with pytest.raises(ZooError, match=told) as caught:
+    message = r"the tree of text 3 \('a a a'\) needs at least 5 tokens, but may have at most 3"
+    with pytest.raises(ZooError, match=message) as caught:
         next(found)
     assert "`decoding.extra_length`" in str(caught.value.hint)
     one = parser(**{"decoding.extra_length": 0, "task.constrained": False}).parse(short)

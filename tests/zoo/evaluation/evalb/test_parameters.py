@@ -38,12 +38,12 @@ def read(tmp_path):
     return of
 
 
-def test_f1_counts_invalid_trees_as_errors(read):
+def test_the_standard_file_equals_collins(read):
     assert replace(read(STANDARD), name="collins", max_error=None) == COLLINS
     assert read(STANDARD).max_error == 10
 
 
-def test_f1_uses_the_tags_of_the_references(read):
+def test_every_parameter_takes_effect(read):
     assert read("") == Parameters("some.prm", max_error=10)
     found = read(
         "LABELED 0   \nCUTOFF_LEN\t70\r\nMAX_ERROR 3\nMAX_ERROR 5\nDEBUG 2\nQUOTE_LABEL POS\nEQ_WORD The the\n"
@@ -71,9 +71,9 @@ def test_f1_uses_the_tags_of_the_references(read):
         ("LABELED 2", "`LABELED` must be 1", "write a parameter"),
     ],
 )
-def test_an_invalid_reference_tree_is_an_error(read, line, problem, hint):
-    with pytest.raises(ZooError) as told:
+def test_invalid_lines_are_refused_with_their_position(read, line, problem, hint):
+    with pytest.raises(ZooError) as caught:
         read(f"# first\n{line}\n")
-    assert told.value.problem.startswith(problem)
-    assert told.value.where.endswith("some.prm:2")
-    assert told.value.hint.startswith(hint)
+    assert caught.value.problem.startswith(problem)
+    assert caught.value.where.endswith("some.prm:2")
+    assert caught.value.hint.startswith(hint)

@@ -1,4 +1,4 @@
-"""Lines in, translations out: in order, early, and without the batch running dry between windows."""
+"""Streaming of lines: results come in order and early, and batches stay full between chunks."""
 
 import random
 
@@ -52,8 +52,8 @@ def test_a_typed_line_is_answered_before_the_next_is_read(translator):
             yield text
 
     for _ in translate_lines(translator, typed(), paused=lambda: True):
-        events.append("told")
-    assert events == ["read", "told"] * len(TEXTS)
+        events.append("answered")
+    assert events == ["read", "answered"] * len(TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -67,33 +67,33 @@ def test_a_typed_line_is_answered_before_the_next_is_read(translator):
     ],
 )
 def test_all_lines_before_a_pause_are_answered(translator, pauses):
-    """And the translations are those of all lines together."""
-    texts, read, told = random_texts(200), [], []
+    """The translations equal those of all lines together."""
+    texts, read, answered = random_texts(200), [], []
 
     def lines():
         for text in texts:
             if len(read) in pauses:
-                assert len(told) == len(read), "whoever waits for the answers sends nothing more"
+                assert len(answered) == len(read), "a caller who waits for answers sends nothing more"
             read.append(text)
             yield text
 
     for each in translate_lines(translator, lines(), paused=lambda: len(read) in pauses):
-        told.append(each)
-    assert told == translator.hypotheses(texts)
+        answered.append(each)
+    assert answered == translator.hypotheses(texts)
 
 
 def test_a_line_is_returned_while_later_lines_are_pending(translator):
-    """A line comes as soon as it and all before it are done: not when its window is, and not when all are."""
+    """A line is returned once it and all lines before it are done, before the rest of its chunk."""
     read, texts = [], random_texts(2000)
-    steps, told = translator.program.read, []
+    steps, answered = translator.program.read, []
     for _ in translate_lines(translator, (read.append(text) or text for text in texts), max_batch_tokens=160):
-        told.append((len(steps), len(read)))
-    assert told[0][1] < 200, "the first line is told before a tenth of them is read"
-    assert all(seen - number <= 2100 for number, (_, seen) in enumerate(told))
-    # Every line is told in the step that finishes the last of it and those before it.
-    late = [number for number, (step, _) in enumerate(told) if step == told[-1][0]]
+        answered.append((len(steps), len(read)))
+    assert answered[0][1] < 200, "the first line is answered before a tenth of them is read"
+    assert all(seen - number <= 2100 for number, (_, seen) in enumerate(answered))
+    # Every line is answered in the step that finishes the last of it and those before it.
+    late = [number for number, (step, _) in enumerate(answered) if step == answered[-1][0]]
     assert len(late) < 300
-    assert told == sorted(told)
+    assert answered == sorted(answered)
 
 
 def test_the_batch_stays_full_across_chunks(translator):
@@ -117,7 +117,7 @@ def test_chunks_grow_from_a_small_first_one(translator):
 
 
 def test_an_error_in_a_line_comes_after_all_earlier_lines(translator):
-    """Line by line, though many are read at a time."""
+    """This holds line by line, although many lines are read at a time."""
     texts = [*random_texts(FIRST_CHUNK_LINES), "a", "b\nc", "d"]
     found = translate_lines(translator, texts)
     assert [next(found) for _ in range(FIRST_CHUNK_LINES + 1)] == translator.hypotheses(texts[: FIRST_CHUNK_LINES + 1])
@@ -178,7 +178,7 @@ SENTENCES = ["ab.", "cde!", "fgh ab?", "ab ab ab.", "h..."]
 
 @pytest.mark.parametrize("search", ["beam", "sample"])
 def test_a_long_line_is_translated_in_parts(translator_of, report, search):
-    """Of which each is as long as can be, and ends where a sentence does."""
+    """Each part is as long as possible and ends where a sentence does."""
     whole, long = translator_of(), " ".join(SENTENCES)
     limited = translator_of(["decoding.max_source_length=10"], report=report)
     parts = ["ab. cde!", "fgh ab?", "ab ab ab. h..."]  # of letters and spaces; the marks have no token
@@ -230,7 +230,7 @@ def test_a_prefix_with_suppressed_tokens_is_refused_after_earlier_lines(translat
 
 
 def test_a_prefix_that_is_too_long_is_refused_after_earlier_lines(translator_of):
-    """The search of those before it goes on."""
+    """The search for earlier lines continues."""
     translator = translator_of(["decoding.max_source_length=10"])
     found = translate_lines(translator, [*["ab"] * 5, " ".join(SENTENCES)], prefixes=[*[""] * 5, "h" * 50])
     assert len([next(found) for _ in range(5)]) == 5
@@ -243,9 +243,9 @@ def test_a_prefix_that_is_too_long_is_refused_after_earlier_lines(translator_of)
 def test_parts_of_a_line_have_their_own_random_numbers(translator_of):
     translator = translator_of(["decoding.max_source_length=10"])
     texts = ["abcdefgh. gfedcba.", "gfedcba."]
-    told = {"search": "sample", "n_best": 1, "temperature": 3.0}
-    seeds = [[each[0].text for each in translator.hypotheses(texts, seed=seed, **told)] for seed in range(5)]
+    options = {"search": "sample", "n_best": 1, "temperature": 3.0}
+    seeds = [[each[0].text for each in translator.hypotheses(texts, seed=seed, **options)] for seed in range(5)]
     assert not all(first.endswith(second) for first, second in seeds)
-    alone = [translator.translate("abcdefgh.", seed=seed, **told)[0] for seed in range(5)]
+    alone = [translator.translate("abcdefgh.", seed=seed, **options)[0] for seed in range(5)]
     for (first, _), whole in zip(seeds, alone, strict=True):
         assert first.startswith(whole), "the first part draws as a text does"

@@ -1,4 +1,4 @@
-"""How a translation is wanted: the spec's choices, those of a caller, and what is refused."""
+"""Generation options: defaults from the spec, options of a caller, and values that are refused."""
 
 import pytest
 
