@@ -48,7 +48,7 @@ class ToyProgram:
     `overriding` maps a prefix (without BOS) to a row of log-probabilities.
     """
 
-    search, concurrent = "steps", False
+    concurrent = False
 
     def __init__(self, vocabulary=7, seed=0, levels=200, overriding=None):
         self.vocabulary, self.seed, self.levels = vocabulary, seed, levels

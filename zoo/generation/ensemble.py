@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Float32, Int
@@ -22,8 +22,6 @@ States = tuple[Any, ...]
 
 class Ensemble:
     """Program that averages the probabilities of `programs`. They share one vocabulary and one device."""
-
-    search: Literal["steps"] = "steps"
 
     def __init__(self, programs: Sequence[Stepping]) -> None:
         self.programs = list(programs)
