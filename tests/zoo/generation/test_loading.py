@@ -25,7 +25,7 @@ from zoo.training.run import Run
 
 
 def _state() -> dict[str, object]:
-    """What our backends, or what they stand on, would like to change."""
+    """Return the process-wide state that a backend could change."""
     return {
         "float32 products": torch.backends.mkldnn.matmul.fp32_precision,
         "precision": torch.get_float32_matmul_precision(),

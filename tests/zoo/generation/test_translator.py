@@ -205,7 +205,7 @@ def test_options_are_checked_without_any_text(translator):
         with pytest.raises(ZooError, match=f"`{next(iter(choice))}` (is|has no effect)"):
             translator.translate("", **choice)
     with pytest.raises(ZooError, match=r"`max_batch_tokens` is 1\.5"):
-        translator.score("a", "a", max_batch_max_batch_tokens=1.5)
+        translator.score("a", "a", max_batch_tokens=1.5)
     with pytest.raises(TypeError, match="`beams` is not a generation option"):
         translator.translate("ab", beams=4)
 
