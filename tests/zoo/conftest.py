@@ -1,4 +1,4 @@
-"""What several rooms are tested with: a toy program, a report that listens, a world in which training is quick."""
+"""Shared fixtures: a toy program, reports that record messages, small specs, and a local web server."""
 
 import functools
 import http.server
@@ -15,12 +15,12 @@ import pytest
 import torch
 
 import specs
-from compiler.program import top_k
+from compiler.top_k import top_k
 from specs import EOS, PAD, Spec
 from zoo.files import manifest
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import search
+from zoo.generation.engine import search as search_engine
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translator import Translation, Translator
 from zoo.models.registries.revision import Summary
@@ -28,7 +28,7 @@ from zoo.report import Report
 
 
 class ToyState:
-    """Sources, and the prefixes (BOS included) of each one's rows. It says so when it is used twice."""
+    """Decoder state: the sources, and the tokens of each of their rows, with BOS. A state may be used once only."""
 
     def __init__(self, sources, rows):
         assert len(sources) == len(rows)
@@ -36,19 +36,19 @@ class ToyState:
         self.sources, self.rows, self.used = sources, rows, False
 
     def use(self):
-        assert not self.used, "a state that was handed on is used up"
+        assert not self.used, "a state was used twice"
         self.used = True
         return self.sources, self.rows
 
 
 class ToyProgram:
-    """Knows the verbs (and `score`).
+    """Program with random log-probabilities, in plain Python.
 
-    Log-probabilities are multiples of 1/64, so that sums of them are exact in any order; few `levels` make
-    many ties. `overriding` maps a prefix (without BOS) to a row of log-probabilities.
+    Log-probabilities are multiples of 1/64, so that sums are exact in any order. Few `levels` make many ties.
+    `overriding` maps a prefix (without BOS) to a row of log-probabilities.
     """
 
-    search, concurrent = "steps", False
+    concurrent = False
 
     def __init__(self, vocabulary=7, seed=0, levels=200, overriding=None):
         self.vocabulary, self.seed, self.levels = vocabulary, seed, levels
@@ -107,33 +107,25 @@ class ToyProgram:
         return scores
 
 
-def searching(
-    program,
-    sources,
-    limits,
-    chooser=None,
-    *,
-    prefixes=None,
-    words=None,
-    tokens=4096,
-    workers=1,
-    windows=None,
-    device="cpu",
-    **choice,
-):
-    """What is found for each source (tokens without EOS), with a `beam` of such a size, and its other fields."""
-    if chooser is None:
-        chooser = BeamSearch(choice.pop("beam"), **choice)
-    prefixes, words = prefixes or [()] * len(sources), words or [0] * len(sources)
-    several = [
-        Source(index, (*ids, EOS), limit, tuple(prefix), words=number)
-        for index, (ids, limit, prefix, number) in enumerate(zip(sources, limits, prefixes, words, strict=True))
+def run_search(
+    program, sources, max_lengths, strategy=None, *, prefixes=None, word_counts=None, max_batch_tokens=4096,
+    workers=1, chunk_size=None, device="cpu", **beam_options,
+):  # fmt: skip
+    """Return the hypotheses of each source (token IDs without EOS), by a strategy or else by beam search."""
+    if strategy is None:
+        strategy = BeamSearch(beam_options.pop("beam"), **beam_options)
+    prefixes, word_counts = prefixes or [()] * len(sources), word_counts or [0] * len(sources)
+    sentences = [
+        Source(index, (*ids, EOS), max_length, tuple(prefix), word_count=words)
+        for index, (ids, max_length, prefix, words) in enumerate(
+            zip(sources, max_lengths, prefixes, word_counts, strict=True)
+        )
     ]
-    size = windows or max(1, len(several))
-    read = (several[start : start + size] for start in range(0, len(several), size))
-    found = list(search(program, read, chooser, tokens, workers, device))
-    assert sorted(index for index, _ in found) == list(range(len(several)))
-    return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]
+    size = chunk_size or max(1, len(sentences))
+    chunks = (sentences[start : start + size] for start in range(0, len(sentences), size))
+    results = list(search_engine(program, chunks, strategy, max_batch_tokens, workers, device))
+    assert sorted(index for index, _ in results) == list(range(len(sentences)))
+    return [hypotheses for _, hypotheses in sorted(results, key=lambda result: result[0])]
 
 
 @pytest.fixture(scope="session")
@@ -143,14 +135,14 @@ def toy():
 
 @pytest.fixture(scope="session")
 def search():
-    return searching
+    return run_search
 
 
 ALPHABET = "abcdefgh "
 
 
 class Letters:
-    """One token a letter, from 4 on; what is not in the alphabet vanishes."""
+    """Vocabulary with one token per letter, from ID 4. Other characters are dropped."""
 
     source_end = EOS
 
@@ -160,10 +152,10 @@ class Letters:
     def decode(self, tokens, side="target"):
         return "".join(ALPHABET[token - 4] if token >= 4 else "?" for token in tokens)
 
-    def token_strings(self, tokens, side="target"):
+    def named(self, tokens, side="target"):
         return list(self.decode(tokens))
 
-    def is_word_level(self, side):
+    def has_words(self, side):
         return False
 
 
@@ -182,12 +174,12 @@ def translator_of(toy, letters):
 
 
 class Listening(Report):
-    """Keeps what it is told."""
+    """Report that records messages and warnings separately."""
 
     def __init__(self):
         self.said, self.warnings = [], []
 
-    def info(self, text):
+    def say(self, text):
         self.said.append(text)
 
     def warn(self, text):
@@ -223,15 +215,15 @@ WORLD = [
 
 
 class Words(Report):
-    """Keeps what is said."""
+    """Report that records messages and warnings together."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def info(self, text: str) -> None:
+    def say(self, text: str) -> None:
         self.said.append(text)
 
-    warn = info
+    warn = say
 
 
 @pytest.fixture
@@ -246,7 +238,7 @@ def world() -> Callable[..., Spec]:
 
 @pytest.fixture
 def parsing():
-    """Makes the spec of a small parser."""
+    """Return a function that makes the spec of a small parser."""
     task = {"kind": "parsing", "linearisation": "vinyals", "constrained": True}
     own = {"vocabulary.shared": False, "architecture.tied_embeddings": "target", "corpus.target": "en"}
     return lambda **fields: specs.load("tiny", {"task": task, **own, **fields})
@@ -272,7 +264,7 @@ WANTED = {
 
 
 class Parrot:
-    """Knows two sentences by heart; `asked` keeps what it was asked for."""
+    """Translator that knows two sentences. `asked` records its calls."""
 
     def __init__(self, spec):
         self.spec, self.known, self.asked = spec, KNOWN[spec.task.kind], []
@@ -282,14 +274,14 @@ class Parrot:
         self.asked.append(("outputs", choice))
         return [[Translation(self.known[text], -0.5, -1.0, (4,))] for text in texts]
 
-    def forced(self, sources, targets, *, tokens, report):
-        self.asked.append(("forced", tokens))
+    def score_tokens(self, sources, targets, *, max_batch_tokens, report):
+        self.asked.append(("scores", max_batch_tokens))
         return [TokenScores((math.log(0.5),) * (len(target.split()) + 1)) for target in targets]
 
 
 @pytest.fixture
 def parrot(parsing):
-    """Makes one, by the kind of its task."""
+    """Return a function that makes a `Parrot` for a kind of task."""
     return lambda kind: Parrot(parsing() if kind == "parsing" else specs.load("tiny"))
 
 
@@ -309,7 +301,7 @@ SUMMARY = Summary(
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Callable[..., Path]:
-    """Makes a folder with a bundle's files, though no model could be made of them: `seed` says what bytes."""
+    """Return a function that makes a folder with the files of a bundle, with random bytes instead of weights."""
 
     def make(seed: int = 0, size: int = 30_000) -> Path:
         folder = tmp_path / f"bundle-{seed}-{size}"
@@ -325,20 +317,20 @@ def bundle(tmp_path: Path) -> Callable[..., Path]:
 
 @dataclass
 class Served:
-    """A plain web server of the files in a folder."""
+    """Web server of the files in a folder."""
 
     folder: Path
     address: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)
-    """Paths, and the ranges that were wanted of them."""
+    """Requested paths with their range headers."""
     breaks: list[int] = field(default_factory=list)
-    """Bytes of a blob after which the connection ends, one for each of the next answers."""
+    """For each of the next answers, the bytes of a blob after which the connection breaks."""
     forbidden: set[str] = field(default_factory=set)
-    """Paths of what nobody may read."""
+    """Paths that are answered with status 403."""
 
 
 class FileHandler(http.server.SimpleHTTPRequestHandler):
-    """With ranges, which Python's own has not."""
+    """Request handler that supports range requests, which Python's own does not."""
 
     protocol_version = "HTTP/1.1"
 
@@ -366,13 +358,13 @@ class FileHandler(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         if "/blobs/" in self.path and self.served.breaks:
             body, self.close_connection = body[: self.served.breaks.pop(0)], True
-        with suppress(ConnectionError):  # who asked was killed
+        with suppress(ConnectionError):  # the client was killed
             self.wfile.write(body)
 
 
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serves the folder `registry`, which may not exist yet, on this machine."""
+    """Serve the folder `registry`, which may not exist yet, on this machine."""
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
     monkeypatch.setattr("zoo.files.transfer.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "*")
@@ -389,5 +381,5 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def summary() -> Summary:
-    """What a list says of any of them."""
+    """Return the list entry of a bundle."""
     return SUMMARY

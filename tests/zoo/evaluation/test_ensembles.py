@@ -35,7 +35,7 @@ def other(run: Path) -> None:
     )
 
 
-def test_it_scores_the_mean_of_their_probabilities_and_is_kept(two: tuple[Path, Path]) -> None:
+def test_ensemble_scores_are_saved(two: tuple[Path, Path]) -> None:
     found = evaluate_ensemble(two, "test", device="cpu")
     single = [evaluate_model(each, "test", device="cpu")["perplexity"] for each in two]
     assert found["perplexity"] not in single
@@ -45,19 +45,19 @@ def test_it_scores_the_mean_of_their_probabilities_and_is_kept(two: tuple[Path, 
     assert not list(ensembles(two[1]))
 
 
-def test_an_ensemble_of_a_model_and_itself_scores_as_it_does(two: tuple[Path, Path]) -> None:
+def test_an_ensemble_of_equal_models_scores_like_one(two: tuple[Path, Path]) -> None:
     alone = evaluate_model(two[0], "test", device="cpu")
     assert evaluate_ensemble((two[0], two[0]), "test", device="cpu")["perplexity"] == pytest.approx(alone["perplexity"])
 
 
-def test_a_set_is_kept_beside_the_other_and_in_place_of_itself(two: tuple[Path, Path]) -> None:
+def test_sets_are_saved_side_by_side(two: tuple[Path, Path]) -> None:
     for split in ("test", "dev", "test"):
         evaluate_ensemble(two, split, device="cpu")
     (kept,) = ensembles(two[0])
     assert set(kept.scores) == {"dev", "test"}
 
 
-def test_other_weights_are_another_ensemble(two: tuple[Path, Path]) -> None:
+def test_changed_weights_make_another_ensemble(two: tuple[Path, Path]) -> None:
     evaluate_ensemble(two, "dev", device="cpu")
     other(two[1])
     assert not list(ensembles(two[0]))
@@ -68,25 +68,27 @@ def test_other_weights_are_another_ensemble(two: tuple[Path, Path]) -> None:
     assert not list(ensembles(two[0]))
 
 
-def test_weights_that_change_meanwhile_have_no_scores(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    scored = module.scored
-    monkeypatch.setattr(module, "scored", lambda *given: (other(two[1]), scored(*given))[1])
+def test_scores_of_weights_that_change_meanwhile_are_not_saved(
+    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = module.compute_scores
+    monkeypatch.setattr(module, "compute_scores", lambda *given: (other(two[1]), scored(*given))[1])
     evaluate_ensemble(two, "test", device="cpu")
     assert not (two[0] / FILE).exists()
 
 
-def test_neither_bfloat16_nor_a_bundle_is_kept(two: tuple[Path, Path]) -> None:
+def test_bfloat16_and_bundles_are_not_saved(two: tuple[Path, Path]) -> None:
     evaluate_ensemble(two, "test", device="cpu", precision="bfloat16")
     evaluate_ensemble((publish(two[0]), two[1]), "test", device="cpu")
     assert not list(two[0].parent.rglob(FILE))
 
 
-def test_what_is_kept_is_the_runs_own(two: tuple[Path, Path]) -> None:
+def test_the_saved_file_belongs_to_the_run(two: tuple[Path, Path]) -> None:
     evaluate_ensemble(two, "test", device="cpu")
-    assert Run(two[0]).foreign_files() == []
+    assert Run(two[0]).strangers() == []
 
 
-def test_models_of_other_sets_do_not_belong_together(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:
+def test_models_of_different_sets_are_refused(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:
     """By their sentences: the same file elsewhere is the same set."""
     file = two[1] / "spec.yaml"
     file.write_text(file.read_text("utf-8").replace("pairs.de", "others.de"), encoding="utf-8")
@@ -94,12 +96,12 @@ def test_models_of_other_sets_do_not_belong_together(two: tuple[Path, Path], tra
     Path("others.de").write_text(lines, encoding="utf-8")
     evaluate_ensemble(two, "test", device="cpu")
     Path("others.de").write_text(lines.replace("alte", "junge"), encoding="utf-8")
-    with pytest.raises(ZooError, match=r"the test sets of .* are not the same"):
+    with pytest.raises(ZooError, match=r"the test sets of .* differ"):
         evaluate_ensemble(two, "test", device="cpu")
 
 
 @pytest.mark.parametrize("text", ["{}", '{"ensembles": [{}]}', '{"ensembles": 1}', '{"ensembles": [{"members": 1}]}'])
-def test_a_damaged_file_is_told(two: tuple[Path, Path], text: str) -> None:
+def test_a_damaged_file_is_an_error(two: tuple[Path, Path], text: str) -> None:
     (two[0] / FILE).write_text(text, encoding="utf-8")
     with pytest.raises(ZooError, match="is damaged"):
         list(ensembles(two[0]))

@@ -1,19 +1,34 @@
-"""Scores of translators and parsers that know two sentences by heart."""
+"""Scores of translators and parsers, of models on their own sets, and the saved outputs."""
+
+from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import zoo
 from specs import ZooError
-from zoo.evaluation.evaluate import evaluate_translator
+from zoo.data.prepare import prepare
+from zoo.evaluation import evaluate
+from zoo.evaluation.evaluate import evaluate_model, evaluate_translator, read_split
 from zoo.evaluation.metrics import perplexity
+from zoo.evaluation.outputs import load_outputs
 from zoo.evaluation.scores import summary_line, table_rows
 from zoo.evaluation.text_metrics import bleu
-from zoo.files.atomic import write_json
-from zoo.files.reading import read_json
+from zoo.files import places
+from zoo.files.files import read_json, write_json
+from zoo.generation.loading import open_model
 from zoo.generation.scoring import TokenScores
+from zoo.models import weights
+from zoo.publishing.publish import publish
+from zoo.publishing.verify import verify
 from zoo.report import Report
+from zoo.system.called import called
+from zoo.training.run import Run
 
 SPEED = ["sentences", "seconds", "sentences_per_second"]
 OF_TASK = {
@@ -25,20 +40,20 @@ OF_TASK = {
 }
 
 
-def test_scores_are_those_of_the_translations_and_the_references(parrot):
+def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
     translator = parrot("translation")
     sources, references = translator.sources, translator.references
-    scores = evaluate_translator(translator, sources, references, Report(), beam=2, tokens=100)
+    scores = evaluate_translator(translator, sources, references, Report(), beam=2, max_batch_tokens=100)
     expected = bleu(list(translator.known.values()), references)
     assert (scores["bleu"], scores["signature"]) == (expected.score, expected.signature)
     assert scores["perplexity"] == pytest.approx(2.0)
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
-    assert translator.asked == [("outputs", {"beam": 2, "tokens": 100}), ("forced", 100)]
+    assert translator.asked == [("outputs", {"beam": 2, "max_batch_tokens": 100}), ("scores", 100)]
 
 
 @pytest.mark.parametrize("kind", OF_TASK)
-def test_scores_are_flat_and_in_order_and_are_kept_as_they_are(parrot, kind, tmp_path):
+def test_scores_are_flat_ordered_and_survive_json(parrot, kind, tmp_path):
     translator = parrot(kind)
     scores = evaluate_translator(translator, translator.sources, translator.references, Report())
     assert list(scores) == OF_TASK[kind]
@@ -46,7 +61,7 @@ def test_scores_are_flat_and_in_order_and_are_kept_as_they_are(parrot, kind, tmp
     assert read_json(tmp_path / "scores.json")["test"] == scores
 
 
-def test_f1_is_of_the_brackets_and_what_is_no_tree_has_none(parrot):
+def test_f1_counts_invalid_trees_as_errors(parrot):
     parser = parrot("parsing")
 
     def scored(output):
@@ -61,7 +76,7 @@ def test_f1_is_of_the_brackets_and_what_is_no_tree_has_none(parrot):
     assert broken["f1"] == none["f1"] < right["f1"]
 
 
-def test_f1_is_of_all_sentences_whatever_their_tags_are_taken_for(parrot):
+def test_f1_uses_the_tags_of_the_references(parrot):
     parser = parrot("parsing")
     wanted = ["(TOP (S (NP (DT a) (NN dog)) (VP (VB eats) (NP (NN fish))) (. .)))", "(TOP (S (NP (NN c)) (VP (VB d))))"]
     wrong = "(TOP (FRAG (NN a) (NN dog) (NN eats) (NN fish) (NN .)))"
@@ -71,18 +86,18 @@ def test_f1_is_of_all_sentences_whatever_their_tags_are_taken_for(parrot):
     assert scores["signature"] == "evalb:collins|tags:reference|cutoff:40"
 
 
-def test_a_reference_that_is_no_tree_is_told(parrot):
+def test_an_invalid_reference_tree_is_an_error(parrot):
     parser = parrot("parsing")
     with pytest.raises(ZooError, match="not one bracketed tree"):
         evaluate_translator(parser, parser.sources, ["(TOP (S", parser.references[1]], Report())
 
 
-def test_in_words_they_are_what_a_person_asks_for(parrot):
+def test_scores_are_formatted_for_people(parrot):
     scores = {"bleu": 93.758, "signature": "nrefs:1", "perplexity": 1.1504, "sentences": 1000, "seconds": 0.74}
     assert summary_line(scores) == "BLEU 93.76, perplexity 1.150 per token"
     assert list(table_rows(scores)) == [
         ("BLEU", "93.76"),
-        ("perplexity", "1.150 a word token"),
+        ("perplexity", "1.150 per token"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature", "nrefs:1"),
     ]
@@ -93,7 +108,7 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
         ("BLEU", "93.76"),
         ("paper's BLEU", "94.12"),
         ("chrF", "97.00"),
-        ("perplexity", "1.150 a word token"),
+        ("perplexity", "1.150 per token"),
         ("sentences", "1,000 in 0.7 s"),
         ("signature, BLEU", "nrefs:1"),
         ("signature, paper's BLEU", "nrefs:2"),
@@ -106,16 +121,16 @@ def test_in_words_they_are_what_a_person_asks_for(parrot):
     assert [called for called, _ in table_rows(scores)] == named
 
 
-def test_a_number_that_is_none_has_a_word_in_json(parrot):
+def test_infinite_scores_are_null_in_json(parrot):
     translator = parrot("translation")
-    translator.forced = lambda *_, **__: [TokenScores((-math.inf,))] * 2
+    translator.score_tokens = lambda *_, **__: [TokenScores((-math.inf,))] * 2
     scores = evaluate_translator(translator, translator.sources, translator.references, Report())
     assert scores["perplexity"] is None
     assert json.loads(json.dumps(scores, allow_nan=False)) == scores
     assert "perplexity -" in summary_line(scores)
 
 
-def test_sources_and_references_belong_together(parrot):
+def test_sources_need_references(parrot):
     translator = parrot("translation")
     with pytest.raises(ZooError, match="2 sources and 1 references"):
         evaluate_translator(translator, translator.sources, translator.references[:1], Report())
@@ -124,14 +139,134 @@ def test_sources_and_references_belong_together(parrot):
     assert translator.asked == []
 
 
-def test_perplexity_is_per_piece_over_all_sentences_together():
+def test_perplexity_is_per_token_over_all_sentences():
     scores = [TokenScores((-1.0, -2.0, -3.0)), TokenScores((-4.0,))]
     assert perplexity(scores) == pytest.approx(math.exp(10 / 4))  # not the mean of the sentences' own
     assert perplexity([TokenScores((0.0,))]) == 1.0
 
 
-def test_perplexity_of_the_impossible_and_of_nothing():
+def test_perplexity_of_impossible_or_empty_text():
     assert perplexity([TokenScores((-math.inf,))]) == math.inf
     assert perplexity([TokenScores((-5000.0,))]) == math.inf
     with pytest.raises(ZooError, match="nothing to score"):
         perplexity([])
+
+
+HELD_OUT = {
+    "train": [{"source": "pairs.en", "target": "pairs.de"}],
+    "dev": [{"held_out": 1}],
+    "test": [{"source": "pairs.en", "target": "pairs.de"}],
+}
+
+
+def test_model_scores_are_correct_and_saved(trained: Callable[..., Run]) -> None:
+    run = trained()
+    found = evaluate_model(run.folder, "test", device="cpu")
+    sources, references = read_split(run.spec, "test", Report())
+    wanted = evaluate_translator(zoo.load(str(run.folder), device="cpu"), sources, references, Report())
+    same = ("bleu", "signature", "perplexity", "sentences")
+    assert [found[name] for name in same] == [wanted[name] for name in same]
+    assert found["sentences"] == 4
+    assert found["machine"] == f"{called('cpu')}, {run.spec.compilation.backend}, float32".replace("auto", "native")
+    kept = read_json(run.scores)
+    assert kept["test"] == found
+    assert kept["dev"]["bleu"] == 12.345
+
+
+def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained()
+    scored = evaluate.compute_scores
+
+    def slowly(*given: Any) -> Any:
+        before = weights.read(run.weights)
+        weights.Weights({name: tensor * 0.9 for name, tensor in before.tensors.items()}, before.facts).write(
+            run.weights
+        )
+        return scored(*given)
+
+    monkeypatch.setattr(evaluate, "compute_scores", slowly)
+    evaluate_model(run.folder, "test", device="cpu")
+    assert "test" not in read_json(run.scores)
+    assert not run.answers("test").exists()
+
+
+def test_a_bundle_is_not_changed(trained: Callable[..., Run]) -> None:
+    bundle = publish(trained().folder)
+    evaluate_model(bundle, "test", device="cpu")
+    verify(bundle.name)
+
+
+def test_bfloat16_scores_are_not_saved(trained: Callable[..., Run]) -> None:
+    run = trained()
+    evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
+    assert "test" not in read_json(run.scores)
+
+
+def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> None:
+    missing = [{"source": "gone.en", "target": "gone.de"}]
+    part = [{"source": "pairs.en", "target": "pairs.de"}]
+    spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
+    sources, references = read_split(spec, "dev", Report())
+    assert sources[1] == "we read two books today"
+    assert references[1] == "heute lesen wir zwei Bücher"
+    assert not places.prepared().exists()
+
+
+def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None:
+    spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
+    (source,), (reference,) = read_split(spec, "dev", Report())
+    prepared = prepare(spec, Report())
+    train, decode = prepared.store("train"), prepared.vocabulary.decode
+    trained_on = {decode(train.source(index).tolist(), "source") for index in range(len(train))}
+    sources, references = (Path(f"pairs.{language}").read_text("utf-8").splitlines() for language in ("en", "de"))
+    assert trained_on == {*sources} - {source}
+    assert reference == references[sources.index(source)]
+
+
+def test_a_missing_set_is_an_error(trained: Callable[..., Run]) -> None:
+    run = trained()
+    with pytest.raises(ZooError, match="`train` is not a set"):
+        evaluate_model(run.folder, "train", device="cpu")
+    spec = run.spec.model_copy(update={"corpus": run.spec.corpus.model_copy(update={"test": ()})})
+    with pytest.raises(ZooError, match="has no test set"):
+        read_split(spec, "test", Report())
+
+
+def test_saved_outputs_are_those_that_were_scored(trained: Callable[..., Run]) -> None:
+    run = trained()
+    evaluate_model(run.folder, "test", device="cpu")
+    answers = load_outputs(run.answers("test"))
+    translator = open_model(run.folder, device="cpu")
+    sources = Path("pairs.en").read_text().splitlines()
+    wanted = translator.hypotheses(sources, report=Report())
+    assert [each.output for each in answers] == [best.text for best, *_ in wanted]
+    tokens = sum(each.tokens for each in answers)
+    found = -sum(each.log_probability for each in answers) / tokens
+    forced = translator.score_tokens(sources, Path("pairs.de").read_text().splitlines(), report=Report())
+    assert tokens == sum(each.tokens for each in forced)
+    assert 2.718281828459045**found == pytest.approx(perplexity(forced))
+    assert not run.strangers()
+
+
+def test_approximate_outputs_are_not_saved(trained: Callable[..., Run]) -> None:
+    run = trained()
+    evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
+    assert not run.answers("test").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *('{"output": "x"', "[]", "1", '{"output": 1, "log_probability": -1.0, "max_batch_tokens": 2}'),
+        *(
+            '{"output": "x", "log_probability": -1.0, "max_batch_tokens": 0}',
+            '{"output": "x", "log_probability": "y", "max_batch_tokens": 1}',
+        ),
+    ],
+)
+def test_a_damaged_line_is_an_error(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "answers.dev.jsonl"
+    file.write_text(f'{{"output": "x", "log_probability": -1.0, "max_batch_tokens": 2}}\n{line}\n')
+    with pytest.raises(ZooError, match="is damaged") as caught:
+        load_outputs(file)
+    assert caught.value.exit_code == 1

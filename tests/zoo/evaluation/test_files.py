@@ -20,7 +20,7 @@ HYPOTHESES = [
 
 @pytest.fixture
 def files(tmp_path):
-    def make(hypotheses=HYPOTHESES, references=REFERENCES, stopping_rule=".de"):
+    def make(hypotheses=HYPOTHESES, references=REFERENCES, ending=".de"):
         found, wanted = tmp_path / "ours.txt", tmp_path / f"test{ending}"
         found.write_text("\n".join(hypotheses) + "\n", "utf-8")
         wanted.write_text("\n".join(references), "utf-8")
@@ -29,7 +29,7 @@ def files(tmp_path):
     return make
 
 
-def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
+def test_files_are_scored_by_every_text_metric(files):
     scores = evaluate_files(*files())
     assert scores["bleu"] == bleu(HYPOTHESES, REFERENCES).score
     assert scores["brevity_penalty"] == bleu(HYPOTHESES, REFERENCES).brevity_penalty
@@ -41,24 +41,24 @@ def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
     assert scores["sentences"] == 3
 
 
-def test_the_language_is_the_references_last_ending_or_as_it_is_given(files):
-    def told(ending, **how):
-        return evaluate_files(*files(stopping_rule=ending), **how).get("paper_bleu_signature", "none")
+def test_the_language_comes_from_the_file_name_or_the_option(files):
+    def signature(ending, **how):
+        return evaluate_files(*files(ending=ending), **how).get("paper_bleu_signature", "none")
 
-    assert "moses-de" in told(".ref.de")
-    assert "moses-de" in told(".de.txt")
-    assert "moses-fr" in told(".de", language="fr")
+    assert "moses-de" in signature(".ref.de")
+    assert "moses-de" in signature(".de.txt")
+    assert "moses-fr" in signature(".de", language="fr")
     for no_language in (".txt", "", ".references", ".DE", ".ref", ".hyp", ".tok", ".de.out"):
-        assert told(no_language) == "none"
+        assert signature(no_language) == "none"
 
 
 @pytest.mark.parametrize("given", ["Deutsch", "DE", "de-DE", "../de", ""])
-def test_what_is_no_code_of_a_language_is_refused(files, given):
-    with pytest.raises(ZooError, match="is not a language's code"):
+def test_invalid_language_codes_are_refused(files, given):
+    with pytest.raises(ZooError, match="is not a language code"):
         evaluate_files(*files(), language=given)
 
 
-def test_choices_are_in_the_signatures(files):
+def test_options_are_in_the_signatures(files):
     scores = evaluate_files(*files(), tokenize="none", lowercase=True)
     assert "case:lc|eff:no|tok:none" in scores["signature"]
     assert "case:lc" in scores["paper_bleu_signature"]
@@ -68,15 +68,15 @@ def test_choices_are_in_the_signatures(files):
 def test_files_of_different_length_are_refused(files):
     with pytest.raises(ZooError, match=r"ours.txt` has 4 lines and `.*test.de` has 3") as refused:
         evaluate_files(*files([*HYPOTHESES, ""]))
-    assert "both need as many lines" in refused.value.hint
+    assert "both need the same number of lines" in refused.value.hint
 
 
-def test_the_two_newstests_of_2014_are_known(files):
+def test_both_versions_of_newstest2014_are_recognised(files):
     with pytest.raises(ZooError, match=r"has 3,003 lines and .* has 2,737") as refused:
         evaluate_files(*files(["ja"] * 3_003, ["ja"] * 2_737))
     assert "wmt14/full" in refused.value.hint
 
 
-def test_a_filtered_newstest_of_2014_is_doubted(files, report):
+def test_a_filtered_newstest2014_gives_a_warning(files, report):
     evaluate_files(*files(["ja"] * 2_737, ["ja"] * 2_737), report=report)
-    assert [told.partition(":")[0] for told in report.warnings] == ["if this is newstest2014"]
+    assert [warning.partition(":")[0] for warning in report.warnings] == ["if this is newstest2014"]

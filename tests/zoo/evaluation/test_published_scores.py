@@ -36,7 +36,7 @@ def test_systems_of_2017(system, score):
     assert round(found.score, 2) == score
 
 
-def test_one_system_by_three_kinds_of_tokens():
+def test_one_system_by_three_tokenisations():
     output, reference = "newstest2013.bergamot-base-memory.de", "newstest2013.de"
     scores = evaluate_files(file(output), file(reference), language="de")
     whole = bleu(moses(output), moses(reference), tokenize="none", smooth_method="none")
@@ -45,14 +45,14 @@ def test_one_system_by_three_kinds_of_tokens():
     assert (split.hypothesis_length, split.reference_length) == (64_177, 64_248)
 
 
-def test_how_long_newstest2014_is():
+def test_the_length_of_newstest2014():
     lines, whole = read_lines(file("newstest2014.de")), moses("newstest2014.de")
     assert len(lines) == 3_003
     lengths = (bleu(lines, lines), bleu(whole, whole, tokenize="none"), paper_bleu(lines, lines, "de"))
     assert [found.reference_length for found in lengths] == [62_688, 63_078, 64_496]
 
 
-def test_of_two_systems_of_2017_the_better_is_found():
+def test_the_better_of_two_systems_of_2017_is_found():
     names = ("wmt17.uedin-nmt.de", "wmt17.LMU-nmt-reranked.de", "wmt17.ref.de")
     found = {each.metric: each for each in compare_files(*map(file, names), language="de")}
     assert round(found["bleu"].difference, 2) == -1.19

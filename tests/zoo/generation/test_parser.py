@@ -13,32 +13,32 @@ import specs
 from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
 from zoo.data import builtin
-from zoo.data.corpus import tree_pair
+from zoo.data.parallel import sentence
 from zoo.generation.attention import AttentionRecorder
 from zoo.generation.parser import Parser
 from zoo.generation.streaming import translate_lines
-from zoo.text.trees.bracketed import read_tree, simplify
-from zoo.text.trees.tokenizer import Linearisation
-from zoo.text.trees.tree import Tree
+from zoo.text.trees.bracketed import plain
+from zoo.text.trees.symbols import Linearisation
+from zoo.text.trees.tree import Tree, read
 from zoo.text.vocabulary import Vocabulary
 
-PAIRS = [tree_pair(simplify(pair.tree)) for pair in builtin.sentences("dev", 60)]
+PAIRS = [sentence(plain(pair.tree)) for pair in builtin.sentences("dev", 60)]
 SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 
-Made = Callable[..., Parser]
+MakeParser = Callable[..., Parser]
 
 
 @pytest.fixture(scope="module")
-def parser() -> Made:
-    def made(**more: Any) -> Parser:
+def parser() -> MakeParser:
+    def make(**more: Any) -> Parser:
         fields: dict[str, Any] = {"architecture": SMALL, "vocabulary.size": 90, "compilation.backend": "eager"}
         spec = specs.load("parsing/tiny", {**fields, "decoding.beam": 3, "decoding.extra_length": 20, **more})
         vocabulary = Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary, task=spec.task)
         torch.manual_seed(1)
         return Parser(build(spec, TRANSLATE), vocabulary, spec)
 
-    return made
+    return make
 
 
 def words(tree: Tree) -> list[str]:
@@ -47,21 +47,21 @@ def words(tree: Tree) -> list[str]:
 
 @pytest.mark.parametrize("linearisation", get_args(Linearisation))
 @pytest.mark.parametrize("constrained", [True, False])
-def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str, constrained: bool) -> None:
+def test_every_output_is_a_tree_over_its_words(parser: MakeParser, linearisation: str, constrained: bool) -> None:
     how = {"task.linearisation": linearisation, "task.constrained": constrained, "vocabulary.target_size": 90}
     one = parser(**how)
     for best, text in zip(one.hypotheses(SENTENCES, n_best=3), SENTENCES, strict=True):
         for each in best:
-            tree = read_tree(each.text)
+            tree = read(each.text)
             assert words(tree) == text.replace("(", "-LRB-").replace(")", "-RRB-").split()
             if constrained:
-                assert str(one.symbols.to_tree(each.tokens, words(tree))) == each.text
+                assert str(one.symbols.tree(each.tokens, words(tree))) == each.text
                 written = [token for token in each.tokens if token in one.symbols.words]
-                known = one.symbols.word_ids(words(tree)) or written
+                known = one.symbols.written(words(tree)) or written
                 assert all(due in (UNK, token) for due, token in zip(known, written, strict=True))
 
 
-def test_one_sentence_one_tree_and_a_list_a_list(parser: Made) -> None:
+def test_one_sentence_gives_a_tree_and_a_list_gives_a_list(parser: MakeParser) -> None:
     one = parser()
     several = one.parse(SENTENCES)
     assert one.parse(SENTENCES[0]) == several[0]
@@ -71,40 +71,42 @@ def test_one_sentence_one_tree_and_a_list_a_list(parser: Made) -> None:
     assert one.parse([], n_best=2) == []
 
 
-def test_brackets_are_the_same_however_they_are_written(parser: Made) -> None:
+def test_escaped_and_plain_brackets_are_equal(parser: MakeParser) -> None:
     one = parser()
     assert one.parse("-LRB- x -RRB-") == one.parse("( x )")
 
 
-def test_the_probability_of_a_tree_is_that_of_its_search(parser: Made) -> None:
+def test_tree_probabilities_equal_the_searchs(parser: MakeParser) -> None:
     one = parser()
     for best, text in zip(one.hypotheses(SENTENCES, n_best=2), SENTENCES, strict=True):
         for each in best:
             assert one.score(text, each.text) == pytest.approx(each.log_probability, abs=1e-4)
 
 
-def test_a_treebanks_tree_is_scored_as_what_is_learned_of_it(parser: Made) -> None:
+def test_treebank_trees_are_scored_in_learned_form(parser: MakeParser) -> None:
     one = parser()
     tree = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps) (PP (IN 1/2)))))"
     treebanks = "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ sleeps) (NP (-NONE- *-1)) (PP-TMP (IN 1\\/2)))))"
     assert one.score("the dog sleeps 1/2", treebanks) == one.score("the dog sleeps 1/2", tree)
 
 
-def test_its_attention_is_over_words_and_brackets(parser: Made) -> None:
+def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     one = parser(**{"task.linearisation": "vinyals"})
     weights = one.program.weights()  # type: ignore[union-attr]
-    one.attending = AttentionRecorder(partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager"))
+    one.attention_recorder = AttentionRecorder(
+        partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager")
+    )
     tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
     own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
-    assert words(read_tree(own.translation)) == ["-LRB-", "dog", "sleeps"]
+    assert words(read(own.translation)) == ["-LRB-", "dog", "sleeps"]
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
-    assert given.written == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
-    with pytest.raises(ZooError, match="other words than its sentence"):
+    assert given.target == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
+    with pytest.raises(ZooError, match="are not those of its sentence"):
         one.attention("the dog", tree)
 
 
-def test_samples_are_trees_too(parser: Made) -> None:
+def test_samples_are_trees(parser: MakeParser) -> None:
     one = parser()
     for best, text in zip(one.parse(SENTENCES, n_best=4, search="sample"), SENTENCES, strict=True):
         assert len(best) == 4
@@ -112,38 +114,38 @@ def test_samples_are_trees_too(parser: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tree", "told"),
+    ("text", "tree", "message"),
     [
-        ("the dog", "(TOP (NP (DT the) (NN cat)))", "other words than its sentence"),
-        ("the dog", "(TOP (NP (DT the)))", "other words than its sentence"),
+        ("the dog", "(TOP (NP (DT the) (NN cat)))", "are not those of its sentence"),
+        ("the dog", "(TOP (NP (DT the)))", "are not those of its sentence"),
         ("the dog", "(TOP (NP (DT the) (NN dog))", "not one bracketed tree"),
         ("the dog", "the dog", "not one bracketed tree"),
     ],
 )
-def test_what_is_no_tree_of_its_sentence_has_no_probability(parser: Made, text: str, tree: str, told: str) -> None:
-    with pytest.raises(ZooError, match=told):
+def test_trees_of_other_sentences_cannot_be_scored(parser: MakeParser, text: str, tree: str, message: str) -> None:
+    with pytest.raises(ZooError, match=message):
         parser().score(text, tree)
 
 
-def test_a_tree_has_no_beginning_of_its_own(parser: Made) -> None:
-    with pytest.raises(ZooError, match=r"prefix 1 .* stands before a tree"):
+def test_trees_have_no_prefix(parser: MakeParser) -> None:
+    with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*: trees have no prefix"):
         parser().translate("the dog", prefixes="(S")
 
 
-def test_a_sentence_that_is_too_long_is_refused_by_its_number(parser: Made) -> None:
+def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
     one = parser(**{"decoding.max_source_length": 30})
-    with pytest.raises(ZooError, match=r"text 2 .* is a sentence of \d+ tokens, and the parser takes 30"):
+    with pytest.raises(ZooError, match=r"text 2 .* is a sentence of \d+ tokens, but the parser takes at most 30"):
         one.parse(["the dog", "the dog . " * 40])
 
 
-def test_a_sentence_that_no_tree_fits_is_told_behind_the_lines_before_it(parser: Made) -> None:
+def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parser: MakeParser) -> None:
     long, short = "abcdefgh ijklmnop", "a a a"
     found = translate_lines(parser(**{"decoding.extra_length": 0}), [long, long, short])
-    assert [words(read_tree(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
-    told = r"the tree of text 3 \('a a a'\) has 5 tokens at least, and may have 3 at most"
-    with pytest.raises(ZooError, match=told) as caught:
+    assert [words(read(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
+    message = r"the tree of text 3 \('a a a'\) needs at least 5 tokens, but may have at most 3"
+    with pytest.raises(ZooError, match=message) as caught:
         next(found)
     assert "`decoding.extra_length`" in str(caught.value.hint)
     one = parser(**{"decoding.extra_length": 0, "task.constrained": False}).parse(short)
-    assert one is not None, "it is mended"
+    assert one is not None, "it is repaired"
     assert words(one) == short.split()

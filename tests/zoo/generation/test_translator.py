@@ -1,4 +1,4 @@
-"""Text in, text out, with a toy program and a vocabulary of letters."""
+"""Translators over a toy program and a vocabulary of letters."""
 
 import math
 import random
@@ -57,7 +57,7 @@ def test_a_text_gives_a_text_and_a_list_gives_a_list(translator):
     assert several[0] == several[5] != ""
 
 
-def test_n_best_gives_lists_of_different_texts_whose_first_is_the_best(translator):
+def test_n_best_returns_different_texts_best_first(translator):
     several = translator.translate(TEXTS, n_best=3)
     assert [texts[0] for texts in several] == translator.translate(TEXTS)
     assert translator.translate("hgfedc", n_best=2) == several[2][:2]
@@ -65,7 +65,7 @@ def test_n_best_gives_lists_of_different_texts_whose_first_is_the_best(translato
     assert translator.translate("ab", n_best=1) == [translator.translate("ab")]
 
 
-def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translator, letters, search):
+def test_translation_equals_the_search_with_the_specs_options(translator, letters, search):
     source, program = letters.encode("fed"), translator.program
     (found,) = search(program, [source], [3 + 2], beam=3, alpha=translator.spec.decoding.alpha, n_best=3)
     expected = [Translation(letters.decode(h.tokens), h.score, h.log_probability, h.tokens) for h in found]
@@ -78,7 +78,7 @@ def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translato
 
 
 def test_translations_start_with_their_prefixes(translator):
-    """And what they score counts the prefix."""
+    """Their scores include the prefix."""
     prefixes = ["", "", "ba", "", "h", "ab", "", "hhh"]
     found = translator.hypotheses(TEXTS, n_best=2, prefixes=prefixes)
     free = translator.hypotheses(TEXTS, n_best=2)
@@ -96,16 +96,16 @@ def test_translations_start_with_their_prefixes(translator):
     assert translator.translate("hgfedc", prefixes="ba", search="sample").startswith("ba")
 
 
-def test_prefixes_belong_to_texts(translator):
+def test_each_text_needs_one_prefix(translator):
     for texts, prefixes in ((["a", "b"], ["a"]), (["a"], ["a", "b"])):
         with pytest.raises(ZooError, match="there are 1 "):
             translator.translate(texts, prefixes=prefixes)
     for mixed in (("ab", ["ab"]), (["ab"], "ab")):
         with pytest.raises(TypeError, match="one text and one prefix"):
             translator.translate(mixed[0], prefixes=mixed[1])
-    with pytest.raises(ZooError, match="an empty text is to have a translation that starts with 'a'"):
+    with pytest.raises(ZooError, match="an empty text has the prefix 'a'"):
         translator.translate(["a", " "], prefixes=["", "a"])
-    with pytest.raises(ZooError, match="the prefix 'abcd' has 4 tokens, and a translation of 'h' has 3 at most"):
+    with pytest.raises(ZooError, match="the prefix 'abcd' has 4 tokens, but a translation of 'h' has at most 3"):
         translator.translate("h", prefixes="abcd")
     assert translator.translate("h", prefixes="abc") == "abc"
     with pytest.raises(ZooError, match=r"prefix 1 \('a.nb'\) has a line break"):
@@ -114,29 +114,29 @@ def test_prefixes_belong_to_texts(translator):
         translator.translate(["ab", "a"], prefixes=["a", None])
 
 
-def test_nothing_to_translate_never_reaches_the_model(translator):
+def test_empty_texts_do_not_reach_the_model(translator):
     for nothing in ("", "   ", "\t", "\u00a0", "\n", "\x01"):  # the last has no token
         assert translator.translate(nothing) == ""
         assert translator.translate(nothing, n_best=2) == [""]
     assert translator.program.read == []
 
 
-def test_batches_hold_to_the_budget_and_change_nothing(translator_of):
+def test_batches_fit_the_budget_and_change_nothing(translator_of):
     draw = random.Random(3)
     texts = ["".join(draw.choices("abcdefgh ", k=draw.randrange(40))) for _ in range(60)]
     whole, report = translator_of(), Listening()
     expected = whole.hypotheses(texts, report=report)
     assert (report.total, report.advanced) == (60, 60)
     small = translator_of()
-    assert small.hypotheses(texts, tokens=90) == expected
+    assert small.hypotheses(texts, max_batch_tokens=90) == expected
     shapes = small.program.encoded
     assert len(shapes) > 5
     assert all(rows * length <= 90 for rows, length in shapes)
-    assert translator_of().hypotheses(texts, tokens=1) == expected
+    assert translator_of().hypotheses(texts, max_batch_tokens=1) == expected
 
 
-def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_alone(translator_of):
-    """As many as there is room for; a pair that has none is called by its number."""
+def test_scoring_halves_batches_that_do_not_fit_into_memory(translator_of):
+    """A pair that does not fit alone is named by its number."""
     texts = ["ab", "hgf", "c", "abc"]
     translator = translator_of()
     expected, whole, room = translator.score_tokens(texts, texts), translator.program.score, [2]
@@ -149,16 +149,16 @@ def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_
     translator.program.score = short
     assert translator.score_tokens(texts, texts) == expected
     room[0] = 0
-    with pytest.raises(ZooError, match=r"not enough memory to score pair . alone: . tokens of source and . of target"):
+    with pytest.raises(ZooError, match=r"not enough memory to score pair . alone: . source tokens and . target tokens"):
         translator.score_tokens(texts, texts)
     translator.program.score = lambda *_: torch.zeros(2).reshape(3)
     with pytest.raises(RuntimeError, match="invalid for input of size 2"):
         translator.score_tokens(texts, texts)
 
 
-def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
+def test_scores_are_sums_over_tokens_with_eos(translator, letters):
     sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
-    forced = translator.score_tokens(sources, targets, tokens=20)
+    forced = translator.score_tokens(sources, targets, max_batch_tokens=20)
     assert [score.tokens for score in forced] == [3, 1, 4, 9]
     for source, target, score in zip(sources, targets, forced, strict=True):
         given = (*letters.encode(source), specs.EOS)
@@ -171,7 +171,7 @@ def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
     assert TokenScores((-1.0, -2.5)).log_probability == -3.5
 
 
-def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(translator, letters):
+def test_the_score_of_a_translation_equals_its_log_probability(translator, letters):
     texts = ["abc", "hh", "a b"]
     for text, (best,) in zip(texts, translator.hypotheses(texts), strict=True):
         source = torch.tensor([[*letters.encode(text), specs.EOS]])
@@ -179,15 +179,15 @@ def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(tra
         assert translator.program.score(source, target).sum() == best.log_probability
 
 
-def test_sources_and_targets_belong_together(translator):
+def test_each_source_needs_one_target(translator):
     with pytest.raises(ZooError, match="2 sources and 1 targets"):
         translator.score(["a", "b"], ["a"])
     for mixed in (("ab", ["ab"]), (["ab"], "ab")):
-        with pytest.raises(TypeError, match="a list and a list"):
+        with pytest.raises(TypeError, match="a list of"):
             translator.score(*mixed)
 
 
-def test_what_is_not_a_line_of_text_is_refused(translator):
+def test_texts_must_be_single_lines_of_text(translator):
     with pytest.raises(ZooError, match=r"text 2 \('a\\nb'\) has a line break in it") as caught:
         translator.translate(["a", "a\nb"])
     assert "one line" in caught.value.hint
@@ -200,18 +200,18 @@ def test_what_is_not_a_line_of_text_is_refused(translator):
         translator.translate("ab\udcff")
 
 
-def test_choices_are_checked_even_where_there_is_nothing_to_do(translator):
-    for choice in ({"n_best": 4}, {"tokens": 0}, {"top_k": 3}):
-        with pytest.raises(ZooError, match=f"`{next(iter(choice))}` is"):
+def test_options_are_checked_without_any_text(translator):
+    for choice in ({"n_best": 4}, {"max_batch_tokens": 0}, {"top_k": 3}):
+        with pytest.raises(ZooError, match=f"`{next(iter(choice))}` (is|has no effect)"):
             translator.translate("", **choice)
-    with pytest.raises(ZooError, match=r"`tokens` is 1\.5"):
-        translator.score("a", "a", tokens=1.5)
-    with pytest.raises(TypeError, match="`beams` is no choice"):
+    with pytest.raises(ZooError, match=r"`max_batch_tokens` is 1\.5"):
+        translator.score("a", "a", max_batch_tokens=1.5)
+    with pytest.raises(TypeError, match="`beams` is not a generation option"):
         translator.translate("ab", beams=4)
 
 
-def test_a_source_of_nothing_but_unknown_pieces_is_translated(tokens, small):
-    """As any other: it may end at once, or say something."""
+def test_a_source_of_unknown_tokens_is_translated(tokens, small):
+    """Every hypothesis has a finite score."""
     spec = small()
     translator = Translator(build(spec), tokens, spec)
     assert specs.UNK in tokens.encode("你好")
@@ -220,8 +220,8 @@ def test_a_source_of_nothing_but_unknown_pieces_is_translated(tokens, small):
     assert all(math.isfinite(each.score) for each in found)
 
 
-def test_a_prefix_is_begun_with_as_it_is_written(tokens, small):
-    """After the normalisation of all text; and what cannot be written is refused by its number."""
+def test_prefixes_are_normalised_and_checked(tokens, small):
+    """Prefixes are normalised as all text is. Prefixes that cannot be written are refused by their number."""
     spec = small()
     translator = Translator(build(spec), tokens, spec)
     for prefix in ("der  alte\x07Hund", " der\talte Hund ", "\ufeffder alte\u2028Hund"):
@@ -233,7 +233,7 @@ def test_a_prefix_is_begun_with_as_it_is_written(tokens, small):
     assert translator.translate("the old dog", prefixes="\u200b") == translator.translate("the old dog")
 
 
-def test_a_prefix_has_any_characters_where_there_are_bytes(small):
+def test_prefixes_may_have_any_character_with_byte_fallback(small):
     section = specs.load("base", {"vocabulary.size": 285}).vocabulary
     vocabulary = Vocabulary.learn(lambda: [("the old dog", "der alte Hund")] * 9, section)
     sizes = {"architecture": small().architecture.model_dump(), "vocabulary": section.model_dump()}
@@ -244,7 +244,7 @@ def test_a_prefix_has_any_characters_where_there_are_bytes(small):
     assert translator.score("the dog", "der 猫") != translator.score("the dog", "der 犬")
 
 
-def test_control_characters_are_spaces_in_translation_and_scoring(tokens, small):
+def test_control_characters_count_as_spaces(tokens, small):
     spec = small()
     translator = Translator(build(spec), tokens, spec)
     assert translator.hypotheses(["the\x07old\x00dog"]) == translator.hypotheses(["the old dog"])
@@ -252,13 +252,13 @@ def test_control_characters_are_spaces_in_translation_and_scoring(tokens, small)
     assert scores[0] == scores[1] == translator.score_tokens(["we read"], ["wir lesen"])
 
 
-def test_the_best_differ_in_their_pieces(translator_of):
-    """That is what the help promises, and no more: two may be the same text."""
+def test_the_n_best_differ_in_their_tokens(translator_of):
+    """Two of them may still be the same text."""
     found = translator_of(["decoding.beam=40"]).hypotheses(["ab"], n_best=40)[0]
     assert len({each.tokens for each in found}) == len(found) == 40
 
 
-def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning(translator_of):
+def test_a_source_longer_than_any_in_training_gives_a_warning(translator_of):
     report = Listening()
     translator = translator_of(longest_source=6, report=report)
     translator.translate(["abcdef", "ab"])
@@ -267,25 +267,27 @@ def test_a_source_longer_than_any_in_training_is_translated_whole_with_a_warning
     translator.translate(["ab", long, "abcdefg"])
     assert max(length for _, length in translator.program.encoded) == 65
     (warning,) = report.warnings
-    assert warning.startswith("longer than any source in training (6 tokens): 2 of 3, at most 64 tokens, text 2 ('abc")
+    assert warning.startswith(
+        "2 of 3 texts are longer than any source in training (6 tokens), the longest is text 2 ('abc"
+    )
     translator.score(long, "ab")
     assert len(report.warnings) == 1
 
 
-def test_learned_positions_bound_sources_and_translations(translator_of):
+def test_learned_positions_limit_sources_and_translations(translator_of):
     learned = ["architecture.positional_encoding=learned", "architecture.max_positions=6"]
     translator = translator_of([*learned, "corpus.max_length=5"])
     assert len(translator.translate("abcde", alpha=10.0)) <= 5  # BOS takes the first position
-    with pytest.raises(ZooError, match="takes 7 positions, and the model has learned 6") as caught:
+    with pytest.raises(ZooError, match="needs 7 positions, but the model has learned 6") as caught:
         translator.translate(["ab", "abcdef"])
     assert "'abcdef'" in str(caught.value)
     assert translator.score("abcde", "abcde") < 0
-    with pytest.raises(ZooError, match="the target 'abcdef' takes 7 positions"):
+    with pytest.raises(ZooError, match="the target 'abcdef' needs 7 positions"):
         translator.score("ab", "abcdef")
 
 
 @pytest.mark.parametrize("longest", [0, 2, 5])
-def test_a_translation_is_at_most_so_many_times_as_long_and_some_pieces_more(translator_of, longest):
+def test_the_maximum_length_follows_factor_and_extra_length(translator_of, longest):
     ending = {"shrinking": 1, "admissible": 0}  # what is cut off has a token in the place of EOS
     for factor, extra, limit in ((1.0, 2, longest + 2), (0.0, 4, 4), (2.5, 1, int(2.5 * longest) + 1)):
         for name, more in ending.items():
@@ -298,14 +300,14 @@ def test_a_translation_is_at_most_so_many_times_as_long_and_some_pieces_more(tra
 
 
 @pytest.mark.parametrize("empty", ["", " ", "!"])
-def test_an_empty_source_of_a_model_that_reads_no_eos_is_refused_by_its_number(translator_of, monkeypatch, empty):
-    """There is nothing to attend to. One that reads EOS has that; and what is empty is translated without the model."""
+def test_an_empty_source_cannot_be_scored_without_eos(translator_of, monkeypatch, empty):
+    """Attention over zero positions is undefined. An empty text is still translated, without the model."""
     translator = translator_of()
     whole = translator.score(["ab", empty], ["c", "d"])
     monkeypatch.setattr(type(translator.vocabulary), "source_end", PAD)
     assert len(whole) == len(translator.score(["ab", "b"], ["c", ""]))
     with pytest.raises(
-        ZooError, match=r"pair 12 has a source without a token, .* and this model reads no EOS"
+        ZooError, match=r"pair 12 has a source without tokens, .* and this model reads no EOS"
     ) as caught:
         translator.score_tokens(["ab", empty], ["c", "d"], first=11)
     assert caught.value.hint
@@ -313,7 +315,7 @@ def test_an_empty_source_of_a_model_that_reads_no_eos_is_refused_by_its_number(t
 
 
 @pytest.mark.parametrize("choice", [{}, {"beam": 1}, {"search": "sample", "seed": 3}])
-def test_what_the_spec_bars_is_in_no_translation_and_scores_are_as_they_were(translator_of, choice):
+def test_suppressed_tokens_are_never_produced_and_scores_stay(translator_of, choice):
     texts = ["ab", "gfe", "h", "dcba"]
     free = translator_of(["vocabulary.size=13"])
     barring = translator_of(["vocabulary.size=13", "decoding.suppressed_tokens=[5, 1, 12]"])
@@ -327,8 +329,8 @@ def test_what_the_spec_bars_is_in_no_translation_and_scores_are_as_they_were(tra
 
 
 @pytest.mark.parametrize("choice", [{}, {"beam": 1}, {"search": "sample", "seed": 3}])
-def test_a_constraint_bounds_all_that_is_produced(translator_of, choice):
-    """Here `a` opens and `b` closes a constituent, and `c` is a word."""
+def test_a_constraint_applies_to_all_outputs(translator_of, choice):
+    """`a` opens a constituent, `b` closes it, and `c` is a word."""
     translator = translator_of(["decoding.extra_length=9"])
     translator.constraint = BracketConstraint((4,), (5,), (6,), 13)
     texts = ["h", " fe  dg h\u00a0", "", "cc"]
@@ -338,9 +340,9 @@ def test_a_constraint_bounds_all_that_is_produced(translator_of, choice):
             nested = less
         assert nested == "c" * len(text.split())
     assert translator.translate("h e", prefixes="aac", **choice).startswith("aac")
-    with pytest.raises(ZooError, match="sentence 1, 'h e', is given a beginning that is not allowed"):
+    with pytest.raises(ZooError, match="the prefix of sentence 1, 'h e', has a token that is not allowed"):
         translator.translate("h e", prefixes="ab", **choice)
     tight = translator_of(["decoding.extra_length=0"])
     tight.constraint = translator.constraint
-    with pytest.raises(ValueError, match="no tree over the 2 words of sentence 1 has 3 tokens at most"):
+    with pytest.raises(ValueError, match="no tree over the 2 words of sentence 1 has at most 3 tokens"):
         tight.translate(["h", "e d"], **choice)

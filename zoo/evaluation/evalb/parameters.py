@@ -62,8 +62,8 @@ COLLINS = Parameters(
 )
 """The standard parameters for English (Collins 1997): labelled brackets without root, traces and punctuation.
 
-`ADVP` and `PRT` are one label. Unlike EVALB's file of that name, they allow any number of errors, because a parser early
-in its training makes many.
+`ADVP` and `PRT` are one label. Unlike EVALB's file of that name, they allow any number of errors: a parser early in its
+training makes many.
 """
 
 

@@ -38,12 +38,12 @@ def read(tmp_path):
     return of
 
 
-def test_the_standard_ones_are_collins(read):
+def test_the_standard_file_equals_collins(read):
     assert replace(read(STANDARD), name="collins", max_error=None) == COLLINS
     assert read(STANDARD).max_error == 10
 
 
-def test_every_line_changes_what_it_says(read):
+def test_every_parameter_takes_effect(read):
     assert read("") == Parameters("some.prm", max_error=10)
     found = read(
         "LABELED 0   \nCUTOFF_LEN\t70\r\nMAX_ERROR 3\nMAX_ERROR 5\nDEBUG 2\nQUOTE_LABEL POS\nEQ_WORD The the\n"
@@ -61,19 +61,19 @@ def test_every_line_changes_what_it_says(read):
 @pytest.mark.parametrize(
     ("line", "problem", "hint"),
     [
-        ("DELETE_LABELS TOP", "`DELETE_LABELS` is no parameter", "did you mean `DELETE_LABEL`?"),
-        ("colour red", "`colour` is no parameter", "a line is a parameter and its value"),
-        ("DELETE_LABEL", "`DELETE_LABEL` takes one value, and here stand 0", "a line is"),
-        ("DELETE_LABEL . ,", "`DELETE_LABEL` takes one value, and here stand 2", "a line is"),
-        ("EQ_LABEL ADVP", "`EQ_LABEL` takes two values, and here stand 1", "a line is"),
-        ("CUTOFF_LEN forty", "`CUTOFF_LEN` is a whole number, and `forty` is none", "a line is"),
-        ("MAX_ERROR -1", "`MAX_ERROR` is a whole number, and `-1` is none", "a line is"),
-        ("LABELED 2", "`LABELED` is 1", "a line is"),
+        ("DELETE_LABELS TOP", "`DELETE_LABELS` is not a parameter", "did you mean `DELETE_LABEL`?"),
+        ("colour red", "`colour` is not a parameter", "write a parameter and its values"),
+        ("DELETE_LABEL", "`DELETE_LABEL` takes one value, but 0 are given", "write a parameter"),
+        ("DELETE_LABEL . ,", "`DELETE_LABEL` takes one value, but 2 are given", "write a parameter"),
+        ("EQ_LABEL ADVP", "`EQ_LABEL` takes two values, but 1 are given", "write a parameter"),
+        ("CUTOFF_LEN forty", "`CUTOFF_LEN` must be a whole number, and `forty` is not", "write a parameter"),
+        ("MAX_ERROR -1", "`MAX_ERROR` must be a whole number, and `-1` is not", "write a parameter"),
+        ("LABELED 2", "`LABELED` must be 1", "write a parameter"),
     ],
 )
-def test_what_says_nothing_is_refused_with_its_line(read, line, problem, hint):
-    with pytest.raises(ZooError) as told:
+def test_invalid_lines_are_refused_with_their_position(read, line, problem, hint):
+    with pytest.raises(ZooError) as caught:
         read(f"# first\n{line}\n")
-    assert told.value.problem.startswith(problem)
-    assert told.value.where.endswith("some.prm:2")
-    assert told.value.hint.startswith(hint)
+    assert caught.value.problem.startswith(problem)
+    assert caught.value.where.endswith("some.prm:2")
+    assert caught.value.hint.startswith(hint)

@@ -1,4 +1,4 @@
-"""The laws of all metrics: which of two scores is better, what they are computed from, how they are kept."""
+"""Properties of all metrics: which score is better, what they are computed from, how they are stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_better_is_a_strict_order(metric: Metric, one: float, two: float, three:
 
 @MEMBERS
 @given(score=NUMBERS)
-def test_what_is_no_number_is_never_better_and_any_number_is_better_than_none(metric: Metric, score: float) -> None:
+def test_values_that_are_not_finite_are_never_better(metric: Metric, score: float) -> None:
     for none in (math.nan, math.inf, -math.inf):
         assert not metric.is_better(none, score)
         assert not metric.is_better(none, None)
@@ -46,57 +46,57 @@ def test_what_is_no_number_is_never_better_and_any_number_is_better_than_none(me
 
 @MEMBERS
 @given(scores=st.lists(NUMBERS, min_size=1))
-def test_the_best_is_the_most_or_the_least_whatever_comes_first(metric: Metric, scores: list[float]) -> None:
+def test_the_best_score_does_not_depend_on_the_order(metric: Metric, scores: list[float]) -> None:
     best = None
     for score in scores:
         best = score if metric.is_better(score, best) else best
     assert best == (max if metric.is_better(2, 1) else min)(scores)
 
 
-def test_a_model_is_better_for_less_perplexity_and_less_edits_and_for_more_of_all_else() -> None:
+def test_lower_is_better_for_perplexity_and_ter() -> None:
     assert {metric.name for metric in METRICS if metric.is_better(1, 2)} == {"perplexity", "ter"}
 
 
 @MEMBERS
-def test_it_asks_for_nothing_but_what_it_is_computed_from(metric: Metric, parrot: Callable[..., Any]) -> None:
+def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot(metric.task or "translation")
     answers = ModelOutputs(translator, translator.sources, translator.references)
-    assert 0 < metric.score(answers) <= metric.most
+    assert 0 < metric.score(answers) <= metric.max_value
     assert metric.score(answers) == metric.compute(answers)[metric.name]
-    assert [what for what, _ in translator.asked] == ["forced" if metric.uses_probabilities else "outputs"], (
+    assert [what for what, _ in translator.asked] == ["scores" if metric.uses_probabilities else "outputs"], (
         "once, and no other"
     )
 
 
 @MEMBERS
-def test_it_says_its_number_first_and_all_that_people_read_of_it(metric: Metric, parrot: Callable[..., Any]) -> None:
+def test_a_metric_returns_its_score_details_and_signature(metric: Metric, parrot: Callable[..., Any]) -> None:
     translator = parrot(metric.task or "translation")
-    told = metric.compute(ModelOutputs(translator, translator.sources, translator.references))
-    assert list(told) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in told))]
+    entries = metric.compute(ModelOutputs(translator, translator.sources, translator.references))
+    assert list(entries) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in entries))]
 
 
 @MEMBERS
 @given(score=NUMBERS)
-def test_what_is_kept_is_read_back(metric: Metric, score: float) -> None:
+def test_scores_survive_json(metric: Metric, score: float) -> None:
     assert metric.read_score(json.loads(json.dumps({metric.name: score}))) == score
     assert float(metric.format_score(score)) == pytest.approx(score, abs=0.5 * 10**-metric.decimals + 1e-9)
 
 
 @MEMBERS
 @pytest.mark.parametrize("found", ["much", None, -1, -0.001, math.nan, [], {}])
-def test_what_cannot_be_a_score_is_none(metric: Metric, found: object) -> None:
+def test_invalid_scores_are_ignored(metric: Metric, found: object) -> None:
     assert metric.read_score({metric.name: found}) is None
     assert metric.read_score({}) is None
     assert metric.read_score(found) is None
-    assert metric.read_score({metric.name: metric.most * 1.1}) is None
+    assert metric.read_score({metric.name: metric.max_value * 1.1}) is None
 
 
-def test_a_perfect_score_may_come_out_a_rounding_above_it() -> None:
-    assert [get_metric(name).known({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
+def test_a_perfect_score_may_be_rounded_up() -> None:
+    assert [get_metric(name).read_score({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
 
 
-def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: Callable[..., Spec]) -> None:
+def test_the_metrics_of_a_task_are_the_choices_of_dev_score(parsing: Callable[..., Spec]) -> None:
     words = {
         word for choice in get_args(specs.Training.model_fields["dev_score"].annotation) for word in get_args(choice)
     }
@@ -111,7 +111,7 @@ def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: 
                 make(**{"training.dev_score": name})
 
 
-def test_each_has_a_name_and_words_of_its_own() -> None:
+def test_names_and_titles_are_unique() -> None:
     assert len({metric.name for metric in METRICS}) == len({metric.title for metric in METRICS}) == len(METRICS)
     assert all(get_metric(metric.name) is metric for metric in METRICS)
     assert len({metric.signature for metric in METRICS if metric.task == "translation"}) == 4
@@ -121,7 +121,7 @@ def test_each_has_a_name_and_words_of_its_own() -> None:
 @pytest.mark.parametrize(
     "file", sorted(FROZEN.glob("*/*/scores.json")), ids=lambda file: f"{file.parts[-3]}-{file.parts[-2]}"
 )
-def test_scores_that_past_code_wrote_are_read(file: Path) -> None:
+def test_scores_of_past_versions_are_read(file: Path) -> None:
     scores = json.loads(file.read_text())["dev"]
     found = {metric.name: metric.read_score(scores) for metric in metrics_for(specs.load("tiny").task)}
     later = {name: scores.get(name) for name in ("paper_bleu", "chrf", "ter")}  # formats before 4 had none of them

@@ -1,4 +1,4 @@
-"""EVALB's rules, one by one, on trees small enough to count by hand; then what holds of any trees."""
+"""EVALB's rules on small trees, its layout, and properties of random trees."""
 
 import os
 import random
@@ -11,8 +11,7 @@ from specs import ZooError
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters
 from zoo.evaluation.evalb.scores import evaluate_bracket_files, format_table, score_trees
 from zoo.evaluation.evalb.sentences import ERROR, SKIPPED, VALID
-from zoo.text.trees.bracketed import read_tree
-from zoo.text.trees.tree import Tree, leaf, node
+from zoo.text.trees.tree import Tree, leaf, node, read
 
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"
 """Length 6; without what COLLINS deletes five words under S 0-5, NP 0-2, VP 2-5 and NP 3-5."""
@@ -20,7 +19,7 @@ LABELS, TAGS = ("S", "NP", "VP", "ADVP", "PRT", "NP-SBJ"), ("NN", "DT", "VB", ".
 
 
 def one(test, gold=GOLD, parameters=COLLINS):
-    return score_trees([None if test is None else read_tree(test)], [read_tree(gold)], parameters).rows[0]
+    return score_trees([None if test is None else read(test)], [read(gold)], parameters).rows[0]
 
 
 def counts(row):
@@ -53,21 +52,21 @@ def test_a_bracket_matches_by_span_and_label():
     assert (counts(row), row.recall, row.precision) == ((2, 4, 2, 0), 50, 100)
 
 
-def test_labels_need_not_count():
+def test_labels_can_be_ignored():
     test = GOLD.replace("VP", "PP").replace("(S", "(X")
     assert counts(one(test)) == (2, 4, 4, 0)
     assert counts(one(test, parameters=replace(COLLINS, labelled=False))) == (4, 4, 4, 0)
 
 
 @pytest.mark.parametrize(("test", "gold", "matched"), [(3, 1, 1), (1, 3, 1), (2, 3, 2)])
-def test_brackets_of_one_span_match_as_often_as_both_have_them(test, gold, matched):
+def test_brackets_of_equal_span_match_once_each(test, gold, matched):
     def nested(times):
         return "(NP " * times + "(NN dog)" + ")" * times
 
     assert counts(one(nested(test), nested(gold))) == (matched, gold, test, 0)
 
 
-def test_crossing_counts_brackets_of_the_test_once_each():
+def test_each_crossing_bracket_of_the_test_counts_once():
     gold = "(S (A (N a) (N b) (N c)) (B (N d) (N e)))"
     assert counts(one("(S (N a) (X (N b) (N c) (N d)) (N e))", gold)) == (1, 3, 2, 1)
     # 1-4 crosses A and B, 2-4 both again, and 0-4 crosses B.
@@ -77,7 +76,7 @@ def test_crossing_counts_brackets_of_the_test_once_each():
     assert one("(S (X (N a) (N b)) (N c) (Y (B (N d) (N e))))", gold).crossing == 0
 
 
-def test_a_deleted_tag_takes_its_word_and_a_deleted_label_its_bracket():
+def test_deleted_tags_remove_words_and_deleted_labels_remove_brackets():
     # The full stop is in VP here and in S there: without it, both have one span.
     assert counts(one("(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat)) (. .))))")) == (4, 4, 4, 0)
     # What is left with no word goes, and so do traces, which are no part of the length.
@@ -90,14 +89,14 @@ def test_a_deleted_tag_takes_its_word_and_a_deleted_label_its_bracket():
     assert one(GOLD, trace, replace(keeping, deleted_for_length=frozenset())).length == 8
 
 
-def test_the_label_of_a_bracket_ends_where_its_function_begins():
+def test_function_tags_are_removed_from_labels():
     assert counts(one(GOLD.replace("(NP", "(NP-SBJ-1", 1), GOLD.replace("(VP", "(VP=2"))) == (4, 4, 4, 0)
     # A tag has no function: this one is another one.
     row = one(GOLD.replace("(NN dog", "(NN-X dog"))
     assert (row.status, row.tags) == (VALID, 4)
 
 
-def test_what_equals_counts_as_one():
+def test_equal_labels_and_words_match():
     gold = "(S (ADVP (RB up)) (VP (VB go)))"
     assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold)) == (3, 3, 3, 0)
     assert counts(one("(S (PRT (RB up)) (VP (VB go)))", gold, replace(COLLINS, equal_labels=frozenset()))) == (
@@ -120,11 +119,11 @@ def test_what_equals_counts_as_one():
     assert one("(X (A a))", "(X (B a))", chained).tags == 1
 
 
-def test_a_sentence_over_other_words_is_an_error():
+def test_a_sentence_with_other_words_is_an_error():
     for test, problem in {
         GOLD.replace("bites", "sees"): "the words `sees` and `bites` differ",
         GOLD.replace("(DT the) ", "", 1): "there are 4 words, and 5 in the reference",
-        None: "the brackets are no tree",
+        None: "the brackets do not form a tree",
     }.items():
         row = one(test)
         assert (row.status, row.problem) == (ERROR, problem)
@@ -133,12 +132,12 @@ def test_a_sentence_over_other_words_is_an_error():
     assert one(GOLD.replace("(. .)", "(NN .)")).status == ERROR
 
 
-def test_a_sentence_without_a_word_to_compare_is_skipped():
+def test_a_sentence_without_words_is_skipped():
     assert (one("(S (. .))").status, one("(S (. .))").words) == (SKIPPED, 5)
     assert one("(S (. .))", "(S (. .))").status == SKIPPED
 
 
-def test_quotation_marks_stay_where_taggers_waver():
+def test_quotation_marks_with_confusable_tags_are_kept():
     gold, test = "(S (NN a) ('' ') (VP (VB b)))", "(S (NN a) (POS ') (VP (VB b)))"
     assert one(test, gold).status == ERROR
     row = one(test, gold, replace(COLLINS, quotes=frozenset(["''", "POS"])))
@@ -151,16 +150,16 @@ def test_quotation_marks_stay_where_taggers_waver():
     assert one("(S ('' '))", "(S (POS '))", replace(COLLINS, quotes=frozenset(["''", "POS"]))).status == SKIPPED
 
 
-def test_without_tags_words_have_those_of_the_reference():
+def test_words_without_tags_get_those_of_the_reference():
     untagged = "(S (NP (XX the) (XX dog)) (VP (XX bites) (NP (XX the) (XX cat)) (XX .)))"
-    scores = score_trees([read_tree(untagged)], [read_tree(GOLD)])
+    scores = score_trees([read(untagged)], [read(GOLD)])
     assert counts(scores.rows[0]) == (4, 4, 4, 0)
     assert (scores.f1, scores.tagging, scores.rows[0].tags) == (100, None, None)
     assert scores.signature == "evalb:collins|tags:reference|cutoff:40"
     # The full stop is not there: with its tag missing, nobody else would notice.
     assert one(untagged.replace(" (XX .)", "")).problem == "there are 5 words, and 6 in the reference"
     # One tag in all the outputs, and they are a tagger's own.
-    tagged = score_trees([read_tree(untagged), read_tree(GOLD)], [read_tree(GOLD)] * 2)
+    tagged = score_trees([read(untagged), read(GOLD)], [read(GOLD)] * 2)
     assert ([row.status for row in tagged.rows], tagged.tagging) == ([ERROR, VALID], 100)
     assert tagged.signature == "evalb:collins|tags:test|cutoff:40"
 
@@ -168,14 +167,9 @@ def test_without_tags_words_have_those_of_the_reference():
 # sums
 
 
-def test_sums_leave_out_errors_and_skipped_sentences():
-    outputs = [
-        read_tree(GOLD),
-        read_tree("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"),
-        None,
-        read_tree("(X (. .))"),
-    ]
-    scores = score_trees(outputs, [read_tree(GOLD)] * 4)
+def test_summaries_leave_out_errors_and_skipped_sentences():
+    outputs = [read(GOLD), read("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"), None, read("(X (. .))")]
+    scores = score_trees(outputs, [read(GOLD)] * 4)
     assert (scores.sentences, scores.errors, scores.skipped) == (4, 1, 1)
     assert (scores.recall, scores.precision) == (100 * 6 / 8, 100)
     assert scores.f1 == pytest.approx(2 * 75 * 100 / 175)
@@ -184,10 +178,10 @@ def test_sums_leave_out_errors_and_skipped_sentences():
     assert [number for number, _ in scores.failed] == [3]
 
 
-def test_sums_by_length():
+def test_summaries_by_length():
     short, long = "(S (NN a))", "(S (NP (NN a) (NN b)) (NN c))"
-    outputs = [read_tree(short), read_tree("(S (NN a) (NP (NN b) (NN c)))")]
-    scores = score_trees(outputs, [read_tree(short), read_tree(long)], replace(COLLINS, cutoff=1))
+    outputs = [read(short), read("(S (NN a) (NP (NN b) (NN c)))")]
+    scores = score_trees(outputs, [read(short), read(long)], replace(COLLINS, cutoff=1))
     assert (scores.short.sentences, scores.short.f1, scores.f1) == (1, 100, pytest.approx(100 * 2 / 3))
     found = scores.by_length([1, 2, 3])
     assert {name: (each.sentences, each.f1) for name, each in found.items()} == {
@@ -198,24 +192,24 @@ def test_sums_by_length():
     }
     assert (scores.crossing, scores.no_crossing, scores.two_or_less) == (0.5, 50, 100)
     for bounds in ([], [0], [3, 3], [3, 2]):
-        with pytest.raises(ZooError, match="are no bounds"):
+        with pytest.raises(ZooError, match="are not valid bounds"):
             scores.by_length(bounds)
 
 
-def test_what_cannot_be_scored_is_refused():
+def test_empty_or_unequal_lists_are_refused():
     with pytest.raises(ZooError, match="2 trees and 1 references"):
-        score_trees([None, None], [read_tree(GOLD)])
+        score_trees([None, None], [read(GOLD)])
     with pytest.raises(ZooError, match="nothing to score"):
         score_trees([], [])
 
 
-def test_so_many_errors_are_too_many():
+def test_too_many_errors_are_refused():
     """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
     patient = replace(COLLINS, max_error=2)
-    assert score_trees([None] * 3, [read_tree(GOLD)] * 3, patient).errors == 3
+    assert score_trees([None] * 3, [read(GOLD)] * 3, patient).errors == 3
     with pytest.raises(ZooError, match=r"4 sentences are in error, .*`MAX_ERROR 2`.* sentence 1: the brackets"):
-        score_trees([None] * 4, [read_tree(GOLD)] * 4, patient)
-    assert score_trees([None] * 400, [read_tree(GOLD)] * 400).errors == 400
+        score_trees([None] * 4, [read(GOLD)] * 4, patient)
+    assert score_trees([None] * 400, [read(GOLD)] * 400).errors == 400
 
 
 # files
@@ -241,15 +235,15 @@ def test_lines_are_read_as_evalb_reads_them(files):
     assert files([GOLD], [GOLD], "LABELED 1\nCUTOFF_LEN 3\n").signature == "evalb:prm|tags:test|cutoff:3"
 
 
-def test_trees_score_as_their_lines_do(files):
+def test_trees_and_lines_have_equal_scores(files):
     pick = random.Random(5)
     gold = [_tree(pick) for _ in range(50)]
     tests = [_changed(tree, pick) for tree in gold]
     assert files(tests, gold) == score_trees(tests, gold)
 
 
-def test_gold_files_have_to_be_trees(files):
-    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is no bracketed tree \(.*gold:2\)") as told:
+def test_invalid_gold_lines_are_an_error(files):
+    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is not a bracketed tree \(.*gold:2\)") as told:
         files([GOLD, GOLD], [GOLD, "(S (NN dog)"])
     assert "(NP (DT the) (NN dog))" in told.value.hint
     with pytest.raises(ZooError, match=r"test` has 1 lines and `.*gold` has 2"):
@@ -257,7 +251,7 @@ def test_gold_files_have_to_be_trees(files):
 
 
 @pytest.mark.skipif("ZOO_EVALB" not in os.environ, reason="ZOO_EVALB names EVALB's own folder, which is not ours")
-def test_the_sample_of_evalb_letter_for_letter():
+def test_the_table_equals_evalbs_sample():
     folder = Path(os.environ["ZOO_EVALB"])
     scores = evaluate_bracket_files(*(folder / f"sample.{kind}" for kind in ("tst", "gld", "prm")))
     assert format_table(scores) + "\n" == (folder / "sample.rsl").read_text("utf-8")
@@ -309,7 +303,7 @@ def _crossing(test, gold):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_any_trees(seed):
+def test_properties_of_random_trees(seed):
     pick = random.Random(seed)
     gold = [_tree(pick) for _ in range(60)]
     tests = [_changed(tree, pick) for tree in gold]
@@ -333,8 +327,57 @@ def test_of_any_trees(seed):
     assert sum(each.sentences for each in there.by_length([3, 7, 12]).values()) == 60
 
 
-def test_a_tree_of_any_depth():
+def test_deep_trees_are_scored():
     deep = leaf("NN", "dog")
     for _ in range(3000):
         deep = node("NP", deep)
     assert score_trees([deep], [deep]).rows[0].matched == 3000
+
+
+TABLE_GOLD = "(TOP (S (NP (NN a) (NN b)) (VP (VB c)) (. .)))"
+LAYOUT = """\
+  Sent.                        Matched  Bracket   Cross        Correct Tag
+ ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy
+============================================================================
+   1    4    0  100.00 100.00     3      3    3      0      3     3   100.00
+   2    4    0   33.33  50.00     1      3    2      1      3     2    66.67
+   3    4    1    0.00   0.00     0      0    0      0      3     0     0.00
+============================================================================
+                 66.67  80.00      4      6    5      1      6     5    83.33
+=== Summary ===
+
+-- All --
+Number of sentence        =      3
+Number of Error sentence  =      1
+Number of Skip  sentence  =      0
+Number of Valid sentence  =      2
+Bracketing Recall         =  66.67
+Bracketing Precision      =  80.00
+Complete match            =  50.00
+Average crossing          =   0.50
+No crossing               =  50.00
+2 or less crossing        = 100.00
+Tagging accuracy          =  83.33
+
+-- len<=40 --
+"""
+
+
+def test_the_layout_of_the_table():
+    outputs = [read(TABLE_GOLD), read("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
+    found = format_table(score_trees(outputs, [read(TABLE_GOLD)] * 3))
+    assert found.startswith(LAYOUT)
+    every, short = found.split("-- All --\n")[1].split("\n\n-- len<=40 --\n")
+    assert short == every
+
+
+def test_the_layout_without_tags_or_brackets():
+    untagged = score_trees([read("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read(TABLE_GOLD)])
+    lines = format_table(untagged).splitlines()
+    assert lines[3] == "   1    4    0  100.00 100.00     3      3    3      0      3     -        -"
+    assert lines[5] == "                100.00 100.00      3      3    3      1      3     -        -"
+    assert lines.count("Tagging accuracy          =      -") == 2
+    # Without a bracket to count EVALB leaves its columns out.
+    lines = format_table(score_trees([None], [read(TABLE_GOLD)])).splitlines()
+    assert lines[5] == "      0     0     0.00"
+    assert "Bracketing Recall         =   0.00" in lines

@@ -1,4 +1,6 @@
-"""Two systems: whether one is better, or it is chance."""
+"""Comparison of two systems on the same sentences."""
+
+from __future__ import annotations
 
 import random
 from dataclasses import asdict
@@ -33,7 +35,7 @@ def references():
     return [" ".join(chance.choices(WORDS, k=chance.randint(6, 15))) for _ in range(200)]
 
 
-def test_scores_are_those_of_each_alone(references):
+def test_scores_equal_those_of_each_system_alone(references):
     first, second = spoiled(references, 0.3, 1), spoiled(references, 0.2, 2)
     found = {each.metric: each for each in compare(first, second, references, "de")}
     assert list(found) == ["bleu", "paper_bleu", "chrf", "ter"]
@@ -46,14 +48,14 @@ def test_scores_are_those_of_each_alone(references):
     assert [each.metric for each in compare(first, second, references, None)] == ["bleu", "chrf", "ter"]
 
 
-def test_what_is_much_better_is_and_by_every_metric(references):
+def test_a_much_better_system_is_found_by_every_metric(references):
     worse, better = spoiled(references, 0.4, 1), spoiled(references, 0.1, 2)
     assert [each.better for each in compare(worse, better, references, "de")] == ["B"] * 4
     assert [each.better for each in compare(better, worse, references, "de")] == ["A"] * 4
     assert all(each.p < 0.02 for each in compare(worse, better, references, None))
 
 
-def test_chance_is_no_difference_and_the_same_is_none(references):
+def test_chance_is_not_significant(references):
     alike = compare(spoiled(references, 0.3, 1), spoiled(references, 0.3, 2), references, "de")
     assert [each.better for each in alike] == [None] * 4
     assert all(each.confidence[0] > abs(each.difference) / 2 for each in alike)
@@ -61,12 +63,12 @@ def test_chance_is_no_difference_and_the_same_is_none(references):
     assert {(each.difference, each.better) for each in same} == {(0.0, None)}
 
 
-def test_it_says_the_same_each_time(references):
+def test_results_are_reproducible(references):
     pair = spoiled(references, 0.3, 1), spoiled(references, 0.2, 2)
     assert list(map(asdict, compare(*pair, references, "de"))) == list(map(asdict, compare(*pair, references, "de")))
 
 
-def test_what_is_not_alike_in_number_is_refused(references, tmp_path):
+def test_different_numbers_of_lines_are_refused(references, tmp_path):
     with pytest.raises(ZooError, match="199 hypotheses and 200 references"):
         compare(references, references[1:], references, None)
     names = [tmp_path / name for name in ("a", "b", "test.de")]

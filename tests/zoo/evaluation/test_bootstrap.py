@@ -1,4 +1,4 @@
-"""Sets drawn anew: by sums of counts the scores are those that the sentences themselves would have."""
+"""Bootstrap resampling, against the scores of the resampled sentences and against sacreBLEU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUTPUTS = [
 ]
 
 
-def test_every_set_has_as_many_sentences_and_is_always_the_same() -> None:
+def test_samples_are_reproducible_and_of_the_right_size() -> None:
     drawn = sample_counts(7)
     assert (drawn.sum(axis=1) == 7).all()
     assert np.array_equal(drawn, sample_counts(7))
@@ -45,7 +45,7 @@ def test_every_set_has_as_many_sentences_and_is_always_the_same() -> None:
     assert len(np.unique(drawn, axis=0)) > 100
 
 
-def test_the_score_of_a_set_is_that_of_its_sentences() -> None:
+def test_sample_scores_equal_those_of_the_sentences() -> None:
     drawn = np.vstack([np.ones(4), sample_counts(4)[:5]])
     by, paper_by = bleu_by_sample(drawn, OUTPUTS, REFERENCES), paper_bleu_by_sample(drawn, OUTPUTS, REFERENCES, "de")
     for number, row in enumerate(drawn):
@@ -55,20 +55,20 @@ def test_the_score_of_a_set_is_that_of_its_sentences() -> None:
         assert paper_by[number] == pytest.approx(paper_bleu(outputs, references, "de").score)
 
 
-def test_perplexity_is_over_the_pieces_of_the_set() -> None:
+def test_perplexity_is_per_token_of_the_sample() -> None:
     drawn = np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])
     found = log_perplexity_by_sample(drawn, [-3.0, -8.0], [2, 4])
     assert found == pytest.approx([11 / 6, 3 / 2, 2.0])
     assert math.exp(found[1]) == pytest.approx(math.exp(6 / 4))
 
 
-def test_what_is_not_alike_in_number_is_refused() -> None:
+def test_different_numbers_of_texts_are_refused_by_the_bootstrap() -> None:
     with pytest.raises(ZooError, match="3 hypotheses and 4 references"):
         bleu_by_sample(sample_counts(4), OUTPUTS[:3], REFERENCES)
 
 
 @pytest.mark.parametrize("kind", ["BLEU", "CHRF", "TER"])
-def test_sets_and_intervals_are_sacrebleus_own(kind: str) -> None:
+def test_samples_and_intervals_equal_sacrebleus(kind: str) -> None:
     of = sacrebleu_metric(kind)
     others = [text.replace("sieht", "kennt").replace("heute", "oft") for text in OUTPUTS]
     named = [("A", OUTPUTS * 5), ("B", others * 5)]
@@ -82,7 +82,7 @@ def test_sets_and_intervals_are_sacrebleus_own(kind: str) -> None:
         assert interval_half_width(drawn) == pytest.approx(theirs.ci, rel=0.05)
 
 
-def test_where_there_is_no_difference_one_in_twenty_is_found_by_a_p_of_a_twentieth() -> None:
+def test_p_values_are_calibrated() -> None:
     """Of two that are alike, differences scatter about 0 as those of the sets scatter about them."""
     chance = np.random.default_rng(0)
     differences = chance.normal(size=4_000)
@@ -93,7 +93,7 @@ def test_where_there_is_no_difference_one_in_twenty_is_found_by_a_p_of_a_twentie
     assert p_value(9.0, chance.normal(9.0, size=999)) == pytest.approx(0.001)
 
 
-def test_half_the_interval_of_a_difference_is_twice_its_deviation() -> None:
+def test_the_interval_of_a_difference_follows_its_deviation() -> None:
     chance = np.random.default_rng(0)
     first = chance.normal(30.0, 5.0, SAMPLES)
     second = first + chance.normal(1.0, 0.5, SAMPLES)

@@ -1,4 +1,4 @@
-"""A model that somebody loads into a process of his own leaves the process as it was."""
+"""Opening of models: messages while compiling, no side effects on the process, and pickles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import signal
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,15 @@ import torch
 import zoo
 from compiler.backends import BACKENDS
 from specs import ZooError
+from zoo.generation import compilation
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
+from zoo.report import Progress, Report
 from zoo.training.run import Run
 
 
 def _state() -> dict[str, object]:
-    """What our backends, or what they stand on, would like to change."""
+    """Return the process-wide state that a backend could change."""
     return {
         "float32 products": torch.backends.mkldnn.matmul.fp32_precision,
         "precision": torch.get_float32_matmul_precision(),
@@ -40,10 +44,11 @@ def _state() -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), "onnx", "ctranslate2"]
+    "backend",
+    ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), pytest.param("onnx", marks=pytest.mark.slow)],
 )
-def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) -> None:
-    if problem := BACKENDS[backend].unavailable_reason():
+def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backend: str) -> None:
+    if problem := BACKENDS[backend].absent():
         pytest.skip(problem)
     run = trained()
     torch.set_num_threads(3)
@@ -59,7 +64,7 @@ def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) ->
         torch.backends.mkldnn.matmul.fp32_precision = "none"
 
 
-def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpickling_opens_the_same_model(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """From another folder, too, and holds no weights."""
     run = trained("runs/one")
     one = zoo.load(str(run.folder), backend="eager", precision="bfloat16", max_batch_tokens=77)
@@ -70,13 +75,58 @@ def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch:
     for text in kept:
         again = pickle.loads(text)
         assert again.translate(["the old dog", "she knows"]) == expected
-        assert again.tokens == 77
+        assert again.max_batch_tokens == 77
     assert (pickle.loads(kept[0]).program.backend, pickle.loads(kept[0]).program.precision) == ("eager", "bfloat16")
 
 
-def test_what_was_opened_from_nothing_has_no_pickle(trained: Callable[..., Run]) -> None:
+def test_translators_made_from_programs_cannot_be_pickled(trained: Callable[..., Run]) -> None:
     one = zoo.load(str(trained().folder), backend="eager")
     made = Translator(one.program, one.vocabulary, one.spec)
     for each in (made, Translator.ensemble([one, made])):
-        with pytest.raises(ZooError, match="made of a program, and not opened from a folder"):
+        with pytest.raises(ZooError, match="made from a program and cannot be pickled"):
             pickle.dumps(each)
+
+
+class Waiting(Report):
+    """Keeps what is said, and which progress was shown."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        self.said.append(f"{label} in {unit}")
+        return Progress()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    """A report to a person of no patience."""
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 0.0)
+    return Waiting()
+
+
+def test_a_message_explains_slow_compilation(
+    trained: Callable[..., Run], slow: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = compilation.build
+    monkeypatch.setattr(compilation, "build", lambda *given, **how: (time.sleep(0.1), build(*given, **how))[1])
+    folder = trained().folder
+    assert open_model(folder, report=slow).translate("we read") is not None
+    assert ["once on this machine" in text for text in slow.said] == [True, False]
+    assert slow.said[1] == "compiling in seconds"
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)
+    quick = Waiting()
+    open_model(folder, report=quick)
+    assert quick.said == []
+
+
+def test_a_message_announces_compilation_in_the_first_run(
+    trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch.compile itself is not called: it waits for the first run."""
+    words = Waiting()
+    open_model(trained().folder, backend="inductor", report=words)
+    assert words.said[-1] == compilation.LAZY_MESSAGE

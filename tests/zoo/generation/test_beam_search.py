@@ -1,0 +1,475 @@
+"""Beam search against brute force over all sequences, and against a reference implementation in plain Python."""
+
+import itertools
+import math
+import random
+
+import pytest
+import torch
+
+import specs
+from compiler import build
+from compiler.top_k import TopK, top_k
+from specs import BOS, EOS, PAD, ZooError
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.hypotheses import Hypothesis, length_penalty
+from zoo.generation.sampling import Sampling
+
+STOPPING_RULES = ["admissible", "full", "shrinking"]
+
+
+def all_sequences(program, source, max_length, alpha, kind="gnmt"):
+    """Return all possible hypotheses, best first."""
+    words = [token for token in range(program.vocabulary) if token not in (PAD, BOS, EOS)]
+    hypotheses = []
+    for length in range(max_length + 1):
+        for tokens in itertools.product(words, repeat=length):
+            whole = (*tokens, EOS)
+            total = sum(program.row(source, whole[:i])[token] for i, token in enumerate(whole))
+            hypotheses.append(Hypothesis(tokens, total, total / length_penalty(length + 1, alpha, kind)))
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+
+def reference_search(
+    program, source, max_length, beam, alpha, n_best,
+    *, kind="gnmt", prefix=(), stopping_rule="admissible", min_length=0, allowed=None,
+):  # fmt: skip
+    """Search for one sentence's hypotheses without stopping early, except by the rule "full"."""
+    start = sum(program.row(source, prefix[:i])[token] for i, token in enumerate(prefix))
+    live, finished, width = [(start, prefix)], [], beam
+    for length in range(len(prefix), max_length + 1):
+        must_end = length == max_length and stopping_rule != "shrinking"
+        candidates = sorted(
+            (-(total + value), parent, -value, token, before)
+            for parent, (total, before) in enumerate(live)
+            for token, value in enumerate(program.row(source, before))
+            if token not in (PAD, BOS)
+            and (token == EOS if must_end else allowed is None or token in allowed(source, before))
+            and (token != EOS or length >= min(min_length, max_length))
+        )
+        limit = {"admissible": 2 * beam if beam > 1 else 1, "full": len(candidates), "shrinking": width}
+        live = []
+        for rank, (loss, _, _, token, before) in enumerate(candidates[: limit[stopping_rule]]):
+            whole = before if token == EOS else (*before, token)
+            if (token == EOS and (stopping_rule != "full" or rank < beam)) or (token != EOS and length == max_length):
+                finished.append(Hypothesis(whole, -loss, -loss / length_penalty(length + 1, alpha, kind)))
+            elif token != EOS:
+                live.append((-loss, whole))
+        live = live[:beam]
+        width = len(live)
+        if stopping_rule == "full" and len(finished) >= beam:
+            break
+    return sorted(finished, key=lambda hypothesis: -hypothesis.score)[:n_best]
+
+
+def random_cases(count, **choices):
+    """Yield random small searches: a seed, chosen values, sources, maximum lengths, and the random generator."""
+    for seed in range(count):
+        draw = random.Random(seed)
+        chosen = {name: draw.choice(values) for name, values in choices.items()}
+        sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(4))) for _ in range(draw.randrange(1, 6))]
+        yield seed, chosen, sources, [draw.randrange(chosen["max_length"] + 1) for _ in sources], draw
+
+
+def random_sources(count=20):
+    draw = random.Random(4)
+    return [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(count)], draw
+
+
+@pytest.mark.parametrize(("alpha", "kind"), [(0.0, "gnmt"), (0.6, "gnmt"), (2.5, "gnmt"), (0.6, "power")])
+def test_a_wide_beam_finds_the_n_best_of_all_sequences(toy, search, alpha, kind):
+    for seed, chosen, sources, lengths, draw in random_cases(
+        12, vocabulary=[4, 5, 6], max_length=[3], levels=[20, 200, 5000]
+    ):
+        program = toy(chosen["vocabulary"], seed, chosen["levels"])
+        beam = max(2, (chosen["vocabulary"] - 3) ** 3)
+        n_best = draw.randrange(1, beam + 1)
+        results = search(program, sources, lengths, beam=beam, alpha=alpha, n_best=n_best, length_penalty=kind)
+        for source, length, hypotheses in zip(sources, lengths, results, strict=True):
+            everything = all_sequences(program, (*source, EOS), length, alpha, kind)
+            assert [each.score for each in hypotheses] == [each.score for each in everything[:n_best]]
+            assert len(set(hypotheses)) == len(hypotheses)
+            assert set(hypotheses) <= set(everything)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 40, 5000])
+@pytest.mark.parametrize("stopping_rule", STOPPING_RULES)
+def test_search_equals_the_reference_including_ties(toy, search, stopping_rule, levels):
+    """Early stopping, batches and sentences that join later change nothing."""
+    penalties = [(0.0, "power"), (0.6, "gnmt"), (2.0, "gnmt"), (0.6, "power")]
+    choices = {"vocabulary": [4, 5, 7, 30], "max_length": [0, 4, 12], "beam": [1, 2, 4, 6], "min_length": [0, 0, 1, 3]}
+    for seed, chosen, sources, lengths, draw in random_cases(30, **choices, max_batch_tokens=[1, 40, 60, 4096]):
+        program, beam = toy(chosen["vocabulary"], seed, levels), chosen["beam"]
+        n_best, (alpha, kind) = draw.randrange(1, beam + 1), penalties[seed % 4]
+        min_length = chosen["min_length"] if chosen["vocabulary"] > 4 else 0
+        prefixes = [(1,) * min(length, draw.choice([0, 0, 1, 2])) for length in lengths]
+        constraint = SuppressedTokens((), chosen["vocabulary"], min_length=min_length) if min_length else None
+        strategy = BeamSearch(beam, alpha, n_best, constraint, kind, stopping_rule)
+        batches = {"max_batch_tokens": chosen["max_batch_tokens"], "chunk_size": 2}
+        results = search(program, sources, lengths, strategy, prefixes=prefixes, **batches)
+        options = {"kind": kind, "stopping_rule": stopping_rule, "min_length": min_length}
+        for source, length, prefix, hypotheses in zip(sources, lengths, prefixes, results, strict=True):
+            assert hypotheses == reference_search(
+                program, (*source, EOS), length, beam, alpha, n_best, prefix=prefix, **options
+            )
+
+
+class RandomConstraint:
+    """Constraint that allows a random share of the tokens after each prefix, and at least one."""
+
+    def __init__(self, vocabulary, share):
+        self.vocabulary, self.share = vocabulary, share
+
+    def rule(self, source, before):
+        draw = random.Random(repr((source, before)))
+        tokens = {token for token in range(self.vocabulary) if draw.random() < self.share}
+        return tokens | {draw.choice([token for token in range(self.vocabulary) if token not in (PAD, BOS)])}
+
+    def start(self, sources, device):
+        return RandomConstraintState(self, [(source, ()) for source in sources])
+
+
+class RandomConstraintState:
+    def __init__(self, constraint, rows):
+        self.constraint, self.rows = constraint, rows
+
+    def allowed(self):
+        mask = torch.zeros(len(self.rows), self.constraint.vocabulary, dtype=torch.bool)
+        for row, (source, before) in zip(mask, self.rows, strict=True):
+            row[list(self.constraint.rule(source.tokens, before))] = True
+            row[EOS] |= len(before) >= source.max_length
+        return mask
+
+    def advance(self, rows, tokens):
+        rows = range(len(self.rows)) if rows is None else rows.tolist()
+        chosen = zip([self.rows[row] for row in rows], tokens.tolist(), strict=True)
+        return RandomConstraintState(
+            self.constraint, [(source, (*before, token)) for (source, before), token in chosen]
+        )
+
+    def join(self, other):
+        return RandomConstraintState(self.constraint, self.rows + other.rows)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 5000])
+def test_constrained_search_equals_the_reference(toy, search, levels):
+    """Forbidden tokens are no candidates, also with wide beams, prefixes, and sentences that join later."""
+    choices = {"vocabulary": [5, 9, 30], "max_length": [0, 4, 9], "beam": [1, 2, 4, 21]}
+    for seed, chosen, sources, lengths, draw in random_cases(30, **choices, max_batch_tokens=[1, 40, 4096]):
+        program = toy(chosen["vocabulary"], seed, levels)
+        constraint = RandomConstraint(chosen["vocabulary"], draw.choice([0, 0.2, 0.7, 1]))
+        options = {
+            "beam": chosen["beam"],
+            "alpha": [0.0, 0.6][seed % 2],
+            "n_best": draw.randrange(1, chosen["beam"] + 1),
+        }
+        prefixes = [()] * len(sources)
+        for i, source in enumerate(sources):
+            for _ in range(draw.randrange(min(3, lengths[i] + 1))):
+                tokens = constraint.rule((*source, EOS), prefixes[i]) - {PAD, BOS, EOS}
+                prefixes[i] += (min(tokens),) if tokens else ()
+        batches = {"prefixes": prefixes, "max_batch_tokens": chosen["max_batch_tokens"], "chunk_size": 2}
+        batches["workers"] = draw.choice([1, 2])
+        results = search(program, sources, lengths, constraint=constraint, **batches, **options)
+        for source, length, prefix, hypotheses in zip(sources, lengths, prefixes, results, strict=True):
+            assert hypotheses == reference_search(
+                program, (*source, EOS), length, **options, prefix=prefix, allowed=constraint.rule
+            )
+        if constraint.share == 1:
+            assert results == search(program, sources, lengths, **batches, **options)
+
+
+@pytest.mark.parametrize("top", [(0, 1.0), (3, 1.0), (0, 0.8)])
+def test_samples_satisfy_constraints(toy, search, top):
+    sources, lengths = [(4,), (5, 6), (7,)], [9, 5, 0]
+    constraint = RandomConstraint(9, 0.3)
+    strategy = Sampling(4, 0.6, 1.3, *top, 1, constraint)
+    results = search(toy(9, 1, 100), sources, lengths, strategy)
+    for source, length, hypotheses in zip(sources, lengths, results, strict=True):
+        assert len(hypotheses) == 4
+        for each in hypotheses:
+            whole = (*each.tokens, EOS)
+            row = toy(9, 1, 100).row
+            assert each.log_probability == sum(row((*source, EOS), whole[:i])[t] for i, t in enumerate(whole))
+            for i, token in enumerate(whole):
+                assert token in constraint.rule((*source, EOS), whole[:i]) | ({EOS} if i == length else set())
+    assert search(toy(9, 1, 100), sources[:1], lengths[:1], strategy) == results[:1]
+    everything, free = Sampling(4, 0.6, 1.3, *top, 1, RandomConstraint(9, 1)), Sampling(4, 0.6, 1.3, *top, 1)
+    assert search(toy(9, 1, 100), sources, lengths, everything) == search(toy(9, 1, 100), sources, lengths, free)
+
+
+def test_a_forbidden_prefix_is_refused(toy, search):
+    constraint = RandomConstraint(9, 0)
+    (token,) = constraint.rule((5, EOS), ())
+    other = next(each for each in range(4, 9) if each != token)
+    options = {"beam": 2, "alpha": 0.6, "constraint": constraint}
+    with pytest.raises(ZooError, match="the prefix of sentence 2, '', has a token that is not allowed"):
+        search(toy(9), [(5,), (5,)], [4, 4], prefixes=[(token,), (other,)], **options)
+
+
+def test_no_beam_exceeds_the_optimum(toy, search):
+    for seed, chosen, sources, _, _ in random_cases(20, vocabulary=[5, 6], max_length=[4], beam=[1, 2, 3, 4]):
+        program = toy(chosen["vocabulary"], seed, 300)
+        results = search(program, sources, [4] * len(sources), beam=chosen["beam"], alpha=0.6)
+        for source, (hypothesis,) in zip(sources, results, strict=True):
+            everything = all_sequences(program, (*source, EOS), 4, 0.6)
+            assert hypothesis in everything
+            assert hypothesis.score <= everything[0].score
+
+
+@pytest.mark.parametrize("stopping_rule", STOPPING_RULES)
+def test_results_are_independent_of_other_sentences(toy, search, stopping_rule):
+    """They do not depend on order, batch size, chunks, or the number of workers."""
+    sources, draw = random_sources()
+    lengths = [2 * len(source) + 3 for source in sources]
+    prefixes = [tuple(draw.choices([1, 4, 5], k=draw.choice([0, 0, 0, 1, 2]))) for _ in sources]
+    strategy = BeamSearch(3, 0.6, 3, SuppressedTokens((), 9, min_length=2), "power", stopping_rule)
+
+    def results(order, **batches):
+        chosen = [[values[i] for i in order] for values in (sources, lengths, prefixes)]
+        found = search(toy(9, 1, 12), chosen[0], chosen[1], strategy, prefixes=chosen[2], **batches)
+        return dict(zip(order, found, strict=True))
+
+    alone = {i: results([i])[i] for i in range(20)}
+    for batches in ({}, {"max_batch_tokens": 1}, {"max_batch_tokens": 130, "chunk_size": 3}, {"workers": 3}):
+        assert results(range(20), **batches) == alone
+    assert results(draw.sample(range(20), 20), max_batch_tokens=90) == alone
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_beam_of_one_is_greedy_search(toy, search, alpha):
+    for seed in range(20):
+        program = toy(6, seed, 5000)
+        tokens, total, token = (), 0.0, None
+        while token != EOS:
+            row = program.row((4, EOS), tokens)
+            row[PAD] = row[BOS] = -math.inf
+            token = EOS if len(tokens) == 10 else row.index(max(row))
+            total += row[token]
+            tokens += (token,) * (token != EOS)
+        (hypothesis,) = search(program, [(4,)], [10], beam=1, alpha=alpha)[0]
+        assert (hypothesis.tokens, hypothesis.log_probability) == (tokens, total)
+        assert len(program.read) == len(tokens) + 1
+
+
+def test_bos_and_padding_are_never_produced(toy, search):
+    class Tempting(toy):
+        def row(self, source, prefix):
+            row = super().row(source, prefix)
+            row[PAD] = row[BOS] = 0.0
+            return row
+
+    for vocabulary in (4, 6, 40):
+        results = search(Tempting(vocabulary, 3), [(4,), (5, 6)], [6, 7], beam=4, alpha=0.6, n_best=4)
+        for hypothesis in itertools.chain(*results):
+            assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
+
+
+def test_a_maximum_length_of_0_leaves_only_eos(toy, search):
+    program = toy(6, 2)
+    results = search(program, [(4,), (5,)], [0, 0], beam=4, alpha=0.6, n_best=3)
+    totals = [program.row((4, EOS), ())[EOS], program.row((5, EOS), ())[EOS]]
+    assert results == [[Hypothesis((), total, total)] for total in totals]  # the penalty ((5 + 1) / 6) is 1
+    assert program.read == [2]
+
+
+def test_equal_hypotheses_come_in_the_order_of_their_tokens(toy, search):
+    # Of the eight continuations of one token, all equal, five are those of (1,), three those of (4,).
+    (hypotheses,) = search(toy(7, 0, levels=1), [(4,)], [3], beam=4, alpha=0.0, n_best=4)
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [(), (1,), (4,), (1, 1)]
+
+
+def test_the_admissible_rule_stops_as_soon_as_no_live_hypothesis_can_win(toy, search):
+    start = [-20.0, -20.0, -20.0, -0.5, -0.75, -20.0]
+    # Ending at once scores -0.5. The other hypothesis has -0.75 and gets 30 free tokens. Divided by the penalty of 31
+    # tokens, 6 ** 0.6, it wins, so that stopping early would be wrong. With alpha 0 it cannot win.
+    free = {(4,) * i: [-20.0, -20.0, -20.0, -20.0, 0.0, -20.0] for i in range(1, 30)}
+    last = {(4,) * 30: [-20.0, -20.0, -20.0, 0.0, -20.0, -20.0]}
+    program = toy(6, overriding={(): start, **free, **last})
+    assert search(program, [(4,)], [30], beam=2, alpha=0.6)[0][0].tokens == (4,) * 30
+    program = toy(6, overriding={(): start, **free, **last})
+    assert search(program, [(4,)], [30], beam=2, alpha=0.0)[0][0].tokens == ()
+    assert len(program.read) == 1
+
+
+def test_the_full_rule_stops_once_the_beam_has_finished(toy, search):
+    ends_late = [-9.0, -9.0, -9.0, -2.0, -0.25, -2.5, -9.0]
+    program = toy(7, overriding={(4,) * length: ends_late for length in range(8)})
+    options = {"beam": 2, "alpha": 1.0, "length_penalty": "power"}
+    (full,) = search(program, [(4,)], [7], **options, n_best=2, stopping_rule="full")
+    assert [(each.tokens, each.score) for each in full] == [((4,), -1.125), ((), -2.0)]
+    (proven,) = search(program, [(4,)], [7], **options)
+    assert (len(proven[0].tokens), proven[0].score) == (7, (-7 * 0.25 - 2.0) / 8)
+
+
+def test_in_the_full_rule_only_the_first_candidates_may_end(toy, search):
+    """EOS on rank three of a beam of two does not end a hypothesis, and takes no row of the beam."""
+    row, end = [-9.0, -9.0, -9.0, -2.0, -1.0, -1.5, -9.0], [-9.0, -9.0, -9.0, -0.5, -9.0, -9.0, -9.0]
+    program = toy(7, overriding={(): row, (4,): end, (5,): end})
+    (full,) = search(program, [(4,)], [5], beam=2, alpha=0.0, n_best=2, stopping_rule="full")
+    assert full == [Hypothesis((4,), -1.5, -1.5), Hypothesis((5,), -2.0, -2.0)]
+
+
+@pytest.mark.parametrize("stopping_rule", ["full", "shrinking"])
+def test_a_beam_returns_as_many_hypotheses_as_it_is_wide(toy, search, stopping_rule):
+    for seed in range(15):
+        (hypotheses,) = search(
+            toy(20, seed, 500), [(4, 5)], [9], beam=5, alpha=0.6, n_best=5, stopping_rule=stopping_rule
+        )
+        assert len(set(hypotheses)) == 5
+        assert all(math.isfinite(each.score) for each in hypotheses)
+
+
+def test_a_shrinking_beam_loses_a_row_for_each_finished_hypothesis(toy, search):
+    row = [-9.0, -9.0, -9.0, -1.0, -1.5, -1.75, -2.0]
+    # In a beam of two, EOS takes one row. The other row continues with 4, and 5 is dropped.
+    program = toy(7, overriding={(): row, (4,): row, (5,): [-9.0, -9.0, -9.0, 0.0, -9.0, -9.0, -9.0]})
+    options = {"beam": 2, "alpha": 1.0, "length_penalty": "power", "n_best": 2}
+    (narrow,) = search(program, [(4,)], [5], **options, stopping_rule="shrinking")
+    assert [(each.tokens, each.score) for each in narrow] == [((), -1.0), ((4,), -1.25)]
+    (wide,) = search(program, [(4,)], [5], **options)
+    assert [(each.tokens, each.score) for each in wide] == [((5,), -0.875), ((), -1.0)]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_shrinking_beam_cuts_off_at_the_maximum_length(toy, search, beam):
+    program = toy(7, overriding={(4,) * i: [-9.0, -9.0, -9.0, -8.0, -0.25, -3.0, -4.0] for i in range(9)})
+    (hypotheses,) = search(program, [(4,)], [3], beam=beam, alpha=0.0, stopping_rule="shrinking")
+    assert hypotheses == [Hypothesis((4, 4, 4, 4), -1.0, -1.0)]
+    assert search(program, [(4,)], [3], beam=1, alpha=0.0)[0] == [Hypothesis((4, 4, 4), -8.75, -8.75)]
+
+
+def select(log_probabilities, totals, must_end, size):
+    beam = BeamSearch(size, 0.6)
+    return beam.select(top_k(torch.tensor(log_probabilities), beam.candidates), torch.tensor(totals), must_end)
+
+
+def test_selection_at_the_maximum_length_leaves_only_eos():
+    row = [0.0, -1.0, 0.0, -9.0, -2.0]
+    selection = select([row, row], [[-1.0], [-3.0]], [True, False], 1)
+    assert (selection.totals.tolist(), selection.tokens.tolist()) == ([[-10.0], [-4.0]], [[EOS], [1]])
+    assert selection.live_totals.tolist() == [[-torch.inf], [-4.0]]
+    selection = select([row, row], [[-1.0], [-3.0]], [True, False], 2)
+    assert selection.totals[0, :2].tolist() == [-10.0, -torch.inf]
+    assert selection.tokens[1, :3].tolist() == [1, 4, EOS]
+    assert selection.live_totals.tolist() == [[-torch.inf] * 2, [-4.0, -5.0]]
+
+
+def test_selection_prefers_lower_parents_and_lower_tokens_among_equals():
+    selection = select([[-9.0, -1.0, -9.0, -1.0, -1.0, -1.0]] * 2, [[-1.0, -1.0]], [False], 2)
+    assert selection.parents.tolist() == [[0, 0, 0, 0]]
+    assert selection.tokens.tolist() == [[1, EOS, 4, 5]]
+    assert selection.live.tolist() == [[0, 2]]
+
+
+def test_finished_candidates_are_not_live():
+    rows = [[-9.0, -5.0, -9.0, -0.5, -4.0], [-9.0, -1.0, -9.0, -0.25, -2.0]]
+    selection = select(rows, [[-1.0, -1.0]], [False], 2)
+    assert selection.totals.tolist() == [[-1.25, -1.5, -2.0, -3.0]]
+    assert selection.tokens.tolist() == [[EOS, EOS, 1, 4]]
+    assert selection.parents.tolist() == [[1, 0, 1, 1]]
+    assert selection.live.tolist() == [[2, 3]]
+    assert selection.live_totals.tolist() == [[-2.0, -3.0]]
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_unused_entries_have_valid_parents(rows):
+    """A vocabulary of EOS and one token has fewer continuations than a beam of four takes."""
+    continuations = TopK(torch.full((rows, 2), -1.0), torch.tensor([[1, EOS]] * rows), torch.full((rows,), -1.0))
+    totals = torch.tensor([[-1.0, *[-torch.inf] * (rows - 1)]])
+    selection = BeamSearch(4, 0.6).select(continuations, totals, [False])
+    assert selection.totals.shape == (1, 8)
+    assert selection.live_totals.tolist() == [[-2.0, *[-torch.inf] * 3]]
+    assert int(selection.parents.max()) < rows
+
+
+def test_the_cache_is_only_rearranged_when_rows_change(toy, search):
+    greedy = toy(9, 3, 5000)
+    search(greedy, [(4,)], [8], beam=1, alpha=0.6)
+    assert len(greedy.read) > 3
+    assert greedy.selected == []
+    straight = {(4,) * i: [-9, -9, -9, -8, -0.1, -9, -9, -9] for i in range(9)}
+    straight |= {(5, *(4,) * i): [-9, -9, -9, -8, -0.1, -9, -9, -9] for i in range(9)}
+    wide = toy(8, overriding={**straight, (): [-9, -9, -9, -8, -0.1, -0.2, -9, -9]})
+    search(wide, [(4,)], [8], beam=2, alpha=10.0)
+    assert len(wide.read) == 9
+    assert wide.selected == [[0]]  # one hypothesis becomes two
+
+
+def test_a_source_needs_capacity_for_its_prefix():
+    with pytest.raises(ValueError, match="at most 1 tokens cannot start with 2"):
+        Source(0, (4, EOS), 1, (5, 6))
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_unusable_probabilities_are_an_error(toy, search, broken, workers):
+    class Broken(toy):
+        def row(self, source, prefix):
+            return [broken] * self.vocabulary
+
+    with pytest.raises(ZooError, match="not usable numbers"):
+        search(Broken(), [(4,), (5,)], [5, 5], beam=2, alpha=0.6, workers=workers)
+
+
+def test_length_penalties():
+    assert [length_penalty(1, 0.6), length_penalty(30, 0.0)] == [1.0, 1.0]
+    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
+    assert [length_penalty(1, 0.6, "power"), length_penalty(9, 0.5, "power"), length_penalty(30, 0.0, "power")] == [
+        1,
+        3,
+        1,
+    ]
+
+
+@pytest.mark.parametrize("stopping_rule", [*STOPPING_RULES, "sampling"])
+def test_a_gpu_that_reports_one_step_late_changes_nothing(toy, search, monkeypatch, stopping_rule):
+    """No step reads past the maximum length. The copies are awaited on the stream of the program's own device."""
+
+    class Event:
+        waits = 0
+
+        def record(self, stream):
+            assert stream == "the stream of cpu"
+
+        def synchronize(self):
+            Event.waits += 1
+
+    class Bounded(toy):
+        def row(self, source, prefix):
+            assert len(prefix) <= len(source) + 2
+            return super().row(source, prefix)
+
+    sources, _ = random_sources()
+    lengths = [len(source) + 3 for source in sources]
+    strategy = Sampling(2, 0.6, 1.0, 0, 1.0, 1)
+    if stopping_rule != "sampling":
+        strategy = BeamSearch(3, 0.6, 2, stopping_rule=stopping_rule)
+    for levels in (2, 400):
+        expected = search(toy(9, 1, levels), sources, lengths, strategy, max_batch_tokens=70)
+        with monkeypatch.context() as patch:
+            patch.setattr("zoo.generation.batch._is_asynchronous", lambda tensor: True)
+            patch.setattr("torch.cuda.Event", Event)
+            patch.setattr("torch.cuda.current_stream", "the stream of {}".format)
+            for max_batch_tokens in (1, 70, 4096):
+                program, Event.waits = Bounded(9, 1, levels), 0
+                assert search(program, sources, lengths, strategy, max_batch_tokens=max_batch_tokens) == expected
+                assert Event.waits >= len(program.read)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_search_on_a_gpu_finds_the_same(search):
+    spec = specs.load("tiny", {"architecture": {"N": 2, "d_model": 16, "d_ff": 32}, "vocabulary": {"size": 60}})
+    weights = build(spec, backend="eager").weights()
+    sources, _ = random_sources()
+    lengths = [len(source) + 3 for source in sources]
+    results = []
+    for device in ("cpu", "cuda"):
+        program = build(spec, weights=weights, device=device, backend="eager")
+        results.append(
+            search(program, sources, lengths, max_batch_tokens=100, device=device, beam=4, alpha=0.6, n_best=2)
+        )
+    cpu, cuda = ([[each.tokens for each in hypotheses] for hypotheses in result] for result in results)
+    assert cpu == cuda

@@ -1,0 +1,357 @@
+"""Constraints: trees against an enumeration of all trees, and suppressed tokens against a program that lacks them."""
+
+import math
+import random
+from dataclasses import replace
+from functools import cache
+from itertools import groupby
+
+import pytest
+import torch
+
+import compiler
+import specs
+from compiler.backends import BACKENDS
+from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
+from zoo.generation.hypotheses import length_penalty
+from zoo.generation.sampling import Sampling
+
+OPENING, CLOSING, WORDS, SIZE = (4, 9), (7, 5), (6, 10), 12  # the tokens 8 and 11 have no meaning
+TREES = BracketConstraint(OPENING, CLOSING, WORDS, SIZE)
+CPU = torch.device("cpu")
+
+
+# trees
+
+
+@cache
+def forests(words, max_length):
+    """Return all sequences of constituents over this many words, of at most `max_length` tokens."""
+    if words == 0:
+        return frozenset({()})
+    first = {(n, tree) for n in range(1, words + 1) for tree in constituents(n, max_length - (words - n))}
+    return frozenset(tree + rest for n, tree in first for rest in forests(words - n, max_length - len(tree)))
+
+
+@cache
+def constituents(words, max_length):
+    trees = {(word,) for word in WORDS if words == 1 and max_length >= 1}
+    if max_length >= words + 2:
+        inner = forests(words, max_length - 2)
+        trees |= {(o, *each, c) for each in inner for o, c in zip(OPENING, CLOSING, strict=True)}
+    return frozenset(trees)
+
+
+def is_tree(tokens, words):
+    """Return whether the tokens are a tree over this many words, by a stack."""
+    stack, left, empty = [], words, False
+    for position, token in enumerate(tokens):
+        if position and not stack:
+            return False
+        if token in OPENING:
+            stack.append(CLOSING[OPENING.index(token)])
+        elif token in WORDS:
+            left -= 1
+        elif empty or not stack or token != stack.pop():
+            return False
+        empty = token in OPENING
+    return bool(tokens) and not stack and left == 0
+
+
+def tree_sources(pairs):
+    """Return sentences from pairs of a number of words and a maximum length."""
+    return [Source(i, (4, EOS), length, word_count=words) for i, (words, length) in enumerate(pairs)]
+
+
+def has_words(tree, word_tokens):
+    """Return whether the words of a tree are the given ones, of which UNK is any."""
+    words = [token for token in tree if token in WORDS]
+    return all(expected in (UNK, word) for expected, word in zip(word_tokens, words, strict=True))
+
+
+def consecutive_openings(tree):
+    return max(len(list(run)) if opens else 0 for opens, run in groupby(tree, OPENING.__contains__))
+
+
+def check_allowed_tokens(constraint, source, trees):
+    """Check, for every prefix of a tree, that exactly the tokens are allowed that continue to a tree."""
+    following = {}
+    for tree in trees:
+        for i, token in enumerate((*tree, EOS)):
+            following.setdefault(tree[:i], set()).add(token)
+    state, prefixes = constraint.start([source], CPU), [()]
+    while prefixes:
+        expected = [[token in following[each] for token in range(SIZE)] for each in prefixes]
+        assert state.allowed().tolist() == expected
+        steps = [(row, token) for row, each in enumerate(prefixes) for token in sorted(following[each]) if token != EOS]
+        random.Random(0).shuffle(steps)
+        prefixes = [(*prefixes[row], token) for row, token in steps]
+        rows, tokens = torch.tensor(steps, dtype=torch.long).view(-1, 2).unbind(1)
+        state = state.advance(rows, tokens)
+
+
+def test_exactly_the_tokens_are_allowed_that_continue_to_a_tree():
+    for words, length in [(1, 1), (1, 2), (1, 3), (1, 7), (2, 4), (2, 8), (3, 5), (3, 6), (3, 8)]:
+        trees = constituents(words, length)
+        assert all(is_tree(tree, words) for tree in trees)
+        check_allowed_tokens(TREES, tree_sources([(words, length)])[0], trees)
+
+
+@pytest.mark.parametrize("max_consecutive", [None, 1, 2, 4])
+def test_words_are_written_as_given_and_consecutive_brackets_are_limited(max_consecutive):
+    constraint = BracketConstraint(OPENING, CLOSING, WORDS, SIZE, max_consecutive)
+    for words in [(6,), (10, 6), (UNK, 10), (6, UNK, 10)]:
+        length = len(words) + (6 if len(words) < 3 else 4)
+        trees = [
+            tree
+            for tree in constituents(len(words), length)
+            if has_words(tree, words) and consecutive_openings(tree) <= (max_consecutive or length)
+        ]
+        source = Source(0, (4, EOS), length, word_count=len(words), word_tokens=words)
+        check_allowed_tokens(constraint, source, trees)
+
+
+def test_stacks_grow_and_rows_may_stay_in_place():
+    state, rows = TREES.start(tree_sources([(1, 101), (1, 101)]), CPU), [[4, 9] * 25, [9] * 50]
+    for tokens in zip(*rows, strict=True):
+        assert state.allowed().gather(1, torch.tensor(tokens).unsqueeze(1)).all()
+        state = state.advance(None, torch.tensor(tokens))
+    assert state.allowed().nonzero().tolist() == [[0, 6], [0, 10], [1, 6], [1, 10]]
+    state = state.advance(torch.tensor([1, 0]), torch.tensor([6, 6]))
+    for tokens in zip(*([CLOSING[OPENING.index(each)] for each in row[::-1]] for row in rows[::-1]), strict=True):
+        assert state.allowed().nonzero()[:, 1].tolist() == list(tokens)
+        state = state.advance(None, torch.tensor(tokens))
+    assert state.allowed().nonzero().tolist() == [[0, EOS], [1, EOS]]
+
+
+@pytest.mark.parametrize("word_tokens", [(), (UNK, *WORDS)])
+def test_joined_states_behave_as_before(word_tokens):
+    draw = random.Random(1)
+
+    def sentences():
+        made = tree_sources([(draw.randrange(1, 9), 60) for _ in range(3)])
+        return [
+            replace(each, word_tokens=tuple(draw.choices(word_tokens, k=each.word_count)) if word_tokens else ())
+            for each in made
+        ]
+
+    groups = [sentences(), sentences()]
+    apart = [TREES.start(group, CPU) for group in groups]
+    copies = [TREES.start(group, CPU) for group in groups]
+    joined = None
+    for step in range(61):
+        masks = [each.allowed() for each in apart]
+        if joined is not None:
+            assert torch.equal(joined.allowed(), torch.cat(masks))
+        tokens = [torch.tensor([draw.choice(row.nonzero().flatten().tolist()) for row in mask]) for mask in masks]
+        apart = [each.advance(None, chosen) for each, chosen in zip(apart, tokens, strict=True)]
+        if joined is not None:
+            joined = joined.advance(None, torch.cat(tokens))
+        elif step < 20:
+            copies[0] = copies[0].advance(None, tokens[0])
+        if step == 19:  # the first has read 20 tokens, the second starts
+            joined, apart[1] = copies[0].join(copies[1]), TREES.start(groups[1], CPU)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_wide_beam_finds_the_best_of_all_trees(toy, search, alpha):
+    words, lengths = [1, 1, 2, 3, 3], [1, 5, 6, 5, 7]
+    program, sources = toy(SIZE, 3, 200), [(4,) * (i + 1) for i in range(5)]
+    options = {"beam": 1000, "alpha": alpha, "n_best": 5, "constraint": TREES}
+    results = search(program, sources, lengths, word_counts=words, **options)
+    for source, count, length, hypotheses in zip(sources, words, lengths, results, strict=True):
+        scores = []
+        for tree in constituents(count, length):
+            whole = (*tree, EOS)
+            total = sum(program.row((*source, EOS), whole[:i])[token] for i, token in enumerate(whole))
+            scores.append(total / length_penalty(len(whole), alpha))
+        assert [each.score for each in hypotheses] == sorted(scores, reverse=True)[:5]
+
+
+TREE_STRATEGIES = {
+    "greedy": BeamSearch(1, 0.3, 1, TREES),
+    "beam": BeamSearch(4, 0.3, 4, TREES),
+    "wide": BeamSearch(21, 0.3, 21, TREES),
+    "shrinking": BeamSearch(4, 0.3, 4, TREES, stopping_rule="shrinking"),
+    "suppressed": BeamSearch(4, 0.3, 1, SuppressedTokens((UNK,), SIZE, TREES)),
+    "sample": Sampling(3, 0.3, 2.0, 0, 1.0, 1, TREES),
+    "top": Sampling(3, 0.3, 2.0, 4, 0.9, 1, TREES),
+}
+
+
+@pytest.fixture(scope="module", params=["toy", "eager", pytest.param("native", marks=pytest.mark.integration)])
+def program(request, toy, tmp_path_factory):
+    if request.param == "toy":
+        return toy(SIZE, 1, 100)
+    if problem := BACKENDS[request.param].absent():
+        pytest.skip(problem)
+    architecture = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4}
+    spec = specs.load("tiny", {"architecture": architecture, "vocabulary": {"size": SIZE}})
+    torch.manual_seed(0)
+    folder = tmp_path_factory.getbasetemp()
+    return compiler.build(spec, compiler.TRANSLATE, backend=request.param, folder=folder)
+
+
+@pytest.mark.parametrize("name", TREE_STRATEGIES)
+def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
+    draw, strategy = random.Random(name), TREE_STRATEGIES[name]
+    words = [n for n in range(1, 9) for _ in range(3)]
+    min_lengths = [n if n == 1 else n + 2 for n in words]
+    lengths = [n + extra for n, extra in zip(min_lengths, [0, 2, 40] * 8, strict=True)]
+    sources = [tuple(draw.choices(range(4, 12), k=n)) for n in words]
+    results = search(program, sources, lengths, strategy, word_counts=words)
+    for count, length, hypotheses in zip(words, lengths, results, strict=True):
+        assert hypotheses
+        for each in hypotheses:
+            assert is_tree(each.tokens, count)
+            assert len(each.tokens) <= length
+    workers = 3 if program.concurrent else 1
+    for batches in ({"max_batch_tokens": 60, "chunk_size": 5}, {"max_batch_tokens": 90, "workers": workers}):
+        others = search(program, sources, lengths, strategy, word_counts=words, **batches)
+        for one, other in zip(results, others, strict=True):
+            assert [each.tokens for each in one] == [each.tokens for each in other]
+            assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-5)
+    pairs = [((*source, EOS), (BOS, *each.tokens, EOS)) for source, group in zip(sources, results, strict=True)
+             for each in group]  # fmt: skip
+    scores = program.score(*(padded(rows) for rows in zip(*pairs, strict=True))).sum(1).tolist()
+    totals = [each.log_probability for hypotheses in results for each in hypotheses]
+    assert totals == pytest.approx(scores, abs=1e-3)  # the model's own log-probabilities, without renormalisation
+
+
+def padded(rows):
+    return torch.tensor([[*row, *[PAD] * (max(map(len, rows)) - len(row))] for row in rows])
+
+
+@pytest.mark.parametrize("name", ["beam", "sample"])
+def test_a_gpu_that_reports_late_changes_no_tree(toy, search, monkeypatch, name):
+    class Event:
+        def record(self, stream):
+            pass
+
+        def synchronize(self):
+            pass
+
+    options = {"word_counts": [3, 1, 5, 2, 8], "max_batch_tokens": 40, "strategy": TREE_STRATEGIES[name]}
+    expected = search(toy(SIZE, 2, 50), [(4,)] * 5, [9, 4, 30, 4, 10], **options)
+    monkeypatch.setattr("zoo.generation.batch._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("torch.cuda.Event", Event)
+    monkeypatch.setattr("torch.cuda.current_stream", lambda device: None)
+    assert search(toy(SIZE, 2, 50), [(4,)] * 5, [9, 4, 30, 4, 10], **options) == expected
+
+
+def test_prefixes_of_trees(toy, search):
+    program, options = toy(SIZE, 2, 50), {"word_counts": [3, 3], "strategy": BeamSearch(4, 0.3, 1, TREES)}
+    results = search(program, [(4,), (5,)], [12, 12], prefixes=[(4, 9, 6), (9, 6)], **options)
+    assert [each[0].tokens[:2] for each in results] == [(4, 9), (9, 6)]
+    assert all(is_tree(each[0].tokens, 3) for each in results)
+    for wrong in [(7,), (4, 7), (UNK,), (6,), (8,)]:
+        with pytest.raises(ZooError, match="not allowed"):
+            search(program, [(4,), (5,)], [12, 12], prefixes=[wrong, wrong], **options)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_maximum_length_without_a_tree_is_an_error(toy, search, workers):
+    strategy = BeamSearch(4, 0.3, 1, TREES)
+    for words, shortest in [(1, 1), (2, 4), (7, 9)]:
+        search(toy(SIZE), [(4,)] * 2, [shortest] * 2, strategy, word_counts=[words] * 2, workers=workers)
+        message = f"no tree over the {words} words of sentence 1 has at most {shortest - 1} tokens"
+        with pytest.raises(ValueError, match=message):
+            search(toy(SIZE), [(4,)] * 2, [shortest, shortest - 1], strategy, word_counts=[words] * 2, workers=workers)
+    with pytest.raises(ValueError, match="no tree over the 0 words of sentence 0 has at most 9 tokens"):
+        search(toy(SIZE), [(4,)], [9], strategy, workers=workers)
+
+
+def test_tables_are_small_for_large_vocabularies():
+    """Their size is proportional to the vocabulary: it is neither its square nor a product with the labels."""
+    labels = 1000
+    opening, closing = range(4, 4 + labels), range(4 + labels, 4 + 2 * labels)
+    tables = BracketConstraint(opening, closing, [4 + 2 * labels], 1_000_000, 64)._tables
+    assert sum(table.nbytes for table in tables) < 100_000_000
+    with pytest.raises(ValueError, match="2 opening brackets and 1 closing"):
+        BracketConstraint((4, 5), (6,), (7,), 8)
+
+
+# suppressed tokens
+
+STRATEGIES = {
+    "greedy": lambda constraint: BeamSearch(1, 0.6, 1, constraint),
+    "beam": lambda constraint: BeamSearch(4, 0.6, 4, constraint),
+    "shrinking": lambda constraint: BeamSearch(4, 0.6, 4, constraint, "power", "shrinking"),
+    "full": lambda constraint: BeamSearch(4, 0.6, 4, constraint, "power", "full"),
+    "sample": lambda constraint: Sampling(3, 0.6, 1.3, 0, 1.0, 1, constraint),
+    "top": lambda constraint: Sampling(3, 0.6, 1.3, 3, 0.9, 1, constraint),
+}
+BATCHES = {"max_batch_tokens": 60, "chunk_size": 5}
+
+
+@pytest.fixture
+def sentences():
+    draw = random.Random(1)
+    sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(12)]
+    return sources, [len(source) + 3 for source in sources]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_suppressed_tokens_are_as_if_they_were_impossible(toy, search, sentences, name):
+    suppressed = (UNK, 6)
+
+    class Without(toy):
+        def row(self, source, prefix):
+            row = super().row(source, prefix)
+            return [-math.inf if token in suppressed else value for token, value in enumerate(row)]
+
+    for levels in (3, 400):
+        results = search(toy(9, 1, levels), *sentences, STRATEGIES[name](SuppressedTokens(suppressed, 9)), **BATCHES)
+        assert results == search(Without(9, 1, levels), *sentences, STRATEGIES[name](None))
+        nested = SuppressedTokens((UNK,), 9, SuppressedTokens((6,), 9))
+        assert results == search(toy(9, 1, levels), *sentences, STRATEGIES[name](nested), **BATCHES)
+        free = search(toy(9, 1, levels), *sentences, STRATEGIES[name](None))
+        assert any(set(suppressed) & set(each.tokens) for hypotheses in free for each in hypotheses)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("levels", [3, 400])
+def test_eos_is_impossible_before_the_minimum_length(toy, search, sentences, name, levels):
+    """A smaller maximum length takes precedence. Sentences that join later count from their own start."""
+    sources, lengths = sentences
+    lengths = [2, *lengths[1:]]
+
+    class Longer(toy):
+        def row(self, source, prefix):
+            row = super().row(source, prefix)
+            min_length = min(3, lengths[sources.index(source[:-1])])
+            too_short = len(prefix) < min_length
+            return [-math.inf if token == EOS and too_short else value for token, value in enumerate(row)]
+
+    options = {**BATCHES, "prefixes": [(4, 5) if index % 3 == 0 else () for index in range(len(sources))]}
+    constraint = SuppressedTokens((), 9, min_length=3)
+    results = search(toy(9, 1, levels), sources, lengths, STRATEGIES[name](constraint), **options)
+    assert results == search(Longer(9, 1, levels), sources, lengths, STRATEGIES[name](None), **options)
+    assert min(len(each.tokens) for hypotheses in results for each in hypotheses) == 2
+    assert results != search(toy(9, 1, levels), sources, lengths, STRATEGIES[name](None), **options)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_complete_tree_may_end_before_the_minimum_length(toy, search, name):
+    """It may end if it cannot be continued; a tree that can be longer has to be."""
+    constraint = SuppressedTokens((), 9, BracketConstraint((4,), (5,), (6,), 9), min_length=4)
+    results = search(toy(9, 1, 50), [(4,)] * 2, [5, 3], STRATEGIES[name](constraint), word_counts=[1, 1])
+    assert all(results)
+    assert all(each.tokens in [(6,), (4, 6, 5), (4, 4, 6, 5, 5)] for group in results for each in group)
+    state = constraint.start([Source(0, (4, EOS), 5, word_count=1)], CPU)
+    allowed = []
+    for token in (4, 6, 5):
+        allowed.append(state.allowed().nonzero()[:, 1].tolist())
+        state = state.advance(None, torch.tensor([token]))
+    assert [*allowed, state.allowed().nonzero()[:, 1].tolist()] == [[4, 6], [4, 6], [5], [EOS]]
+
+
+def test_suppressed_tokens_use_one_mask_for_all_rows_and_forbid_prefixes(toy, search):
+    state = SuppressedTokens((UNK,), 9).start([Source(0, (4, EOS), 5)], CPU)
+    state = state.advance(torch.tensor([0, 0]), torch.tensor([4, 5])).join(state)
+    assert state.allowed().tolist() == [[token != UNK for token in range(9)]]
+    with pytest.raises(ZooError, match="has a token that is not allowed"):
+        search(toy(9), [(5,)], [4], STRATEGIES["beam"](SuppressedTokens((7,), 9)), prefixes=[(4, 7)])

@@ -1,0 +1,238 @@
+"""Search over compiled programs: true scores, and the same results alone, in batches and with every backend."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import compiler
+import specs
+import zoo
+from compiler.backends import BACKENDS
+from specs import BOS, EOS, PAD, Spec
+from zoo.data.builtin import sentences
+from zoo.data.prepare import prepare
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.sampling import Sampling
+from zoo.generation.translator import Translation, Translator
+from zoo.report import Report
+from zoo.text.lines import read_lines
+
+pytestmark = pytest.mark.integration
+ALL_CORES = pytest.mark.usefixtures("all_cores")
+SMALL: dict[str, Any] = {
+    "architecture": {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4},
+    "vocabulary": {"size": 60},
+}
+SUPPRESSED = SuppressedTokens((1, 5, *range(20, 30)), 60)
+STRATEGIES = {
+    "greedy": BeamSearch(1, 0.0, 1, SuppressedTokens((1,), 60), "power", "shrinking"),
+    "beam": BeamSearch(4, 0.6, 4, SUPPRESSED),
+    "shrinking": BeamSearch(6, 0.6, 6, SUPPRESSED, "power", "shrinking"),
+    "full": BeamSearch(4, 0.6, 4, SuppressedTokens((), 60, min_length=6), "power", "full"),
+}
+
+
+def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])
+
+
+@pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
+def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    norm, backend = request.param
+    if problem := BACKENDS[backend].absent():
+        pytest.skip(problem)
+    spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
+    torch.manual_seed(0)
+    return compiler.build(spec, compiler.TRANSLATE, backend=backend, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[tuple[int, ...]]:
+    draw = random.Random(2)
+    return [tuple(draw.choices(range(4, 60), k=draw.randrange(1, 9))) for _ in range(14)]
+
+
+@pytest.mark.parametrize(
+    "strategy", [BeamSearch(4, 0.6, 4), Sampling(3, 0.6, 1.3, 20, 0.95, 1)], ids=["beam", "sample"]
+)
+def test_log_probabilities_equal_the_score_of_a_full_forward_pass(
+    program: Any, sources: Any, search: Any, strategy: Any
+) -> None:
+    draw = random.Random(3)
+    prefixes = [draw.choices(range(4, 60), k=draw.choice([0, 0, 2])) for _ in sources]
+    lengths = [len(source) + 4 for source in sources]
+    results = search(program, sources, lengths, strategy, prefixes=prefixes, max_batch_tokens=100)
+    pairs = [(source, hypothesis) for source, group in zip(sources, results, strict=True) for hypothesis in group]
+    targets = [[BOS, *hypothesis.tokens, EOS] for _, hypothesis in pairs]
+    scores = program.score(padded([(*source, EOS) for source, _ in pairs]), padded(targets)).sum(1).tolist()
+    for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):
+        assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_native_kernels_find_what_pytorch_finds(sources: Any, search: Any, tmp_path_factory: Any, name: str) -> None:
+    if problem := BACKENDS["native"].absent():
+        pytest.skip(problem)
+    spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
+    torch.manual_seed(0)
+    eager = compiler.build(spec, compiler.TRANSLATE, backend="eager")
+    native = compiler.build(spec, compiler.TRANSLATE, weights=eager.weights(), backend="native", folder=folder)
+    lengths = [3 * len(source) + 2 for source in sources]
+    one, other = (search(each, sources, lengths, STRATEGIES[name], max_batch_tokens=100) for each in (eager, native))
+    for group, same in zip(one, other, strict=True):
+        assert [each.tokens for each in group] == [each.tokens for each in same]
+        assert [each.score for each in group] == pytest.approx([each.score for each in same], abs=1e-4)
+
+
+class AllowAll:
+    """Constraint that allows everything, with one mask for all rows. It is its own state."""
+
+    def start(self, *_: Any) -> AllowAll:
+        return self
+
+    advance = join = start
+
+    def allowed(self) -> torch.Tensor:
+        return torch.ones(1, 60, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [(BeamSearch, 1, 0.6), (BeamSearch, 4, 0.6, 4), (Sampling, 3, 0.6, 1.3, 20, 0.95, 1)],
+    ids=["greedy", "beam", "sample"],
+)
+def test_a_constraint_that_allows_everything_changes_nothing(
+    program: Any, sources: Any, search: Any, strategy: Any
+) -> None:
+    kind, *options = strategy
+    lengths = [len(source) + 4 for source in sources]
+    free, constrained = (
+        search(program, sources, lengths, kind(*options, constraint=constraint), max_batch_tokens=100)
+        for constraint in (None, AllowAll())
+    )
+    for one, other in zip(free, constrained, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
+
+
+def test_results_are_the_same_alone_batched_and_shuffled(program: Any, sources: Any, search: Any) -> None:
+    def best(chosen: Any, **batches: Any) -> Any:
+        lengths = [len(source) + 4 for source in chosen]
+        return [hypotheses[0] for hypotheses in search(program, chosen, lengths, beam=4, alpha=0.6, **batches)]
+
+    order = random.Random(5).sample(range(len(sources)), len(sources))
+    shuffled = best([sources[index] for index in order], max_batch_tokens=70, chunk_size=5)
+    others = [best([source])[0] for source in sources], [shuffled[order.index(i)] for i in range(len(sources))]
+    if program.concurrent:
+        others = *others, best(sources, max_batch_tokens=50, workers=2)
+    for index, hypothesis in enumerate(best(sources)):
+        for other in (each[index] for each in others):
+            assert other.tokens == hypothesis.tokens
+            assert other.score == pytest.approx(hypothesis.score, abs=1e-5)
+
+
+# whole translators
+
+TIE = 1e-5
+"""Smallest difference of scores that float32 resolves: the order of closer hypotheses is rounding."""
+REFERENCE_BACKEND = "eager"
+SLOW_BACKENDS = {"inductor", "aot", "onnx"}  # they compile or export for half a minute
+
+
+def count_ties(one: Sequence[list[Translation]], other: Sequence[list[Translation]]) -> int:
+    """Return how many best translations differ. The scores of each pair have to be equal up to rounding."""
+    pairs = [(a[0], b[0]) for a, b in zip(one, other, strict=True)]
+    for a, b in pairs:
+        assert b.score == pytest.approx(a.score, abs=TIE, rel=TIE / 10), (a.text, b.text)
+    return sum(a.text != b.text for a, b in pairs)
+
+
+def count_batch_differences(translator: Translator, texts: Sequence[str]) -> int:
+    """Translate each text alone, 64 at a time and shuffled, and return how many translations differ."""
+    alone = [translator.hypotheses([text])[0] for text in texts]
+    chunks = [translator.hypotheses(texts[a:b]) for a, b in pairwise([*range(0, len(texts), 64), len(texts)])]
+    order = random.Random(3).sample(range(len(texts)), len(texts))
+    shuffled = translator.hypotheses([texts[i] for i in order], max_batch_tokens=1500)
+    unshuffled = [shuffled[order.index(i)] for i in range(len(texts))]
+    return count_ties(alone, [found for chunk in chunks for found in chunk]) + count_ties(alone, unshuffled)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Any, list[str]]:
+    """Return a small spec, a vocabulary and 20 texts. Random weights give the search the hardest decisions."""
+    sections = {
+        "architecture": {"N": 2, "d_model": 32, "d_ff": 64, "h": 4, "d_k": 8, "d_v": 8},
+        "vocabulary": {"size": 300},
+        "corpus": {"train": [{"grammar": 300}]},
+        "decoding": {"extra_length": 5},
+    }
+    spec = zoo.spec("tiny", sections)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZOO_HOME", str(tmp_path_factory.mktemp("home")))
+        vocabulary = prepare(spec, Report()).vocabulary
+    return spec, vocabulary, [pair.source for pair in sentences("test", 20)]
+
+
+@ALL_CORES
+def test_a_translation_is_independent_of_other_texts(world: tuple[Spec, Any, list[str]]) -> None:
+    spec, vocabulary, texts = world
+    assert count_batch_differences(Translator(compiler.build(spec), vocabulary, spec), texts) == 0
+
+
+@ALL_CORES
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param(b, marks=[pytest.mark.slow] * (b in SLOW_BACKENDS)) for b in BACKENDS if b != REFERENCE_BACKEND],
+)
+def test_every_backend_finds_the_same_translations(
+    world: tuple[Spec, Any, list[str]], backend: str, tmp_path: Path
+) -> None:
+    if problem := BACKENDS[backend].absent():
+        pytest.skip(problem)
+    spec, vocabulary, texts = world
+    weights = compiler.build(spec, backend=REFERENCE_BACKEND).weights()
+    results = [
+        Translator(
+            compiler.build(spec, weights=weights, backend=name, folder=tmp_path / "compiled"), vocabulary, spec
+        ).hypotheses(texts)
+        for name in (REFERENCE_BACKEND, backend)
+    ]
+    assert count_ties(*results) == 0
+
+
+@pytest.fixture(scope="module")
+def multi30k() -> tuple[str, list[str]]:
+    """Return a run trained on Multi30k (ZOO_MULTI30K_RUN) and the test set in the corpus's folder (ZOO_MULTI30K)."""
+    if not {"ZOO_MULTI30K", "ZOO_MULTI30K_RUN"} <= os.environ.keys():
+        pytest.skip("needs the Multi30k corpus and a model trained on it")
+    texts = read_lines(Path(os.environ["ZOO_MULTI30K"]) / "test_2016_flickr.en")
+    assert len(texts) == 1000
+    return os.environ["ZOO_MULTI30K_RUN"], texts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_batch_independence_on_multi30k(multi30k: tuple[str, list[str]]) -> None:
+    run, texts = multi30k
+    print(f"{count_batch_differences(zoo.load(run), texts)} ties in 2,000 comparisons")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("backend", [b for b in BACKENDS if b != REFERENCE_BACKEND])
+def test_every_backend_on_multi30k(multi30k: tuple[str, list[str]], backend: str) -> None:
+    if problem := BACKENDS[backend].absent():
+        pytest.skip(problem)
+    run, texts = multi30k
+    one, other = (zoo.load(run, backend=name).hypotheses(texts) for name in (REFERENCE_BACKEND, backend))
+    print(f"{backend}: {count_ties(one, other)} of 1,000 sentences differ, all of them ties")

@@ -1,0 +1,133 @@
+"""Sampling: the distribution of samples, and their independence of everything but their own random numbers."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+import torch
+
+from specs import BOS, EOS, PAD
+from zoo.generation.hypotheses import length_penalty
+from zoo.generation.sampling import Sampling
+
+ROW = [-0.5, -1.25, -0.5, -2.0, -0.75, -3.0, -1.5]
+
+
+def sampling(count=1, temperature=1.0, top_k=0, top_p=1.0, seed=1):
+    return Sampling(count, 0.6, temperature, top_k, top_p, seed)
+
+
+def distribution(row, temperature, top_k, top_p):
+    """Return the probability of each token by the formulas."""
+    ranked = sorted((-value, token) for token, value in enumerate(row) if token not in (PAD, BOS))
+    weights = {token: math.exp(-loss / temperature) for loss, token in ranked[: top_k or None]}
+    total, before, kept = sum(weights.values()), 0.0, {}
+    for token, weight in weights.items():
+        if before < top_p:
+            kept[token] = weight / total
+        before += weight / total
+    return {token: weight / sum(kept.values()) for token, weight in kept.items()}
+
+
+def test_tokens_have_the_right_frequencies(toy, search):
+    """The chi-square of 4,000 draws with five degrees of freedom exceeds 20.5 once in a thousand seeds."""
+    cases = [(1.0, 0, 1.0), (0.5, 0, 1.0), (3.0, 0, 1.0), (1.0, 3, 1.0), (1.0, 0, 0.7), (2.0, 4, 0.8), (1.0, 1, 1.0)]
+    for case in [*cases, (1.0, 0, 0.01)]:
+        (samples,) = search(toy(7, overriding={(): ROW}), [(4,)], [1], sampling(4000, *case))
+        counts = Counter(each.tokens[0] if each.tokens else EOS for each in samples)
+        expected = distribution(ROW, *case)
+        assert counts.keys() <= expected.keys()
+        assert sum((counts[token] - 4000 * p) ** 2 / (4000 * p) for token, p in expected.items()) < 20.5, case
+
+
+@pytest.mark.parametrize("case", [(1.0, 0, 1.0), (0.7, 5, 1.0), (1.3, 0, 0.6), (1.0, 4, 0.9)])
+def test_drawing_inverts_the_cumulative_distribution(case):
+    draw = random.Random(0)
+    rows = torch.tensor([[-draw.random() * 6 for _ in range(12)] for _ in range(30)])
+    by_token = case[1:] == (0, 1.0)  # otherwise tokens are ordered by probability
+    for step in range(20):
+        uniform = step / 20 + 0.013
+        tokens = sampling(1, *case).draw(rows, torch.full((30,), uniform, dtype=torch.float64)).tolist()
+        for row, token in zip(rows.tolist(), tokens, strict=True):
+            probabilities, cumulative = distribution(row, *case), 0.0
+            for each in sorted(probabilities) if by_token else probabilities:
+                cumulative += probabilities[each]
+                if uniform < cumulative:
+                    break
+            assert token == each
+
+
+@pytest.mark.parametrize("top", [(0, 1.0), (5, 1.0), (0, 0.999)])
+def test_the_extreme_random_numbers_draw_valid_tokens(top):
+    row = torch.tensor([[0.0, -2.0, 0.0, -1.0, -30.0, -torch.inf]])
+    for uniform in (0.0, 1 - 2**-53):
+        assert int(sampling(1, 1.0, *top).draw(row, torch.tensor([uniform], dtype=torch.float64))) in (1, EOS, 4)
+
+
+def test_the_lowest_temperatures_choose_the_most_probable_token():
+    row = torch.tensor([ROW]) - 20
+    best = max((token for token in range(len(ROW)) if token not in (PAD, BOS)), key=ROW.__getitem__)
+    for temperature in (1e-3, 1e-30, 2.3e-308):
+        drawn = sampling(temperature=temperature).draw(row.clone(), torch.tensor([0.999], dtype=torch.float64))
+        assert drawn.tolist() == [best]
+
+
+def test_log_probabilities_are_the_models_at_any_temperature(toy, search):
+    program = toy(8, 3, 100)
+    for samples in search(program, [(4,), (5, 6)], [6, 7], sampling(5, 2.5, 4, 0.9)):
+        assert len(samples) == 5
+        assert not any({PAD, BOS, EOS} & set(each.tokens) for each in samples)
+    (samples,) = search(program, [(4,)], [6], sampling(5, 2.5))
+    for each in samples:
+        whole = (*each.tokens, EOS)
+        assert each.log_probability == sum(program.row((4, EOS), whole[:i])[token] for i, token in enumerate(whole))
+        assert each.score == pytest.approx(each.log_probability / ((5 + len(whole)) / 6) ** 0.6)
+
+
+def test_the_length_penalty_only_affects_scores(toy, search):
+    gnmt, power = (
+        search(toy(9, 1, 100), [(4,)], [6], Sampling(20, 0.6, 1.0, 0, 1.0, 1, None, kind))[0]
+        for kind in ("gnmt", "power")
+    )
+    assert [each.tokens for each in gnmt] == [each.tokens for each in power]
+    assert len({len(each.tokens) for each in power}) > 2
+    for each in power:
+        assert each.score == each.log_probability / length_penalty(len(each.tokens) + 1, 0.6, "power")
+
+
+def test_a_sample_is_independent_of_all_others(toy, search):
+    """It depends neither on other sentences and their order, nor on batches, nor on the number of samples."""
+    draw = random.Random(2)
+    sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(15)]
+    prefixes = [tuple(draw.choices([1, 4, 5], k=draw.choice([0, 0, 1, 2]))) for _ in sources]
+    lengths = [len(source) + 4 for source in sources]
+
+    def samples(strategy, **batches):
+        return search(toy(9, 1, 100), sources, lengths, strategy, prefixes=prefixes, **batches)
+
+    three = samples(sampling(3))
+    for batches in ({"max_batch_tokens": 1}, {"max_batch_tokens": 70, "chunk_size": 4}, {"workers": 3}):
+        assert samples(sampling(3), **batches) == three
+    assert [each[0] for each in samples(sampling(1))] == [each[0] for each in three]
+    assert samples(sampling(3, seed=2)) != three
+    assert all(each.tokens[: len(p)] == p for p, group in zip(prefixes, three, strict=True) for each in group)
+
+
+def test_equal_sentences_get_different_samples(toy, search):
+    results = search(toy(9, 1, 100), [(4, 5)] * 8, [6] * 8, sampling(2))
+    assert len({each.tokens for samples in results for each in samples}) > 8
+
+
+def test_extreme_options_are_greedy_search(toy, search):
+    sources, lengths = [(4,), (5, 6)], [8, 8]
+    greedy = search(toy(9, 1, 5000), sources, lengths, beam=1, alpha=0.6)
+    assert search(toy(9, 1, 5000), sources, lengths, sampling(2, 1e-3)) == [each * 2 for each in greedy]
+    assert search(toy(9, 1, 5000), sources, lengths, sampling(1, 1.0, 1)) == greedy
+    assert search(toy(9, 1, 5000), sources, lengths, sampling(1, 1.0, 0, 1e-9)) == greedy
+
+
+def test_rows_of_samples_are_not_rearranged(toy, search):
+    program = toy(9, 1, 100)
+    search(program, [(4,)], [8], sampling(3))
+    assert program.selected == [[0]]
