@@ -44,7 +44,7 @@ class Stages(Report):
         self.seconds: dict[str, float] = {}
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
         print(text, file=sys.stderr, flush=True)
 

@@ -14,9 +14,9 @@ from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
 from zoo.data import builtin
 from zoo.data.corpus import tree_pair
-from zoo.generation.attending import Attending
+from zoo.generation.attention import AttentionRecorder
 from zoo.generation.parser import Parser
-from zoo.generation.stream import translate_lines
+from zoo.generation.streaming import translate_lines
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.trees.tree import Tree
@@ -93,7 +93,7 @@ def test_a_treebanks_tree_is_scored_as_what_is_learned_of_it(parser: Made) -> No
 def test_its_attention_is_over_words_and_brackets(parser: Made) -> None:
     one = parser(**{"task.linearisation": "vinyals"})
     weights = one.program.weights()  # type: ignore[union-attr]
-    one.attending = Attending(partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager"))
+    one.attending = AttentionRecorder(partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager"))
     tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
     own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
     assert words(read_tree(own.translation)) == ["-LRB-", "dog", "sleeps"]

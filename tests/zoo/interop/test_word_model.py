@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specs import EOS, PAD, UNK, Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.generation.intake import Intake
+from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.numbering import Numbering
 from zoo.interop.word_model import endless, word_model
 from zoo.report import Report
@@ -56,14 +56,14 @@ def test_what_is_unknown_of_words_are_words() -> None:
 
 
 def test_what_a_model_does_not_know_or_cannot_write_are_words(small: Callable[..., Spec], report: Report) -> None:
-    intake = Intake(Vocabulary(word_model(NUMBERING, "list")), small(), None, None, report)
+    intake = Preprocessor(Vocabulary(word_model(NUMBERING, "list")), small(), None, None, report)
     with pytest.raises(ZooError, match=r"prefix 1 .* has words that the model cannot write: 'Hund', 'X'") as caught:
-        intake.sources(["a"], ["a Hund X"], 0)
+        intake.encode_sources(["a"], ["a Hund X"], 0)
     assert "a list of all words" in str(caught.value.hint)
-    with intake.lengths:
-        assert [len(each) for each in intake.windows([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
+    with intake.warnings:
+        assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
     (warning,) = report.warnings  # type: ignore[attr-defined]
-    assert warning.startswith("words that the model does not know: in 1 of 2, first in text 2 ('a Hund')")
+    assert warning.startswith("1 of 2 texts have words that the model does not know, the first is text 2 ('a Hund')")
 
 
 def test_it_is_told_from_models_that_cut() -> None:
