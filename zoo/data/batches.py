@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.store import Store
-from zoo.system.installed import memory, require
+from zoo.system.memory import machine_memory, require_memory
 
 Tokens = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
@@ -218,7 +218,7 @@ def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -
         return slice(None)
     total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
     hint = "lower the weights of `corpus.train`"
-    require(total * _BYTES_PER_ORDERED_PAIR, memory(), f"to order an epoch of {total:,.0f} pairs", hint)
+    require_memory(total * _BYTES_PER_ORDERED_PAIR, machine_memory(), f"to order an epoch of {total:,.0f} pairs", hint)
     random, start, indices = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from specs import ZooError
 from zoo.data.corpus import Pair
-from zoo.system.installed import memory, require
+from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
 PairStatuses = npt.NDArray[np.uint8]
@@ -99,7 +99,9 @@ def classify_pairs(
     pair_bytes = _BYTES_PER_PAIR + _BYTES_PER_HASHED_PAIR * (bool(dev or test) + deduplicate)
     for source, target in pairs:
         if len(statuses) % _PAIRS_BETWEEN_MEMORY_CHECKS == 0:
-            require(len(statuses) * pair_bytes, memory(), "to classify the pairs of `corpus.train`", _MEMORY_HINT)
+            require_memory(
+                len(statuses) * pair_bytes, machine_memory(), "to classify the pairs of `corpus.train`", _MEMORY_HINT
+            )
         cleaned = clean(source), clean(target)
         control += (source.strip(), target.strip()) != cleaned
         statuses.append(PairStatus.KEPT if all(cleaned) else PairStatus.EMPTY)

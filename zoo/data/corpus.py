@@ -13,10 +13,10 @@ from typing import IO, Any, Literal
 from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
 from zoo.data import builtin
 from zoo.data.text_files import digest, file_errors, is_sgml, language_suffix, read_sentences
-from zoo.files import manifest, places
-from zoo.files.archive import take_out, taken_out
-from zoo.files.download import fetch, known_sha256
-from zoo.files.files import writing_folder
+from zoo.files import manifest, storage
+from zoo.files.archive import extract, extracted
+from zoo.files.atomic import atomic_folder
+from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report
 from zoo.text.lines import read_lines, without_control
 from zoo.text.trees.bracketed import read_treebank, simplify
@@ -127,7 +127,7 @@ class ParallelCorpus:
         if isinstance(part, HeldOut):
             return ["held out", part.held_out]
         if isinstance(part, Archive):
-            known = part.sha256 or known_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
+            known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, part.source, part.target]
         return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._side_files(part))]
 
@@ -189,8 +189,8 @@ def missing_part(spec: Spec) -> str | None:
         return "it has no corpus to train on"
     for part in spec.corpus.parts:
         if isinstance(part, Archive):
-            known = part.sha256 or known_sha256(part.archive)
-            if known is None or taken_out(known, (part.source, part.target)) is None:
+            known = part.sha256 or recorded_sha256(part.archive)
+            if known is None or extracted(known, (part.source, part.target)) is None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
         elif isinstance(part, Files | Treebank):
             names = (part.source, part.target) if isinstance(part, Files) else (part.trees,)
@@ -227,12 +227,12 @@ def cached_builtin_pairs(split: Split, part: Grammar, *, trees: bool = False) ->
 
     Generating the set takes as long as translating it. If the cache cannot be written, the set is generated each time.
     """
-    folder = places.prepared() / f"{split}-{part.grammar}-{builtin.VERSION}{'-trees' if trees else ''}"
+    folder = storage.prepared() / f"{split}-{part.grammar}-{builtin.VERSION}{'-trees' if trees else ''}"
     with suppress(ZooError):
         manifest.check(folder, _BUILTIN_FILES)
         return list(zip(*(read_lines(folder / name) for name in _BUILTIN_FILES), strict=True))
     pairs = list(builtin_pairs(split, part.grammar, trees=trees))
-    with suppress(ZooError, OSError), writing_folder(folder) as partial:
+    with suppress(ZooError, OSError), atomic_folder(folder) as partial:
         for name, lines in zip(_BUILTIN_FILES, zip(*pairs, strict=True), strict=True):
             text = "".join(f"{line}\n" for line in lines)
             (partial / name).write_text(text, encoding="utf-8", newline="\n")
@@ -279,8 +279,8 @@ def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
 
 def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:
     names = (part.source, part.target)
-    known = part.sha256 or known_sha256(part.archive)
-    extracted = taken_out(known, names) if known else None
+    known = part.sha256 or recorded_sha256(part.archive)
+    extracted = extracted(known, names) if known else None
     # `fetch` reports an archive that does not have the hash of the spec.
-    source, target = extracted or take_out(fetch(part.archive, part.sha256, report), names)
+    source, target = extracted or extract(fetch(part.archive, part.sha256, report), names)
     return source, target

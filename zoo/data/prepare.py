@@ -24,9 +24,10 @@ from zoo.data.cleaning import (
 from zoo.data.corpus import Pair, ParallelCorpus, Split
 from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
-from zoo.files import digests, manifest, places
-from zoo.files.content import Unreadable
-from zoo.files.files import Taken, read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.files import hashes, manifest, storage
+from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import require_space
 from zoo.files.use import use
 from zoo.report import Report, size
 from zoo.text.lines import clean, read_lines
@@ -74,7 +75,7 @@ class PreparedCorpus:
         if not self._verified:
             try:
                 self._verified = manifest.check(self.folder)
-            except Unreadable:
+            except UnreadableError:
                 raise
             except ZooError as error:
                 hint = f"remove the folder `{self.folder}` and run `zoo prepare` again"
@@ -107,7 +108,7 @@ class PreparedCorpus:
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
-    """Return the prepared corpus of a spec, and create it in `places.prepared()` if it does not exist.
+    """Return the prepared corpus of a spec, and create it in `storage.prepared()` if it does not exist.
 
     Downloads archives, learns the vocabulary from the training text, and writes token stores and cleaning counts. The
     folder is published atomically. If another process publishes it first, that folder is used. A damaged folder is
@@ -135,33 +136,36 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary = None
     if vocabulary is None:
         check_learnable(spec.vocabulary, spec.task)
-    with closing(ParallelCorpus(spec, report, places.prepared())) as corpus:
-        folder = places.prepared() / fingerprint(spec, corpus, vocabulary)
+    with closing(ParallelCorpus(spec, report, storage.prepared())) as corpus:
+        folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
         if prepared := _open_existing(folder, report):
             return prepared
         # Most words are one token of two bytes, and each line has 16 bytes of offsets. The generated sentences of the
         # built-in corpus are temporarily on this disk, too.
         require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
-        with suppress(Taken), writing_folder(folder, replace=False) as partial:  # another process may have been faster
+        with (
+            suppress(FolderExistsError),
+            atomic_folder(folder, replace=False) as partial,
+        ):  # another process may have been faster
             _Preparation(spec, corpus, vocabulary, partial, report).write()
             if fingerprint(spec, corpus, vocabulary) != folder.name:
                 problem = "the files of the corpus changed while they were read"
                 raise ZooError(problem, hint="run the command again when they are complete", exit_code=1)
     prepared = PreparedCorpus(folder)
-    report.say(f"prepared in {folder}")
+    report.info(f"prepared in {folder}")
     return prepared
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
     """Open a folder that was prepared before. Return None if there is none, or after removing a damaged one."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        identity = digests.identity(folder)
+        identity = hashes.file_identity(folder)
         try:
             return PreparedCorpus(folder)
-        except Unreadable:  # only unreadable for this user or at this moment: the files may be intact
+        except UnreadableError:  # only unreadable for this user or at this moment: the files may be intact
             raise
         except ZooError as error:
-            if digests.identity(folder) != identity:  # meanwhile, another process created the folder again
+            if hashes.file_identity(folder) != identity:  # meanwhile, another process created the folder again
                 return _open_existing(folder, report)
             report.warn(f"{error.summary}; preparing the corpus again")
             remove_folder(folder)
@@ -171,7 +175,7 @@ def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
 def known_counts(spec: Spec) -> CleaningCounts | None:
     """Return the cleaning counts of a corpus that has been prepared, or None. Its files must be on this machine."""
     with closing(ParallelCorpus(spec, Report())) as corpus:
-        path = places.prepared() / fingerprint(spec, corpus) / _COUNTS_FILE
+        path = storage.prepared() / fingerprint(spec, corpus) / _COUNTS_FILE
     return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 
@@ -246,7 +250,7 @@ class _Preparation:
     def _learn_vocabulary(self, statuses: PairStatuses, counts: CleaningCounts) -> Vocabulary:
         sample = learning_pairs(counts.kept)
         of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
-        self.report.say(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
+        self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
         return Vocabulary.learn(lambda: self._kept_pairs(statuses), self.spec.vocabulary, counts.kept, self.spec.task)
 
     def _kept_pairs(self, statuses: PairStatuses) -> Iterator[Pair]:

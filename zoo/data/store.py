@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError
-from zoo.files.files import read_json, write_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_json
 from zoo.text.vocabulary import Side
 
 _FORMAT = 2

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from specs import ZooError
-from zoo.files.files import sha256
-from zoo.files.unpacking import unpacked
+from zoo.files.archive import open_gzip
+from zoo.files.hashes import sha256
 from zoo.report import size
 from zoo.text.lines import decoded_lines
 
@@ -33,7 +33,7 @@ def read_sentences(path: Path) -> Iterator[str]:
         ZooError: The file is missing or damaged, decompresses to more than text does, or has a line that is not UTF-8
             or is longer than MAX_LINE_BYTES.
     """
-    with file_errors(path), unpacked(path) if path.suffix == ".gz" else path.open("rb") as stream:
+    with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
         lines = decoded_lines(_bounded_lines(stream, path), str(path))
         yield from _segments(lines, path) if is_sgml(path) else lines
 

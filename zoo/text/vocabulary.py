@@ -10,8 +10,8 @@ from typing import Literal, Protocol, Self
 
 import specs
 from specs import EOS, PAD, UNK, Parsing, Task, ZooError
-from zoo.files.content import MOST, VOCABULARY_BYTES, content, stands
-from zoo.files.files import writing
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
 from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer, damaged_vocabulary
 from zoo.text.trees.tokenizer import TreeTokenizer
@@ -153,11 +153,11 @@ class Vocabulary:
         `vocabulary.target.model`, or `vocabulary.target.json` for the brackets of trees.
         """
         for name, data in self._files().items():
-            with writing(folder / name) as partial:
+            with atomic_file(folder / name) as partial:
                 partial.write_bytes(data)
 
     @classmethod
-    def load(cls, folder: Path, read: Callable[[Path, int], bytes] = content) -> Self:
+    def load(cls, folder: Path, read: Callable[[Path, int], bytes] = read_bytes) -> Self:
         """Read the files that `save` writes.
 
         Args:
@@ -169,12 +169,12 @@ class Vocabulary:
         """
 
         def tokenizer(name: str) -> Tokenizer:
-            return Tokenizer(read(folder / name, VOCABULARY_BYTES), name=str(folder / name))
+            return Tokenizer(read(folder / name, MAX_VOCABULARY_BYTES), name=str(folder / name))
 
         source, target = (_SIDE_FILE.format(side) for side in ("source", "target"))
-        if stands(folder / _TREE_FILE):
-            return cls(tokenizer(source), _load_trees(read(folder / _TREE_FILE, MOST), folder / _TREE_FILE))
-        if stands(folder / source) or stands(folder / target):
+        if file_exists(folder / _TREE_FILE):
+            return cls(tokenizer(source), _load_trees(read(folder / _TREE_FILE, MAX_BYTES), folder / _TREE_FILE))
+        if file_exists(folder / source) or file_exists(folder / target):
             return cls(tokenizer(source), tokenizer(target))
         return cls(tokenizer(_SHARED_FILE))
 

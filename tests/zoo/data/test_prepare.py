@@ -18,9 +18,9 @@ import specs
 from specs import UNK, ZooError
 from zoo.data import prepare as prepare_module
 from zoo.data.prepare import PreparedCorpus, known_counts, prepare
-from zoo.files import manifest, places
-from zoo.files.content import Unreadable
-from zoo.files.files import remove_folder
+from zoo.files import manifest, storage
+from zoo.files.atomic import remove_folder
+from zoo.files.reading import UnreadableError
 from zoo.report import Report
 from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import Linearisation, TreeTokenizer
@@ -85,12 +85,12 @@ def text(prepared, split):
 
 
 def tree():
-    return sorted(path.relative_to(places.home()).as_posix() for path in places.home().rglob("*") if path.is_file())
+    return sorted(path.relative_to(storage.home()).as_posix() for path in storage.home().rglob("*") if path.is_file())
 
 
 def test_a_prepared_corpus_is_one_folder(folder):
     prepared = prepared_of(folder)
-    assert prepared.folder == places.prepared() / prepared.fingerprint
+    assert prepared.folder == storage.prepared() / prepared.fingerprint
     assert text(prepared, "train") == TRAIN
     assert text(prepared, "dev") == DEV
     assert prepared.texts("dev") == ([source for source, _ in DEV], [target for _, target in DEV])
@@ -99,7 +99,7 @@ def test_a_prepared_corpus_is_one_folder(folder):
     assert (prepared.counts.read, prepared.counts.kept) == (400, 400)
     names = {path.name for path in prepared.folder.iterdir()}
     assert names == {*("train", "dev", "test"), "vocabulary.model", "counts.json", "manifest.json", "sections.yaml"}
-    assert {path.parent for path in places.home().rglob("manifest.json")} == {prepared.folder}
+    assert {path.parent for path in storage.home().rglob("manifest.json")} == {prepared.folder}
 
 
 def test_counts_are_known_only_after_preparing(folder):
@@ -185,7 +185,7 @@ def test_a_corpus_without_usable_pairs_is_rejected(folder):
     with pytest.raises(ZooError, match=r"nothing to train on: .* 400 too long") as caught:
         prepared_of(folder, corpus__max_length=1)
     assert "corpus.max_length" in caught.value.hint
-    assert not any(places.prepared().iterdir())
+    assert not any(storage.prepared().iterdir())
 
 
 def test_errors_of_dev_are_reported_before_learning(folder, monkeypatch):
@@ -268,7 +268,7 @@ def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
-        with pytest.raises(Unreadable, match="may not be read") as caught:
+        with pytest.raises(UnreadableError, match="may not be read") as caught:
             prepared.verify()
     assert "remove" not in caught.value.hint
     prepared.verify()
@@ -331,7 +331,7 @@ def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):
 def test_folders_that_are_temporarily_unreadable_are_kept(folder, monkeypatch, report, error):
     prepared_of(folder)
     before = tree()
-    (path,), original_open = places.prepared().glob("*/manifest.json"), os.open
+    (path,), original_open = storage.prepared().glob("*/manifest.json"), os.open
 
     def failing_open(opened, *options):
         if opened == path:
@@ -375,7 +375,7 @@ def test_concurrent_preparations_share_one_folder(folder, monkeypatch):
         thread.join()
     assert len({prepared.folder for prepared in found}) == 1
     assert [text(prepared, "dev") for prepared in found] == [DEV] * 3
-    assert os.listdir(places.prepared()) == [found[0].fingerprint]
+    assert os.listdir(storage.prepared()) == [found[0].fingerprint]
 
 
 KILLED = """
@@ -402,9 +402,9 @@ def test_a_killed_preparation_leaves_only_a_hidden_folder(folder, tmp_path, requ
     with process:
         assert process.stdout.readline() == b"here\n"
         process.send_signal(signal.SIGKILL)
-    assert [path.name.startswith(".") for path in places.prepared().iterdir()] == [True]
+    assert [path.name.startswith(".") for path in storage.prepared().iterdir()] == [True]
     prepared = prepared_of(folder)
-    assert list(places.prepared().iterdir()) == [prepared.folder]
+    assert list(storage.prepared().iterdir()) == [prepared.folder]
 
 
 def test_a_full_disk_is_reported_before_the_work(folder, monkeypatch):
@@ -432,7 +432,7 @@ def test_corpora_in_archives(folder, tmp_path, monkeypatch):
     assert text(prepared, "train") == TRAIN
     # With the hash in corpus.lock, neither the archive nor its members are needed again.
     monkeypatch.delenv("ZOO_MIRROR")
-    for path in (places.archives() / "members").rglob("*.en"):
+    for path in (storage.archives() / "members").rglob("*.en"):
         path.unlink()
     assert prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:]).folder == prepared.folder
     with pytest.raises(ZooError, match="ZOO_OFFLINE"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from specs import ZooError
-from specs.notation import shown
+from specs.notation import quote
 from zoo.text.trees.tree import MAX_DEPTH, Tree, leaf, node, with_root
 
 LINE_WIDTH = 100
@@ -47,18 +47,18 @@ class TreeReader:
                 if (tree := self._close_bracket()) is not None:
                     yield tree
             elif not self._open:
-                raise ZooError(f"{shown(token)} is outside of all brackets", hint=_HINT)
+                raise ZooError(f"{quote(token)} is outside of all brackets", hint=_HINT)
             elif self._expects_label:
                 self._expects_label = False
                 self._open[-1] = (token, self._open[-1][1])
             elif self._word or self._open[-1][1] or not self._open[-1][0]:
-                raise ZooError(f"{shown(token)} is a word without brackets of its own", hint=_HINT)
+                raise ZooError(f"{quote(token)} is a word without brackets of its own", hint=_HINT)
             else:
                 self._word = token
 
     def _open_bracket(self) -> None:
         if self._word:
-            raise ZooError(f"a bracket opens after the word {shown(self._word)}", hint=_HINT)
+            raise ZooError(f"a bracket opens after the word {quote(self._word)}", hint=_HINT)
         if len(self._open) == MAX_DEPTH:
             raise _too_deep()
         self._open.append(("", []))
@@ -94,10 +94,10 @@ def read_tree(text: str) -> Tree:
     try:
         trees = list(reader.add(text))
     except ZooError as error:
-        raise ZooError(f"{shown(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
+        raise ZooError(f"{quote(text)} is not one bracketed tree: {error.problem}", hint=_HINT) from None
     if reader.inside or len(trees) != 1:
         reason = "a bracket is not closed" if reader.inside else f"it contains {len(trees)} trees"
-        raise ZooError(f"{shown(text)} is not one bracketed tree: {reason}", hint=_HINT)
+        raise ZooError(f"{quote(text)} is not one bracketed tree: {reason}", hint=_HINT)
     return trees[0]
 
 
