@@ -26,9 +26,9 @@ from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
 from zoo.files import hashes, manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
+from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
-from zoo.files.use import use
 from zoo.report import Report, size
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, check_learnable, learning_pairs
@@ -64,7 +64,7 @@ class PreparedCorpus:
         self.folder = folder
         self.fingerprint = folder.name
         self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
-        use(self, folder)
+        hold_while_alive(self, folder)
 
     def verify(self) -> None:
         """Check the hashes of files of which only the sizes were checked when the folder was opened.
@@ -143,10 +143,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         # Most words are one token of two bytes, and each line has 16 bytes of offsets. The generated sentences of the
         # built-in corpus are temporarily on this disk, too.
         require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
-        with (
-            suppress(FolderExistsError),
-            atomic_folder(folder, replace=False) as partial,
-        ):  # another process may have been faster
+        # Another process may publish the folder first.
+        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _Preparation(spec, corpus, vocabulary, partial, report).write()
             if fingerprint(spec, corpus, vocabulary) != folder.name:
                 problem = "the files of the corpus changed while they were read"
