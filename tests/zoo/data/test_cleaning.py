@@ -128,7 +128,7 @@ def test_counts_are_formatted_in_one_line():
 
 def test_too_many_pairs_for_the_memory_are_rejected_while_reading(monkeypatch):
     monkeypatch.setattr(cleaning, "_PAIRS_BETWEEN_MEMORY_CHECKS", 100)
-    monkeypatch.setattr(cleaning, "memory", lambda: 50_000)
+    monkeypatch.setattr(cleaning, "machine_memory", lambda: 50_000)
     read = []
 
     def endless():

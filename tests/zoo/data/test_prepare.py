@@ -268,7 +268,7 @@ def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
-        with pytest.raises(UnreadableError, match="may not be read") as caught:
+        with pytest.raises(UnreadableError, match="may not read") as caught:
             prepared.verify()
     assert "remove" not in caught.value.hint
     prepared.verify()
@@ -340,7 +340,7 @@ def test_folders_that_are_temporarily_unreadable_are_kept(folder, monkeypatch, r
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", failing_open)
-        with pytest.raises(ZooError, match=r"may not be read|Stale file handle"):
+        with pytest.raises(ZooError, match=r"may not read|Stale file handle"):
             prepared_of(folder, report)
     assert (tree(), report.warnings) == (before, [])
 
@@ -408,7 +408,7 @@ def test_a_killed_preparation_leaves_only_a_hidden_folder(folder, tmp_path, requ
 
 
 def test_a_full_disk_is_reported_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr("zoo.files.files.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
+    monkeypatch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(ZooError, match="the prepared corpus needs"):
         prepared_of(folder)
     assert tree() == []
