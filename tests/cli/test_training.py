@@ -21,7 +21,7 @@ def test_prepare_shows_what_was_left_out_and_where_the_rest_is(zoo: Zoo, trained
     trained()  # writes the files
     done = zoo("prepare", "tiny", "vocabulary.size=75", OWN)
     assert (done.status, Path(done.out.strip()).is_dir()) == (0, True)
-    assert "4 pairs read, 3 kept; left out: 1 held out" in done.err
+    assert "4 pairs read, 3 kept; dropped: 1 held out" in done.err
     assert "learning 75 tokens" in done.err
     again = zoo("prepare", "tiny", "vocabulary.size=75", OWN)
     assert again.out == done.out
@@ -48,7 +48,7 @@ def test_a_runs_own_spec_resumes_it_with_all_that_was_set_when_it_began(
 def test_a_corpus_that_is_not_there_is_named(zoo: Zoo) -> None:
     done = zoo("train", "tiny", OWN)
     assert done.status == 2
-    assert done.err.startswith("error: the corpus file `pairs.en` is not there\n\nhint: ")
+    assert done.err.startswith("error: the corpus file `pairs.en` does not exist\n\nhint: ")
     assert not Path("runs").exists()
 
 

@@ -141,7 +141,7 @@ def test_a_corpus_is_counted_where_it_was_prepared(
     assert (after.status, after.value) == (status, 600)
     absent = asked(corpus_size(), printed, spec="base")
     assert (absent.status, absent.value) == (Status.OPEN, None)
-    assert "has not been fetched" in absent.because
+    assert "has not been downloaded" in absent.because
 
 
 def test_a_figure_is_drawn_of_a_model_and_judged_by_eyes(made: Made) -> None:
