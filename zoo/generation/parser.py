@@ -40,7 +40,7 @@ class Parser(Translator):
         self.symbols = symbols
         if task.constrained:
             self.constraint = BracketConstraint(
-                symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.in_a_row
+                symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.max_opening_run
             )
 
     @overload
