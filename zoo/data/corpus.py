@@ -280,7 +280,7 @@ def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
 def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:
     names = (part.source, part.target)
     known = part.sha256 or recorded_sha256(part.archive)
-    extracted = extracted(known, names) if known else None
+    members = extracted(known, names) if known else None
     # `fetch` reports an archive that does not have the hash of the spec.
-    source, target = extracted or extract(fetch(part.archive, part.sha256, report), names)
+    source, target = members or extract(fetch(part.archive, part.sha256, report), names)
     return source, target

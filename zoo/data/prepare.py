@@ -143,10 +143,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         # Most words are one token of two bytes, and each line has 16 bytes of offsets. The generated sentences of the
         # built-in corpus are temporarily on this disk, too.
         require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
-        with (
-            suppress(FolderExistsError),
-            atomic_folder(folder, replace=False) as partial,
-        ):  # another process may have been faster
+        # Another process may publish the folder first.
+        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _Preparation(spec, corpus, vocabulary, partial, report).write()
             if fingerprint(spec, corpus, vocabulary) != folder.name:
                 problem = "the files of the corpus changed while they were read"

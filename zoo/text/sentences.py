@@ -130,7 +130,7 @@ def _check_text(text: object, number: int, label: str) -> None:
         raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
     if "\n" in text.strip():
         raise ZooError(
-            f"{label} {number} ({excerpt(text)}) contains a line break",
+            f"{label} {number} ({excerpt(text)}) has a line break in it",
             hint="a sentence is one line: split the text, or replace its line breaks with spaces",
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):

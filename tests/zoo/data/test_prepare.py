@@ -1,4 +1,4 @@
-"""From a corpus to a folder that training can read."""
+"""Preparation of a corpus: from text to a folder that training can read."""
 
 import errno
 import json
@@ -10,17 +10,20 @@ import subprocess
 import sys
 import tarfile
 import threading
+from typing import get_args
 
 import pytest
 
 import specs
-from specs import ZooError
+from specs import UNK, ZooError
 from zoo.data import prepare as prepare_module
 from zoo.data.prepare import PreparedCorpus, known_counts, prepare
 from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
 from zoo.report import Report
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tokenizer import Linearisation, TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
 NOUNS = {"dog": "Hund", "house": "Haus", "cat": "Katze", "tree": "Baum", "garden": "Garten", "mouse": "Maus"}
@@ -85,7 +88,7 @@ def tree():
     return sorted(path.relative_to(storage.home()).as_posix() for path in storage.home().rglob("*") if path.is_file())
 
 
-def test_everything_is_in_one_folder(folder):
+def test_a_prepared_corpus_is_one_folder(folder):
     prepared = prepared_of(folder)
     assert prepared.folder == storage.prepared() / prepared.fingerprint
     assert text(prepared, "train") == TRAIN
@@ -99,29 +102,29 @@ def test_everything_is_in_one_folder(folder):
     assert {path.parent for path in storage.home().rglob("manifest.json")} == {prepared.folder}
 
 
-def test_counts_are_known_of_what_was_prepared_alone(folder):
+def test_counts_are_known_only_after_preparing(folder):
     spec = spec_of(folder)
     assert known_counts(spec) is None
-    assert known_counts(spec) is None  # to ask prepares nothing
+    assert known_counts(spec) is None  # the first call has prepared nothing
     prepared = prepare(spec, Report())
     assert known_counts(spec) == prepared.counts
     assert prepared.counts.read == len(TRAIN)
 
 
-def test_the_text_of_train_is_not_kept(folder):
+def test_the_training_text_is_not_stored(folder):
     with pytest.raises(ValueError, match="train"):
         prepared_of(folder).texts("train")
 
 
-def test_two_vocabularies_are_two(folder):
+def test_separate_vocabularies(folder):
     prepared = prepared_of(folder, vocabulary__size=80, vocabulary__shared=False, architecture__tied_embeddings="none")
     assert not prepared.vocabulary.shared
     assert text(prepared, "train") == TRAIN
 
 
-def test_it_is_found_again_and_told_from_others(folder, tmp_path, monkeypatch):
+def test_a_prepared_corpus_is_reused_for_the_same_content(folder, tmp_path, monkeypatch):
     first = prepared_of(folder)
-    monkeypatch.setattr(Vocabulary, "learn", lambda *_: pytest.fail("it was there already"))
+    monkeypatch.setattr(Vocabulary, "learn", lambda *_: pytest.fail("it is already prepared"))
     assert prepared_of(folder).folder == first.folder
     write(tmp_path / "elsewhere", "train", TRAIN)
     write(tmp_path / "elsewhere", "dev", DEV)
@@ -129,9 +132,9 @@ def test_it_is_found_again_and_told_from_others(folder, tmp_path, monkeypatch):
     assert prepare(spec_of(folder).model_copy(update={"name": "other"}), Report()).folder == first.folder
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_other_text_or_settings_give_another_folder(folder):
+    folders = {prepared_of(folder).folder}
+    changes = (
         {"vocabulary__size": 110},
         {"vocabulary__kind": "unigram", "vocabulary__size": 60},
         {"corpus__max_length": 50},
@@ -139,21 +142,14 @@ def test_it_is_found_again_and_told_from_others(folder, tmp_path, monkeypatch):
         {"corpus__deduplicate": True},
         {"corpus__test": [part("dev")]},
         {"corpus__dev": [{"held_out": 5}]},
-    ],
-)
-def test_another_corpus_or_vocabulary_is_another_folder(folder, change):
-    first = prepared_of(folder)
-    assert prepared_of(folder, **change).folder != first.folder
-    assert prepared_of(folder).folder == first.folder
-
-
-def test_changed_text_is_another_folder(folder):
-    first = prepared_of(folder)
+    )
+    folders |= {prepared_of(folder, **change).folder for change in changes}
     write(folder, "dev", DEV[:-1])
-    assert prepared_of(folder).folder != first.folder
+    folders.add(prepared_of(folder).folder)
+    assert len(folders) == len(changes) + 2
 
 
-def test_cleaning_is_of_train_alone_and_told(folder, report):
+def test_only_train_is_cleaned(folder, report):
     bad = [("", "leer"), ("a\x00dog", "ein\tHund"), TRAIN[0], ("dog " * 60, "Hund"), ("dog", "Hund " * 9)]
     write(folder, "train", TRAIN + bad)
     write(folder, "dev", bad)
@@ -169,7 +165,7 @@ def test_cleaning_is_of_train_alone_and_told(folder, report):
     assert len(prepared.store("dev")) == 5
 
 
-def test_what_is_held_out_is_not_trained_on(folder):
+def test_held_out_pairs_are_not_in_train(folder):
     write(folder, "train", TRAIN + [(source, f"{target} wieder") for source, target in TRAIN])
     prepared = prepared_of(folder, corpus__dev=[part("dev"), {"held_out": 30}], corpus__test=[{"held_out": 40}])
     dev, test = (list(zip(*prepared.texts(split), strict=True)) for split in ("dev", "test"))
@@ -181,26 +177,26 @@ def test_what_is_held_out_is_not_trained_on(folder):
     assert text(prepared, "test") == test
 
 
-def test_nothing_left_to_train_on_is_told(folder):
+def test_a_corpus_without_usable_pairs_is_rejected(folder):
     write(folder, "train", [("", "x"), ("y", "")])
-    with pytest.raises(ZooError, match=r"nothing to train on: 2 pairs read, 0 kept; left out: 2 with an empty side"):
+    with pytest.raises(ZooError, match=r"nothing to train on: 2 pairs read, 0 kept; dropped: 2 with an empty side"):
         prepared_of(folder)
     write(folder, "train", TRAIN)
-    with pytest.raises(ZooError, match=r"nothing to train on: .* 400 too long") as told:
+    with pytest.raises(ZooError, match=r"nothing to train on: .* 400 too long") as caught:
         prepared_of(folder, corpus__max_length=1)
-    assert "corpus.max_length" in told.value.hint
+    assert "corpus.max_length" in caught.value.hint
     assert not any(storage.prepared().iterdir())
 
 
-def test_what_is_wrong_with_dev_is_told_before_the_long_work(folder, monkeypatch):
+def test_errors_of_dev_are_reported_before_learning(folder, monkeypatch):
     (folder / "dev.de").write_text("eins\n")
     monkeypatch.setattr(Vocabulary, "learn", lambda *_: pytest.fail("too late"))
-    with pytest.raises(ZooError, match=r"dev\.en` has 20 lines and `.*dev\.de` has 1"):
+    with pytest.raises(ZooError, match=r"dev\.en` has 20 lines, but `.*dev\.de` has 1"):
         prepared_of(folder)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "problem"),
     [
         (["vocabulary.size=260"], "`vocabulary.size` is 260"),
         (
@@ -210,109 +206,106 @@ def test_what_is_wrong_with_dev_is_told_before_the_long_work(folder, monkeypatch
         (["vocabulary.separate_models=true"], "`vocabulary.separate_models`"),
     ],
 )
-def test_a_vocabulary_that_no_text_gives_is_told_before_any_is_read(monkeypatch, fields, told):
-    monkeypatch.setattr(prepare_module, "ParallelText", lambda *_: pytest.fail("it looked for text"))
-    with pytest.raises(ZooError, match=re.escape(told)):
+def test_impossible_vocabularies_are_rejected_before_reading(monkeypatch, fields, problem):
+    monkeypatch.setattr(prepare_module, "ParallelCorpus", lambda *_: pytest.fail("it read the corpus"))
+    with pytest.raises(ZooError, match=re.escape(problem)):
         prepare(specs.load("base", fields), Report())
 
 
-def test_a_size_that_is_too_large_is_told(folder):
+def test_too_large_vocabularies_are_rejected(folder):
     with pytest.raises(ZooError, match=r"`vocabulary\.size` is 30,000"):
         prepared_of(folder, vocabulary__size=30_000)
     assert tree() == []
 
 
-@pytest.mark.parametrize("name", ["train/00000.source.tokens", "vocabulary.model", "dev/target.txt", "counts.json"])
-@pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
-def test_what_is_damaged_is_made_anew_with_a_warning(folder, report, name, damage):
+def test_damaged_folders_are_created_again_with_a_warning(folder, report):
     first = prepared_of(folder)
-    path = first.folder / name
-    whole = path.read_bytes()
-    if damage == "lose":
+    damages = (
+        ("train/00000.source.tokens", lambda data: bytes([data[0] ^ 1]) + data[1:]),
+        ("vocabulary.model", lambda data: data[:-1]),
+        ("dev/target.txt", lambda data: None),
+        ("manifest.json", lambda data: b"{}"),
+        ("manifest.json", lambda data: b""),
+        ("manifest.json", lambda data: b'{"counts.json": 5}'),
+    )
+    for number, (name, damage) in enumerate(damages, start=1):
+        path = first.folder / name
+        whole = path.read_bytes()
+        damaged = damage(whole)
         path.unlink()
-    else:
-        path.write_bytes(whole[:-1] if damage == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
-    with pytest.raises(ZooError, match=name):
-        PreparedCorpus(first.folder)
-    again = prepared_of(folder, report)
-    assert again.folder == first.folder
-    assert path.read_bytes() == whole
-    assert name in report.warnings[0]
-    assert "anew" in report.warnings[0]
+        if damaged is not None:
+            path.write_bytes(damaged)
+        with pytest.raises(ZooError, match=name):
+            PreparedCorpus(first.folder)
+        assert prepared_of(folder, report).folder == first.folder
+        assert path.read_bytes() == whole
+        assert len(report.warnings) == number
+        assert name in report.warnings[-1]
 
 
-def test_what_opening_took_on_trust_is_verified(folder, monkeypatch):
-    """Of a large corpus opening looks at sizes alone, and training looks again."""
+def test_files_whose_hashes_were_not_checked_can_be_verified(folder, monkeypatch):
+    """Opening a large corpus checks only sizes; training verifies the hashes."""
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
     prepared.verify()
     shard = prepared.folder / "train" / "00000.target.tokens"
     shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
     trusting = PreparedCorpus(prepared.folder)
-    with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as told:
+    with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as caught:
         trusting.verify()
-    assert "zoo prepare" in told.value.hint
+    assert "zoo prepare" in caught.value.hint
 
 
-def test_what_it_may_not_read_is_not_called_damaged(folder, monkeypatch):
+def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
     (shard,), opened = prepared.folder.glob("train/*.target.tokens"), os.open
 
-    def fails(path, *given):
+    def fails(path, *options):
         if path == shard:
             raise PermissionError
-        return opened(path, *given)
+        return opened(path, *options)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
-        with pytest.raises(UnreadableError, match="may not be read") as told:
+        with pytest.raises(UnreadableError, match="may not read") as caught:
             prepared.verify()
-    assert "remove" not in told.value.hint
+    assert "remove" not in caught.value.hint
     prepared.verify()
 
 
-def test_a_home_that_is_a_file_is_told(folder, monkeypatch, tmp_path):
+def test_an_unwritable_home_is_reported(folder, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "file"))
     with pytest.raises(ZooError, match="cannot be written"):
         prepared_of(folder)
 
 
-@pytest.mark.parametrize("anew", [True, False])
-def test_what_another_process_has_removed_or_made_anew_meanwhile_is_left_as_it_is(folder, monkeypatch, report, anew):
-    """It found it damaged, too, and was quicker."""
-    checked, made = manifest.check, []
+@pytest.mark.parametrize("created_again", [True, False])
+def test_a_damaged_folder_that_another_process_replaces_meanwhile_is_not_removed(
+    folder, monkeypatch, report, created_again
+):
+    check, inodes = manifest.check, []
 
-    def late(path, **how):
-        monkeypatch.setattr(manifest, "check", checked)
+    def replace_and_fail(path, **options):
+        monkeypatch.setattr(manifest, "check", check)
         remove_folder(path)
-        if anew:
-            made.append(prepared_of(folder).folder.stat().st_ino)
+        if created_again:
+            inodes.append(prepared_of(folder).folder.stat().st_ino)
         raise ZooError("it is damaged")
 
     prepared_of(folder)
-    monkeypatch.setattr(manifest, "check", late)
-    learned, learn = [], Vocabulary.learn
-    monkeypatch.setattr(Vocabulary, "learn", lambda *given: learned.append(given) or learn(*given))
-    found = prepared_of(folder, report)
+    monkeypatch.setattr(manifest, "check", replace_and_fail)
+    calls, learn = [], Vocabulary.learn
+    monkeypatch.setattr(Vocabulary, "learn", lambda *options: calls.append(options) or learn(*options))
+    prepared = prepared_of(folder, report)
     assert report.warnings == []
-    assert len(learned) == 1, "nobody does it twice"
-    assert found.folder.stat().st_ino in (made if anew else [found.folder.stat().st_ino])
-    assert len(found.store("train")) == 400
+    assert len(calls) == 1
+    assert not created_again or prepared.folder.stat().st_ino in inodes
+    assert len(prepared.store("train")) == 400
 
 
-def test_a_damaged_manifest_is_made_anew(folder, report):
-    manifest = prepared_of(folder).folder / "manifest.json"
-    whole = manifest.read_text()
-    for content in ("{}", "", '{"counts.json": 5}'):
-        manifest.write_text(content)
-        prepared_of(folder, report)
-        assert manifest.read_text() == whole
-    assert len(report.warnings) == 3
-
-
-def test_it_is_the_same_every_time(folder, monkeypatch, tmp_path):
+def test_preparing_twice_gives_the_same_files(folder, monkeypatch, tmp_path):
     first = prepared_of(folder, corpus__test=[{"held_out": 7}])
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "other"))
     second = prepared_of(folder, corpus__test=[{"held_out": 7}])
@@ -320,58 +313,58 @@ def test_it_is_the_same_every_time(folder, monkeypatch, tmp_path):
     assert (first.folder / "manifest.json").read_bytes() == (second.folder / "manifest.json").read_bytes()
 
 
-def test_text_that_changes_while_it_is_read_is_not_kept(folder, monkeypatch):
-    def changed(*given):
+def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):
+    def changed(*options):
         write(folder, "train", [("a new line.", "eine neue Zeile."), *TRAIN])
-        return learn(*given)
+        return learn(*options)
 
     learn = Vocabulary.learn
     with monkeypatch.context() as patch:
         patch.setattr(Vocabulary, "learn", changed)
-        with pytest.raises(ZooError, match="have changed while they were read"):
+        with pytest.raises(ZooError, match="changed while they were read"):
             prepared_of(folder, corpus__test=[{"held_out": 7}])
     assert tree() == []
     assert len(prepared_of(folder).store("train")) == 401
 
 
 @pytest.mark.parametrize("error", [PermissionError(), OSError(errno.ESTALE, "Stale file handle")])
-def test_what_cannot_be_read_now_stays(folder, monkeypatch, report, error):
+def test_folders_that_are_temporarily_unreadable_are_kept(folder, monkeypatch, report, error):
     prepared_of(folder)
     before = tree()
+    (path,), original_open = storage.prepared().glob("*/manifest.json"), os.open
 
-    def fails(path, *given):
-        if path == manifest:
+    def failing_open(opened, *options):
+        if opened == path:
             raise error
-        return opened(path, *given)
+        return original_open(opened, *options)
 
-    (manifest,), opened = storage.prepared().glob("*/manifest.json"), os.open
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", fails)
-        with pytest.raises(ZooError, match=r"may not be read|Stale file handle"):
+        patch.setattr(os, "open", failing_open)
+        with pytest.raises(ZooError, match=r"may not read|Stale file handle"):
             prepared_of(folder, report)
     assert (tree(), report.warnings) == (before, [])
 
 
-@pytest.mark.parametrize("place", ["learn", "save"])
-def test_an_interruption_leaves_nothing(folder, monkeypatch, place):
+@pytest.mark.parametrize("method", ["learn", "save"])
+def test_an_interruption_leaves_no_files(folder, monkeypatch, method):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Vocabulary, place, interrupted)
+        patch.setattr(Vocabulary, method, interrupted)
         with pytest.raises(KeyboardInterrupt):
             prepared_of(folder)
     assert tree() == []
     assert len(prepared_of(folder).store("train")) == 400
 
 
-def test_of_two_at_once_both_have_it(folder, monkeypatch):
+def test_concurrent_preparations_share_one_folder(folder, monkeypatch):
     meeting = threading.Barrier(3)
     learn = Vocabulary.learn
 
-    def learn_together(*given):
+    def learn_together(*options):
         meeting.wait(20)
-        return learn(*given)
+        return learn(*options)
 
     monkeypatch.setattr(Vocabulary, "learn", learn_together)
     found = []
@@ -386,18 +379,19 @@ def test_of_two_at_once_both_have_it(folder, monkeypatch):
 
 
 KILLED = """
-import sys, specs, zoo.data.prepare as room
+import sys, specs, zoo.data.prepare as prepare
 from zoo.report import Report
 spec = specs.parse(open(sys.argv[1]).read(), "spec")
 def stuck(*_):
     print("here", flush=True)
     sys.stdin.read()
-room.manifest.write = stuck
-room.prepare(spec, Report())
+prepare.manifest.write = stuck
+prepare.prepare(spec, Report())
 """
 
 
-def test_killed_at_the_last_moment_nothing_is_half_there(folder, tmp_path, request):
+@pytest.mark.integration
+def test_a_killed_preparation_leaves_only_a_hidden_folder(folder, tmp_path, request):
     (tmp_path / "spec.yaml").write_text(spec_of(folder).yaml())
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path / "spec.yaml")],
@@ -413,14 +407,14 @@ def test_killed_at_the_last_moment_nothing_is_half_there(folder, tmp_path, reque
     assert list(storage.prepared().iterdir()) == [prepared.folder]
 
 
-def test_a_full_disk_is_told_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr("zoo.files.files.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
+def test_a_full_disk_is_reported_before_the_work(folder, monkeypatch):
+    monkeypatch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(ZooError, match="the prepared corpus needs"):
         prepared_of(folder)
     assert tree() == []
 
 
-def test_an_archive_is_a_corpus(folder, tmp_path, monkeypatch):
+def test_corpora_in_archives(folder, tmp_path, monkeypatch):
     (tmp_path / "mirror").mkdir()
     with tarfile.open(tmp_path / "mirror" / "all.tgz", "w:gz") as archive:
         archive.add(folder, "all")
@@ -436,7 +430,7 @@ def test_an_archive_is_a_corpus(folder, tmp_path, monkeypatch):
     ]
     prepared = prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:])
     assert text(prepared, "train") == TRAIN
-    # With its hash in corpus.lock it is not needed any more, nor are its members.
+    # With the hash in corpus.lock, neither the archive nor its members are needed again.
     monkeypatch.delenv("ZOO_MIRROR")
     for path in (storage.archives() / "members").rglob("*.en"):
         path.unlink()
@@ -445,7 +439,7 @@ def test_an_archive_is_a_corpus(folder, tmp_path, monkeypatch):
         prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:], vocabulary__size=110)
 
 
-def test_what_is_prepared_says_from_what(folder):
+def test_the_folder_describes_its_corpus(folder):
     prepared = prepared_of(folder)
     sections = (prepared.folder / "sections.yaml").read_text()
     assert f"folder: {folder}" in sections
@@ -453,7 +447,7 @@ def test_what_is_prepared_says_from_what(folder):
     assert json.loads((prepared.folder / "counts.json").read_text())["kept"] == 400
 
 
-def test_the_built_in_corpus_is_a_corpus():
+def test_the_built_in_corpus_can_be_prepared():
     parts = [f"corpus.{split}=[{{grammar: {count}}}]" for split, count in (("train", 500), ("dev", 20), ("test", 30))]
     prepared = prepare(specs.load("tiny", [*parts, "vocabulary.size=150", "corpus.max_length=200"]), Report())
     assert (prepared.counts.read, prepared.counts.kept) == (500, 500)
@@ -464,16 +458,38 @@ def test_the_built_in_corpus_is_a_corpus():
         assert not trained & set(sources)
 
 
-def test_a_dev_set_that_fills_the_memory_is_told(folder, monkeypatch):
-    monkeypatch.setattr(prepare_module, "_SCORED_TEXT", 2_000)
+def test_a_dev_set_that_exceeds_the_memory_is_rejected(folder, monkeypatch):
+    monkeypatch.setattr(prepare_module, "_MAX_SCORED_TEXT", 2_000)
     with pytest.raises(ZooError, match=r"`corpus\.dev` has more than 2\.0 kB of text"):
         prepare(spec_of(folder), Report())
 
 
-def test_long_lines_go_in_small_chunks(monkeypatch):
-    monkeypatch.setattr(prepare_module, "_CHUNK", 4)
-    monkeypatch.setattr(prepare_module, "_CHUNK_TEXT", 100)
+def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):
+    monkeypatch.setattr(prepare_module, "_CHUNK_PAIRS", 4)
+    monkeypatch.setattr(prepare_module, "_CHUNK_CHARACTERS", 100)
     pairs = [("a", "b")] * 6 + [("x" * 60, "y" * 60), ("x" * 30, "y" * 30), ("c", "d")]
     chunks = list(prepare_module._chunks(pairs))
     assert [pair for chunk in chunks for pair in chunk] == pairs
     assert [len(chunk) for chunk in chunks] == [4, 3, 2]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("linearisation", get_args(Linearisation))
+def test_trees_are_prepared_like_other_corpora(linearisation):
+    parts = {"corpus.train": [{"grammar": 800}], "corpus.dev": [{"grammar": 3}, {"held_out": 2}], "corpus.test": []}
+    sizes = {"vocabulary.size": 90, "vocabulary.target_size": 90, "task.linearisation": linearisation}
+    prepared = prepare(specs.load("parsing/tiny", parts | sizes), Report())
+    tokenizer = prepared.vocabulary.target
+    assert isinstance(tokenizer, TreeTokenizer)
+    assert tokenizer.linearisation == linearisation
+    assert prepared.vocabulary.sizes == (90, 90)
+    sources, trees = prepared.texts("dev")
+    assert len(trees) == 5
+    store = prepared.store("dev")
+    for number, (source, text) in enumerate(zip(sources, trees, strict=True)):
+        ids, leaves = store.target(number).tolist(), list(read_tree(text).leaves())
+        assert " ".join(leaves) == source
+        assert UNK not in ids
+        assert list(tokenizer.to_tree(ids, leaves).leaves()) == leaves
+    translation = specs.load("tiny", {**parts, "vocabulary.size": 90})
+    assert prepare(translation, Report()).fingerprint != prepared.fingerprint

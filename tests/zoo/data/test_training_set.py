@@ -1,27 +1,26 @@
-"""The batches of a training: those of the epoch, kept for as long as it lasts, and a store that is verified."""
+"""Training batches, with and without subword regularisation."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+import threading
 from concurrent.futures import Future
 from itertools import islice, takewhile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import specs
-from specs import ZooError
+from specs import UNK, ZooError
 from zoo.data import training_set
 from zoo.data.batches import Pairs, epoch_batches
+from zoo.data.builtin import sentences
 from zoo.data.store import Store, StoreWriter
-from zoo.data.training_set import TrainingSet
+from zoo.data.training_set import SubwordSampler, TrainingSet
+from zoo.text.vocabulary import Vocabulary
 
 SPEC = specs.load("tiny", ["training.source_tokens=80", "training.target_tokens=90", "corpus.max_length=20"])
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     random = np.random.default_rng(1)
     rows = [random.integers(4, 99, random.integers(1, 20)).tolist() for _ in range(60)]
     with StoreWriter(tmp_path, 100, shard_pairs=25) as writer:
@@ -29,94 +28,116 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
-def test_batches_are_those_of_the_epoch_by_the_spec(store: Store) -> None:
-    data = TrainingSet(SPEC, store)
-    for epoch in (3, 0, 3):
-        expected = epoch_batches(store, 80, 90, seed=SPEC.training.seed, epoch=epoch)
-        assert [batch.tolist() for batch in data.batches(epoch)] == [batch.tolist() for batch in expected]
-    assert data.batches(3) is data.batches(3)
-    size = len(expected)
-    for place in ((3, 0), (3, size - 1), (3, size)):
-        for each, (epoch, number) in zip(data.given(*place), plain_places(data, *place), strict=False):
-            assert (each.epoch, each.batch, each.drawn) == (epoch, number + 1, 0)
-            indices = expected[number] if epoch == 3 else data.batches(epoch)[number]
-            assert lists(each.pairs) == lists(Pairs.from_store(store, indices))
-            if epoch > 3:
-                break
-    assert data.mean(3) == expected.mean
-
-
-def plain_places(data: TrainingSet, epoch: int, number: int) -> Iterator[tuple[int, int]]:
-    yield from ((epoch, each) for each in range(number, len(data.batches(epoch))))
-    yield epoch + 1, 0
-
-
-def lists(pairs: Pairs) -> list[list[list[int]]]:
+def as_lists(pairs):
     return [[row.tolist() for row in side] for side in pairs]
 
 
-def longer(pairs: Pairs, seed: int) -> Pairs:
-    """Stands for a sampling: up to four more tokens each, by the seed."""
+def test_batches_are_those_of_the_epoch(store):
+    data = TrainingSet(SPEC, store)
+    for epoch in (3, 0, 3):
+        expected = epoch_batches(store, 80, 90, seed=SPEC.training.seed, epoch=epoch)
+        assert [batch.tolist() for batch in data.epoch_batches(epoch)] == [batch.tolist() for batch in expected]
+    assert data.epoch_batches(3) is data.epoch_batches(3)
+    assert data.mean_size(3) == expected.mean
+    count = len(expected)
+    for start in (0, count - 1, count):
+        positions = [*((3, number) for number in range(start, count)), (4, 0)]
+        for batch, (epoch, number) in zip(data.batches_from(3, start), positions, strict=False):
+            assert batch[1:] == (epoch, number + 1, 0)
+            indices = data.epoch_batches(epoch)[number]
+            assert as_lists(batch.pairs) == as_lists(Pairs.from_store(store, indices))
+
+
+def lengthen(pairs, seed):
+    """Replace the subword sampler: append up to four tokens, depending on the seed."""
     random = np.random.default_rng(seed)
-    more = ([np.append(row, np.full(random.integers(5), 99))[:25] for row in side] for side in pairs)
-    return Pairs(*more)
+    sides = ([np.append(row, np.full(random.integers(5), 99))[:25] for row in side] for side in pairs)
+    return Pairs(*sides)
 
 
-def words(pairs: Pairs) -> list[tuple[list[int], ...]]:
-    """The pairs as they were before `longer`."""
-    return [tuple([p for p in row if p != 99] for row in pair) for pair in zip(*pairs, strict=True)]
+def original(pairs):
+    """Return the pairs without the tokens that `lengthen` appends."""
+    return [tuple([token for token in row if token != 99] for row in pair) for pair in zip(*pairs, strict=True)]
 
 
 @pytest.fixture
-def drawing(store: Store, monkeypatch: pytest.MonkeyPatch) -> TrainingSet:
-    """A set that draws its tokens, in pools of three batches."""
+def sampled(store, monkeypatch):
+    """Return a training set that samples tokens in pools of three batches."""
     monkeypatch.setattr(training_set, "POOL_BATCHES", 3)
-    return TrainingSet(SPEC, store, longer)  # type: ignore[arg-type]
+    return TrainingSet(SPEC, store, lengthen)
 
 
-def test_what_is_drawn_longer_is_within_the_budgets_and_each_pair_once_an_epoch(
-    store: Store, drawing: TrainingSet
-) -> None:
-    epochs: list[list[tuple[list[int], ...]]] = [[], []]
-    sizes = []
-    for each in drawing.given(0):
-        if each.epoch == 2:
-            break
-        assert 0 < max(len(row) + 1 for row in each.pairs.sources) * len(each.pairs.sources) <= 80
-        assert max(len(row) + 1 for row in each.pairs.targets) * len(each.pairs.targets) <= 90
-        epochs[each.epoch] += words(each.pairs)
-        sizes.append(each.pairs.size)
-    every = sorted(words(Pairs.from_store(store, range(60))))
-    assert [sorted(epoch) for epoch in epochs] == [every, every]
+def test_sampled_batches_are_within_the_budgets_and_contain_each_pair_once(store, sampled):
+    epochs, sizes = [[], []], []
+    for batch in takewhile(lambda batch: batch.epoch < 2, sampled.batches_from(0)):
+        assert 0 < max(len(row) + 1 for row in batch.pairs.sources) * len(batch.pairs.sources) <= 80
+        assert max(len(row) + 1 for row in batch.pairs.targets) * len(batch.pairs.targets) <= 90
+        epochs[batch.epoch] += original(batch.pairs)
+        if (batch.epoch, batch.batch) == (0, 0):
+            sizes.append(batch.pairs.size)
+    all_pairs = sorted(original(Pairs.from_store(store, range(60))))
+    assert [sorted(epoch) for epoch in epochs] == [all_pairs, all_pairs]
     assert epochs[0] != epochs[1]
-    first = [each.pairs.size for each in islice(drawing.given(0), len(sizes)) if (each.epoch, each.batch) == (0, 0)]
-    assert drawing.mean(0).source_tokens == -(-sum(size.source_tokens for size in first) // len(first))
+    assert sampled.mean_size(0).source_tokens == -(-sum(size.source_tokens for size in sizes) // len(sizes))
 
 
-def test_what_is_drawn_follows_from_the_place(store: Store, drawing: TrainingSet) -> None:
-    whole = list(islice(drawing.given(0), 60))
-    assert {each.epoch for each in whole} >= {0, 1}
-    for at in range(0, 50, 7):
-        other = TrainingSet(SPEC, store, longer)  # type: ignore[arg-type]
-        later = islice(other.given(*whole[at][1:]), 9)
-        assert [(lists(e.pairs), *e[1:]) for e in later] == [(lists(e.pairs), *e[1:]) for e in whole[at + 1 : at + 10]]
+def test_sampled_batches_depend_on_the_position_alone(store, sampled):
+    batches = list(islice(sampled.batches_from(0), 60))
+    assert {batch.epoch for batch in batches} >= {0, 1}
+    for index in range(0, 50, 7):
+        resumed = islice(TrainingSet(SPEC, store, lengthen).batches_from(*batches[index][1:]), 9)
+        expected = [(as_lists(pairs), *position) for pairs, *position in batches[index + 1 : index + 10]]
+        assert [(as_lists(pairs), *position) for pairs, *position in resumed] == expected
 
 
-def test_a_pool_begins_wherever_batches_are_done(store: Store, drawing: TrainingSet) -> None:
-    """As a run was left whose batches were not cut anew: the rest of its epoch is what it had not seen."""
-    rest = [pair for each in takewhile(lambda each: each.epoch == 0, drawing.given(0, 4)) for pair in words(each.pairs)]
-    indices = [index for batch in drawing.batches(0)[4:] for index in batch]
-    assert sorted(rest) == sorted(words(Pairs.from_store(store, indices)))
-    done = len(drawing.batches(0))
-    assert drawing.mean(0, done) == drawing.mean(1)
+def test_a_pool_can_begin_at_any_batch(store, sampled):
+    """A run that began without pools resumes with the remaining pairs of its epoch."""
+    rest = takewhile(lambda batch: batch.epoch == 0, sampled.batches_from(0, 4))
+    indices = [index for batch in sampled.epoch_batches(0)[4:] for index in batch]
+    pairs = [pair for batch in rest for pair in original(batch.pairs)]
+    assert sorted(pairs) == sorted(original(Pairs.from_store(store, indices)))
+    assert sampled.mean_size(0, len(sampled.epoch_batches(0))) == sampled.mean_size(1)
 
 
-def test_a_store_is_verified_when_it_is_asked_for(store: Store) -> None:
+def test_the_result_of_the_verification_is_raised(store):
     TrainingSet(SPEC, store).verify()
-    verified: Future[None] = Future()
+    verified = Future()
     data = TrainingSet(SPEC, store, verified=verified)
-    data.verify(wait=False)  # nobody knows yet
+    data.verify(wait=False)  # the verification has not finished
     verified.set_exception(ZooError("`00001.source.tokens` is damaged"))
     for wait in (False, True):
         with pytest.raises(ZooError, match="damaged"):
             data.verify(wait=wait)
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def vocabulary(request):
+    text = [(pair.source, pair.target) for pair in sentences("train", 300)]
+    section = specs.load("tiny", ["vocabulary.size=300", f"vocabulary.kind={request.param}"]).vocabulary
+    return request.param, Vocabulary.learn(lambda: text, section), text[:50]
+
+
+def test_subword_sampling(vocabulary):
+    kind, vocabulary, text = vocabulary
+    pairs = Pairs(*([np.array(vocabulary.encode(line), np.int32) for line in side] for side in zip(*text, strict=True)))
+    sampler = SubwordSampler(vocabulary, 0.3, 100)
+    sample = as_lists(sampler(pairs, 5))
+    other_thread = []
+    thread = threading.Thread(target=lambda: other_thread.append(as_lists(sampler(pairs, 5))))
+    thread.start()
+    thread.join()
+    assert other_thread == [sample]
+    assert sample == as_lists(sampler(pairs, 5)) != as_lists(sampler(pairs, 6))
+    assert sample != as_lists(pairs)
+    for new, old in zip(sample, as_lists(pairs), strict=True):
+        assert list(map(vocabulary.decode, new)) == list(map(vocabulary.decode, old))
+
+    # A small exponent flattens the probabilities of a unigram model, so that sentences have more tokens.
+    little, much = (0.05, 0.6) if kind == "bpe" else (0.9, 0.05)
+    lengths = [sum(map(len, SubwordSampler(vocabulary, alpha, 500)(pairs, 1).sources)) for alpha in (little, much)]
+    assert lengths[0] < lengths[1]
+    limited = SubwordSampler(vocabulary, much, 1)(pairs, 1)
+    assert all(len(new) <= len(old) for new, old in zip(limited.sources, pairs.sources, strict=True))
+
+    unknown = np.array([*vocabulary.encode("the old dog sees a small house"), UNK])
+    assert sampler(Pairs([unknown], [unknown]), 1).sources[0].tolist() == unknown.tolist()

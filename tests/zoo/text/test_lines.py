@@ -1,9 +1,13 @@
-"""Text files as lines."""
+"""Lines of files, and of streams whose lines arrive over time."""
+
+import os
+import threading
 
 import pytest
 
 from specs import ZooError
-from zoo.text.lines import clean, decoded_lines, read_lines
+from zoo.text import lines as lines_module
+from zoo.text.lines import LineStream, available_chunks, clean, decoded_lines, never_paused, read_lines
 
 
 @pytest.mark.parametrize(
@@ -26,21 +30,21 @@ def test_only_line_feeds_end_lines(tmp_path, written, lines):
     assert read_lines(str(path)) == lines
 
 
-def test_a_line_that_is_not_utf8_is_named(tmp_path):
+def test_lines_that_are_not_utf8_are_reported(tmp_path):
     path = tmp_path / "text.de"
     path.write_bytes("gut\nsch\u00f6n\n".encode("latin1"))
     with pytest.raises(ZooError, match=r"byte 4 of the line, 0xf6, is not UTF-8 \(.*text\.de:2\)"):
         read_lines(path)
 
 
-def test_lines_before_a_broken_one_are_given():
+def test_lines_before_an_invalid_one_are_yielded():
     lines = decoded_lines([b"a\n", b"\xff\n"], "standard input")
     assert next(lines) == "a"
     with pytest.raises(ZooError, match="standard input:2"):
         next(lines)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     with pytest.raises(ZooError, match=r"nowhere` cannot be read: No such file"):
         read_lines(tmp_path / "nowhere")
     with pytest.raises(ZooError, match="cannot be read: Is a directory"):
@@ -63,3 +67,77 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 def test_control_characters_become_spaces(written, cleaned):
     assert clean(written) == cleaned
     assert clean(cleaned) == cleaned
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """Return a LineStream and the file that writes to it."""
+    monkeypatch.setattr(lines_module, "_READ_BYTES", 4)  # so that lines arrive in parts
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as stream, os.fdopen(write_end, "wb", buffering=0) as writer:
+        yield LineStream(stream, "pipe"), writer
+
+
+def test_a_stream_pauses_without_a_complete_line(pipe):
+    lines, writer = pipe
+    assert lines.paused()
+    writer.write(b"one\ntwo three\n\nfo")
+    for text in ("one", "two three", ""):
+        assert not lines.paused()
+        assert next(lines) == text
+    assert lines.paused()
+    writer.write("ür\r\nlast".encode())
+    assert next(lines) == "foür"
+    assert lines.paused()
+    writer.close()
+    assert not lines.paused()  # the end is not a pause
+    assert list(lines) == ["last"]
+    assert not lines.paused()
+
+
+def test_errors_in_a_stream_contain_the_line(pipe):
+    lines, writer = pipe
+    writer.write(b"one\n\xff\n")
+    assert next(lines) == "one"
+    with pytest.raises(ZooError, match="pipe:2"):
+        next(lines)
+
+
+def test_files_and_python_streams_never_pause(tmp_path):
+    text = "".join(f"{number} \n" for number in range(40_000))
+    path = tmp_path / "text"
+    path.write_text(text)
+    with path.open("rb") as stream:
+        lines = LineStream(stream, "text")
+        assert "".join(f"{line}\n" for line in lines if not lines.paused()) == text
+    lines = LineStream([b"a\n", b"b\n"], "list")
+    assert [line for line in lines if not lines.paused()] == ["a", "b"]
+
+
+def test_non_blocking_streams_are_waited_for():
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    with os.fdopen(read_end, "rb") as stream, os.fdopen(write_end, "wb", buffering=0) as writer:
+        lines = LineStream(stream, "pipe")
+        timer = threading.Timer(0.1, lambda: (writer.write(b"one\n"), writer.close()))
+        timer.start()
+        assert list(lines) == ["one"]
+        timer.join()
+
+
+def test_chunks_contain_the_available_items():
+    pauses = iter([False, True, False, False])
+    assert list(available_chunks(iter(range(8)), 3, lambda: next(pauses, False))) == [[0, 1], [2, 3, 4], [5, 6, 7]]
+    assert list(available_chunks(iter(range(5)), 100, never_paused)) == [[0, 1, 2, 3, 4]]
+    assert list(available_chunks(iter([]), 3, never_paused)) == []
+
+
+def test_chunks_before_an_error_are_yielded():
+    def items():
+        yield from (1, 2, 3)
+        raise ZooError("the cause")
+
+    chunks = available_chunks(items(), 2, never_paused)
+    assert [next(chunks), next(chunks)] == [[1, 2], [3]]
+    with pytest.raises(ZooError, match="the cause"):
+        next(chunks)

@@ -1,4 +1,4 @@
-"""Word tokens."""
+"""Vocabularies of text."""
 
 import random
 import unicodedata
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.tokenizer import Tokenizer
-from zoo.text.vocabulary import Vocabulary, learned_from
+from zoo.text.vocabulary import Vocabulary, learning_pairs
 
 WORDS = {
     "source": ["the", "old", "dog", "sees", "a", "small", "house", "and", "many", "cats", "sleep", "in", "gardens"],
@@ -58,14 +58,14 @@ def separate(request):
     return Vocabulary.learn(lambda: iter(PAIRS), section)
 
 
-def test_it_has_the_size_asked_for_and_the_special_pieces_first(shared, separate):
+def test_size_and_special_tokens(shared, separate):
     assert shared.sizes == (80, 80)
     assert separate.sizes == (32, 32)
     for side in (shared.source, separate.source, separate.target):
         assert side.model.id_to_piece([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
-def test_text_goes_there_and_back(shared, separate):
+def test_decoding_restores_encoded_text(shared, separate):
     for vocabulary in (shared, separate):
         for side in ("source", "target"):
             for line in lines(side, 50):
@@ -74,11 +74,11 @@ def test_text_goes_there_and_back(shared, separate):
                 assert not {PAD, UNK, BOS, EOS} & set(ids)
 
 
-def test_common_words_are_one_piece(shared):
+def test_common_words_have_few_tokens(shared):
     assert len(shared.encode("gardens")) < len("gardens") / 2
 
 
-def test_a_shared_vocabulary_has_one_side(shared, separate):
+def test_shared_and_separate_vocabularies(shared, separate):
     assert shared.shared
     assert not separate.shared
     assert shared.encode("Gärten", "source") == shared.encode("Gärten", "target")
@@ -86,31 +86,30 @@ def test_a_shared_vocabulary_has_one_side(shared, separate):
     assert UNK not in separate.encode("Gärten", "target")
 
 
-def test_many_lines_are_encoded_as_each_alone(shared):
+def test_encode_all_equals_encode(shared):
     texts = [*lines("source", 20), "", " "]
     assert shared.encode_all(texts) == [shared.encode(text) for text in texts]
     assert shared.encode_all([]) == []
 
 
-def test_decoding_passes_over_what_is_no_text(shared):
+def test_decoding_skips_special_tokens(shared):
     ids = shared.encode("the old dog")
     assert shared.decode([BOS, *ids[:2], PAD, *ids[2:], EOS, PAD, PAD]) == "the old dog"
     assert shared.decode([]) == shared.decode([BOS, EOS]) == ""
     assert "⁇" in shared.decode([*ids, UNK])
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t", "\u200b"])
-def test_no_text_is_no_piece(shared, text):
-    assert shared.encode(text) == []
+def test_empty_text_has_no_tokens(shared):
+    assert shared.encode_all(["", " ", "\t", "\u200b"]) == [[]] * 4
 
 
-def test_unseen_letters_and_stray_signs_do_no_harm(shared):
+def test_unknown_characters_and_normalisation(shared):
     assert UNK in shared.encode("猫")
     assert shared.encode("the\u00a0old\tdog ") == shared.encode("the old dog")
     assert shared.encode("Ga\u0308rten") == shared.encode("Gärten")
 
 
-def test_special_pieces_cannot_be_written(shared):
+def test_text_cannot_contain_special_tokens(shared):
     assert not {PAD, BOS, EOS} & set(shared.encode("</s> <s> <pad> dog </s>"))
 
 
@@ -131,7 +130,7 @@ def test_the_same_lines_give_the_same_bytes(kind, tmp_path):
     assert models[0] == models[1]
 
 
-def test_files_hold_all_of_it(shared, separate, tmp_path):
+def test_saved_vocabularies_are_restored(shared, separate, tmp_path):
     shared.save(tmp_path / "shared")
     assert [path.name for path in (tmp_path / "shared").iterdir()] == ["vocabulary.model"]
     separate.save(tmp_path / "separate")
@@ -144,70 +143,70 @@ def test_files_hold_all_of_it(shared, separate, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_too_large_a_size_is_told_with_the_largest_possible(kind):
+def test_too_large_sizes_are_rejected_with_the_maximum(kind):
     with pytest.raises(
-        ZooError, match=r"`vocabulary\.size` is 5,000, and this text gives (\d+) tokens at most"
-    ) as told:
+        ZooError, match=r"`vocabulary\.size` is 5,000, but this text gives at most (\d+) tokens"
+    ) as caught:
         learn(5000, kind=kind)
-    most = int(told.value.hint.split("=")[1].split("`")[0])
-    assert learn(most, kind=kind).sizes == (most, most)
-    with pytest.raises(ZooError, match=rf"gives {most} tokens at most"):
-        learn(most + 1, kind=kind)
+    maximum = int(caught.value.hint.split("=")[1].split("`")[0])
+    assert learn(maximum, kind=kind).sizes == (maximum, maximum)
+    with pytest.raises(ZooError, match=rf"gives at most {maximum} tokens"):
+        learn(maximum + 1, kind=kind)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_too_small_a_size_is_told_with_the_smallest_possible(kind):
-    with pytest.raises(ZooError, match="different letters and signs") as told:
+def test_too_small_sizes_are_rejected_with_the_minimum(kind):
+    with pytest.raises(ZooError, match="different characters") as caught:
         learn(10, kind=kind)
-    least = int(told.value.hint.split("=")[1].split("`")[0])
-    assert learn(least, kind=kind).sizes == (least, least)
-    with pytest.raises(ZooError, match="different letters and signs"):
-        learn(least - 1, kind=kind)
+    minimum = int(caught.value.hint.split("=")[1].split("`")[0])
+    assert learn(minimum, kind=kind).sizes == (minimum, minimum)
+    with pytest.raises(ZooError, match="different characters"):
+        learn(minimum - 1, kind=kind)
 
 
-def test_a_targets_own_size_is_called_so():
+def test_errors_name_the_size_of_the_target():
     for size in (5000, 10):
         own = {"size": 80, "shared": False, "target_size": size}
         spec = specs.load("tiny", {"vocabulary": own, "architecture.tied_embeddings": "target"})
-        with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as told:
+        with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as caught:
             Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary)
-        assert told.value.hint.startswith("write `vocabulary.target_size=")
+        assert caught.value.hint.startswith("write `vocabulary.target_size=")
 
 
 LONG = {"of words": "Żółw " * 2_000, "without a space": "猫" * 90_000}
 
 
 @pytest.mark.parametrize("long", LONG.values(), ids=LONG)
-def test_letters_of_long_lines_have_pieces(long):
+def test_long_lines_are_learned_from(long):
     for kind in ("bpe", "unigram"):
         assert UNK not in learn(52, [*PAIRS, (long, long)], kind=kind).encode(long[:5])
-    assert UNK not in learn(10, [(long, long)]).encode(long[:5]), "nor is it no text"
+    assert UNK not in learn(10, [(long, long)]).encode(long[:5])
 
 
-def test_words_of_a_long_line_count_as_those_of_short_ones():
+def test_one_long_line_equals_many_short_ones():
     apart = lines("source")
     together = " ".join(apart)
     found, expected = (learn(40, each) for each in ([(together, together)], [(line, line) for line in apart]))
-    assert found.named(range(40)) == expected.named(range(40))
+    assert found.token_strings(range(40)) == expected.token_strings(range(40))
 
 
-def test_no_text_to_learn_from_is_told():
+def test_learning_needs_text():
     with pytest.raises(ZooError, match="no text to learn a vocabulary from"):
         learn(pairs=[])
 
 
 @pytest.mark.parametrize("error", [ZooError("broken line"), KeyboardInterrupt(), OSError("gone")])
-def test_what_is_raised_between_the_lines_comes_through(error):
+def test_errors_of_the_text_iterator_are_raised(error):
     def breaking():
         yield PAIRS[0]
         raise error
 
-    with pytest.raises(type(error)) as told:
+    with pytest.raises(type(error)) as caught:
         learn(pairs=breaking())
-    assert told.value is error
+    assert caught.value is error
 
 
-def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
+def test_large_corpora_are_sampled(monkeypatch):
     monkeypatch.setattr("zoo.text.vocabulary.MAX_PAIRS", 100)
     taken = []
 
@@ -215,13 +214,13 @@ def test_a_very_large_corpus_is_learned_from_in_part(monkeypatch):
         taken.extend(texts)
         return b""
 
-    monkeypatch.setattr("zoo.text.tokenizer._learned", learned)
+    monkeypatch.setattr("zoo.text.tokenizer._train_model", learned)
     with pytest.raises(ZooError, match="damaged"):
         Vocabulary.learn(lambda: iter(PAIRS), specs.load("tiny").vocabulary, 300)
     assert taken == [line for pair in PAIRS[::3] for line in pair]
-    assert learned_from(300) == 100
-    assert learned_from(301) == 76  # every fourth
-    assert learned_from(7) == 7
+    assert learning_pairs(300) == 100
+    assert learning_pairs(301) == 76  # every fourth
+    assert learning_pairs(7) == 7
 
 
 def test_learning_and_loading_are_quiet(capfd, tmp_path):
@@ -233,18 +232,18 @@ def test_learning_and_loading_are_quiet(capfd, tmp_path):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_model_cut_short_anywhere_is_told(shared, tmp_path):
+def test_truncated_models_are_rejected(shared, tmp_path):
     shared.save(tmp_path)
     path = tmp_path / "vocabulary.model"
     whole = path.read_bytes()
     for length in [0, 1, 7, *range(20, len(whole) - 1, 997)]:
         path.write_bytes(whole[:length])
-        with pytest.raises(ZooError, match=r"vocabulary\.model` is damaged") as told:
+        with pytest.raises(ZooError, match=r"vocabulary\.model` is damaged") as caught:
             Vocabulary.load(tmp_path)
-        assert told.value.exit_code == 1
+        assert caught.value.exit_code == 1
 
 
-def test_a_model_that_is_not_there_is_told(tmp_path, separate):
+def test_missing_models_are_rejected(tmp_path, separate):
     with pytest.raises(ZooError, match=r"vocabulary\.model` is missing"):
         Vocabulary.load(tmp_path)
     separate.save(tmp_path)
@@ -256,34 +255,34 @@ def test_a_model_that_is_not_there_is_told(tmp_path, separate):
 @pytest.mark.parametrize(
     "text", ["the\x07old dog", "\x00the old\tdog\x7f", "the\u2028old\x85dog", "\ufeffthe old dog\r"]
 )
-def test_control_characters_are_spaces_as_in_training(shared, text):
+def test_control_characters_are_encoded_as_spaces(shared, text):
     assert shared.encode(text) == shared.encode("the old dog")
     assert shared.encode_all([text, "a"]) == [shared.encode("the old dog"), shared.encode("a")]
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
-def spelling(request):
-    """With bytes, of text in which a letter is rarer than one in 10,000."""
+def with_bytes(request):
+    """Return a vocabulary with byte fallback, of text in which one character is rarer than one in 10,000."""
     return learn(300, [*PAIRS, ("a Ж", "ein Haus")], kind=request.param, byte_fallback=True)
 
 
-def test_unknown_characters_are_named_or_spelled(shared, spelling):
+def test_unknown_characters_are_reported_or_encoded_as_bytes(shared, with_bytes):
     assert shared.unknown("the Ω 猫Ω\x07 dog") == ["Ω", "猫"]
     assert shared.decode(shared.encode("the Ω")).split() == ["the", "⁇"]
-    assert (shared.byte_fallback, spelling.byte_fallback) == (False, True)
+    assert (shared.byte_fallback, with_bytes.byte_fallback) == (False, True)
     for text in ("the Ω 猫Ω dog", "Ж", "🙂🙂 a\u0301 Ⅳ"):
-        assert spelling.unknown(text) == []
-        assert spelling.decode(spelling.encode(text)) == unicodedata.normalize("NFKC", text)
-    assert all(spelling.source.model.is_byte(id) for id in spelling.encode("Ж")[-2:]), "it taught the model its bytes"
-    assert spelling.sample(spelling.encode("Ω dog"), 0.5) != []
+        assert with_bytes.unknown(text) == []
+        assert with_bytes.decode(with_bytes.encode(text)) == unicodedata.normalize("NFKC", text)
+    assert all(with_bytes.source.model.is_byte(id) for id in with_bytes.encode("Ж")[-2:])
+    assert with_bytes.sample(with_bytes.encode("Ω dog"), 0.5) != []
 
 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
-def test_with_bytes_no_text_is_unknown(spelling, text):
-    ids = spelling.encode(text)
+def test_byte_fallback_encodes_any_text(with_bytes, text):
+    ids = with_bytes.encode(text)
     assert not {PAD, UNK, BOS, EOS} & set(ids)
-    assert spelling.encode(spelling.decode(ids)) == ids
+    assert with_bytes.encode(with_bytes.decode(ids)) == ids
 
 
 @settings(max_examples=100, deadline=None)
@@ -292,29 +291,27 @@ def test_with_bytes_no_text_is_unknown(spelling, text):
 @example(values=[0xE2, 0x80, 0xA8])  # a line separator
 @example(values=[0xED, 0xA0, 0x80])  # half of a surrogate pair
 @example(values=[0xC3])
-def test_any_bytes_are_a_line_of_text(spelling, values):
-    """Whatever a model writes."""
-    text = spelling.decode([EOS + 1 + value for value in values])
+def test_any_byte_tokens_are_decoded_to_one_line(with_bytes, values):
+    text = with_bytes.decode([EOS + 1 + value for value in values])
     assert text.encode("utf-8").decode("utf-8") == text
     assert not any(unicodedata.category(character) == "Cc" for character in text)
     assert text.splitlines() in ([text], [])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_with_bytes_too_small_a_size_is_told_too(kind):
-    with pytest.raises(ZooError, match=r"has 2\d different letters and signs, .* and the bytes 256") as told:
+def test_too_small_sizes_with_byte_fallback_are_rejected(kind):
+    with pytest.raises(ZooError, match=r"has 2\d different characters, .* and byte fallback needs 256") as caught:
         learn(261, kind=kind, byte_fallback=True)
-    least = int(told.value.hint.split("=")[1].split("`")[0])
-    assert learn(least, kind=kind, byte_fallback=True).sizes == (least, least)
+    minimum = int(caught.value.hint.split("=")[1].split("`")[0])
+    assert learn(minimum, kind=kind, byte_fallback=True).sizes == (minimum, minimum)
 
 
-def test_a_word_without_end_is_not_waited_for(shared):
+def test_too_long_words_are_rejected(shared):
     with pytest.raises(ZooError, match=r"the text .* has a word of 200,000 characters"):
         shared.encode("the " + "x" * 200_000)
 
 
-def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
-    """Bytes of a token that are no text would be found out by the sentence that needs it."""
+def test_damaged_models_are_rejected_or_usable(shared, tmp_path):
     shared.save(tmp_path)
     whole = (tmp_path / "vocabulary.model").read_bytes()
     draw, refused = random.Random(7), 0
@@ -331,7 +328,7 @@ def test_a_damaged_model_is_refused_or_usable(shared, tmp_path):
     assert 0 < refused < 300
 
 
-def test_a_piece_that_is_no_text_is_damage(shared, tmp_path):
+def test_tokens_that_are_not_utf8_are_rejected(shared, tmp_path):
     shared.save(tmp_path)
     whole = (tmp_path / "vocabulary.model").read_bytes()
     token = shared.target.model.id_to_piece(shared.sizes[1] - 1).encode()

@@ -8,17 +8,18 @@ import pytest
 from zoo.text.trees.tree import Tree, leaf, node, with_root
 
 LABELS, TAGS = ("S", "NP", "VP", "PP", "ADVP", "TOP", "X"), ("NN", "DT", ",", "-LRB-", "XX", "NP")
-WORDS = ("the", "dog", "-LRB-", "1/2", "Hund", "¿", "a)b".replace(")", "-RRB-"))
+WORDS = ("the", "dog", "-LRB-", "1/2", "Hund", "¿", "ab-RRB-")
 
 
-def drawn(chance: random.Random, depth: int = 0) -> Tree:
-    """A tree of some words; unary chains, labels that are tags, and roots within the tree among them."""
-    if depth > 6 or chance.random() < 0.4:
-        return leaf(chance.choice(TAGS), chance.choice(WORDS))
-    return node(chance.choice(LABELS), *(drawn(chance, depth + 1) for _ in range(chance.choice((1, 1, 2, 2, 3)))))
+def sample(choices: random.Random, depth: int = 0) -> Tree:
+    """Return a random tree, possibly with unary chains, labels that are also tags, and ROOT inside the tree."""
+    if depth > 6 or choices.random() < 0.4:
+        return leaf(choices.choice(TAGS), choices.choice(WORDS))
+    count = choices.choice((1, 1, 2, 2, 3))
+    return node(choices.choice(LABELS), *(sample(choices, depth + 1) for _ in range(count)))
 
 
 @pytest.fixture(scope="session")
 def tree() -> Callable[[int], Tree]:
-    """The tree of a seed, a root over it."""
-    return lambda seed: with_root(drawn(random.Random(seed)))
+    """Return a function that returns the tree of a seed."""
+    return lambda seed: with_root(sample(random.Random(seed)))

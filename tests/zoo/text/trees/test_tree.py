@@ -1,15 +1,27 @@
-"""Constituency trees as bracketed strings, and their leaves as sentences."""
+"""Trees, their bracketed notation, treebank files, and sentences of leaves."""
+
+import random
+from collections.abc import Callable
 
 import pytest
 
 from specs import ZooError
-from zoo.text.trees.bracketed import read_tree
-from zoo.text.trees.tree import capitalise, detokenise, leaf, node
+from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank, simplify
+from zoo.text.trees.drawing import draw_svg
+from zoo.text.trees.tree import MAX_DEPTH, Tree, capitalise, detokenise, escape_brackets, leaf, node, unescape_brackets
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
+SHORT = f"(TOP {TREE})"
+INDENTED = """
+( (S
+    (NP-SBJ-1 (NNP Ms.) (NNP Haag) )
+    (VP (VBZ plays)
+      (NP (NNP Elianti)))
+    (. .)) )
+"""
 
 
-def test_a_tree_is_what_its_string_says():
+def test_bracketed_notation():
     tree = node(
         "S", node("NP", leaf("DT", "the"), leaf("NN", "dog")), node("VP", leaf("VBZ", "sleeps")), leaf(".", ".")
     )
@@ -19,22 +31,110 @@ def test_a_tree_is_what_its_string_says():
     assert list(tree.leaves()) == ["the", "dog", "sleeps", "."]
 
 
-def test_a_capital_at_the_start():
-    assert list(read_tree(TREE).capitalised().leaves()) == ["The", "dog", "sleeps", "."]
+def test_capitalise():
+    assert list(read_tree(TREE).capitalise().leaves()) == ["The", "dog", "sleeps", "."]
     assert capitalise("älter") == "Älter"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "(S ((NN dog)))", ")("],
-)
-def test_what_is_not_one_tree_is_refused(text):
-    with pytest.raises(ZooError, match="is not one bracketed tree"):
-        read_tree(text)
+def test_strings_that_are_not_one_tree_are_rejected():
+    for text in ("", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "(S ((NN dog)))"):
+        with pytest.raises(ZooError, match="is not one bracketed tree"):
+            read_tree(text)
 
 
-def test_words_become_a_sentence():
+def test_detokenise():
     words = ["The", "dog", ",", "that", "can", "not", "sleep", ",", "runs", "at", "two", "o'clock", "."]
     assert detokenise(words) == "The dog, that cannot sleep, runs at two o'clock."
     assert detokenise(["does", "he", "sleep", "?"]) == "does he sleep?"
     assert detokenise([]) == ""
+
+
+def test_treebank_trees_may_span_several_lines():
+    tree = "(TOP (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .)))"
+    assert list(map(str, read_treebank(INDENTED.splitlines(), "wsj"))) == [tree]
+    assert list(read_treebank([*INDENTED.splitlines(), tree, tree + tree], "wsj")) == [read_tree(tree)] * 4
+
+
+def test_simplify_removes_traces_function_tags_and_empty_constituents():
+    text = "(S (NP-SBJ=2 (-NONE- *T*-1)) (VP (VBD was) (NP (NN fun) (PP-LOC (NP (-NONE- *)))) (-RRB- -RRB-)) (PRP$ my))"
+    assert str(simplify(read_tree(text))) == "(TOP (S (VP (VBD was) (NP (NN fun)) (-RRB- -RRB-)) (PRP$ my)))"
+
+
+def test_simplify_keeps_simple_trees(tree: Callable[[int], Tree]):
+    for seed in range(30):
+        assert simplify(tree(seed)) == tree(seed)
+
+
+def test_simplify_unifies_roots():
+    for root in ("", "ROOT", "TOP"):
+        assert str(simplify(read_tree(f"({root} (S (NN dog)))"))) == "(TOP (S (NN dog)))"
+    assert str(simplify(read_tree("(NN dog)"))) == "(TOP (NN dog))"
+    assert str(simplify(read_tree("( (S (NN a)) (S (NN b)))"))) == "(TOP (S (NN a)) (S (NN b)))"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "line"),
+    [
+        ("(S (NN dog)", "is not closed", 1),
+        ("(S (NN dog)))", "never opened", 1),
+        ("(S (NN dog))\n\n(S (NN dog)) dog", "outside of all brackets", 3),
+        ("(S (NN dog))\n(S\n(NP))", "the brackets of `(NP)` are empty", 3),
+        ("(S (NN dog))\n()", "are empty", 2),
+        ("(S (-NONE- *))", "has no word", 1),
+        ("(S the (NN dog))", "opens after the word", 1),
+        ("(S (NN dog) barks)", "without brackets of its own", 1),
+        ("(S" * 501, "more than 500 nested constituents", 1),
+        ("\n \n", "contains no tree", None),
+    ],
+)
+def test_invalid_treebanks_are_rejected_with_the_line(text: str, problem: str, line: int | None):
+    with pytest.raises(ZooError) as error:
+        list(read_treebank(text.split("\n"), "a.mrg"))
+    assert problem in error.value.problem
+    assert error.value.where == (None if line is None else f"a.mrg:{line}")
+
+
+def test_escapes_in_words():
+    assert escape_brackets("a(b)") == "a-LRB-b-RRB-"
+    assert unescape_brackets(escape_brackets("a(b)")) == "a(b)"
+    assert str(simplify(read_tree(r"(CD 1\/2)"))) == "(TOP (CD 1/2))"
+    assert str(simplify(read_tree("(NN -LCB-)"))) == "(TOP (NN {))"
+
+
+@pytest.mark.parametrize("root", ["", "(TOP "])
+def test_the_maximum_depth_includes_a_root_that_the_treebank_omits(root: str):
+    def nested(brackets: int) -> str:
+        inner = "(S " * (brackets - 1 - bool(root)) + "(NN dog)"
+        return root + inner + ")" * (brackets - 1)
+
+    deepest = MAX_DEPTH if root else MAX_DEPTH - 1
+    (tree,) = read_treebank([nested(deepest)], "deep")
+    assert read_tree(str(tree)) == tree
+    with pytest.raises(ZooError, match="more than 500 nested constituents") as caught:
+        list(read_treebank([nested(deepest + 1)], "deep"))
+    assert caught.value.where == "deep:1"
+
+
+def test_long_constituents_are_formatted_on_several_lines():
+    assert format_tree(read_tree(SHORT)) == SHORT
+    assert format_tree(read_tree(SHORT), width=40) == "\n".join(
+        ["(TOP", "  (S", "    (NP (DT the) (NN dog))", "    (VP (VBZ sleeps))", "    (. .)))"]
+    )
+    assert format_tree(read_tree(SHORT), len(SHORT)) == SHORT
+    assert format_tree(read_tree(SHORT), len(SHORT) - 1).count("\n") > 0
+    assert format_tree(read_tree("(TOP (S (A b)))"), 14) == "(TOP\n  (S (A b)))"
+    assert format_tree(read_tree("(TOP (S (A b)))"), 11) == "(TOP\n  (S\n    (A b)))"
+
+
+def test_formatted_trees_are_read_back_and_fit_the_width(tree: Callable[[int], Tree]):
+    for seed in range(60):
+        original, width = tree(seed), random.Random(seed).randrange(80)
+        lines = format_tree(original, width).split("\n")
+        assert read_tree("\n".join(lines)) == original
+        assert all(len(line) <= width or line.count("(") == 1 for line in lines)
+
+
+def test_the_deepest_trees_can_be_formatted_and_drawn():
+    deepest = read_tree("(S " * (MAX_DEPTH - 1) + "(NN dog)" + ")" * (MAX_DEPTH - 1))
+    assert read_tree(format_tree(deepest)) == deepest
+    assert draw_svg(deepest).count('class="label"') == MAX_DEPTH - 1

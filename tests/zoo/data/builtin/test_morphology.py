@@ -1,15 +1,21 @@
-"""German paradigms as a grammar book prints them, against the rules that make them."""
+"""German and English inflection, against the paradigms of a grammar book."""
 
-import pytest
-
-from zoo.data.builtin.declension import GermanDeterminer, declined, pronoun, reflexive, relative_pronoun
-from zoo.data.builtin.features import Agreement, Case, Column
-from zoo.data.builtin.inflection import english_verb, german_verb
-from zoo.data.builtin.lexicon import LEXICON
-from zoo.data.builtin.reading import german
+from zoo.data.builtin.lexicon import LEXICON, german_verb
+from zoo.data.builtin.morphology import (
+    Agreement,
+    Case,
+    EnglishVerb,
+    GenderNumber,
+    GermanDeterminer,
+    GermanVerb,
+    decline,
+    personal_pronoun,
+    reflexive_pronoun,
+    relative_pronoun,
+)
 
 NOUNS = {noun.german.nominative: noun.german for nouns in LEXICON.nouns.values() for noun in nouns}
-COLUMNS = {"Hund": Column.MASCULINE, "Haus": Column.NEUTER, "Frau": Column.FEMININE}
+GENDERS = {"Hund": GenderNumber.MASCULINE, "Haus": GenderNumber.NEUTER, "Frau": GenderNumber.FEMININE}
 
 # Nominative, accusative, dative, genitive.
 PHRASES = """
@@ -33,48 +39,54 @@ PHRASES = """
 """
 
 
-@pytest.mark.parametrize("line", PHRASES.strip().splitlines())
-def test_articles_adjectives_and_nouns_agree(line):
-    (stem, paradigm, noun, *plural), *expected = (cell.split() for cell in line.split("|"))
-    column = Column.PLURAL if plural else COLUMNS[noun]
-    determiner = GermanDeterminer(stem.strip("-"), paradigm)
-    forms = [list(declined(determiner, (), [("alt",)], NOUNS[noun], case, column)) for case in Case]
-    assert forms == expected
+def test_articles_adjectives_and_nouns_agree():
+    for line in PHRASES.strip().splitlines():
+        (stem, paradigm, noun, *plural), *expected = (cell.split() for cell in line.split("|"))
+        gender_number = GenderNumber.PLURAL if plural else GENDERS[noun]
+        determiner = GermanDeterminer(stem.strip("-"), paradigm)
+        forms = [list(decline(determiner, (), [("alt",)], NOUNS[noun], case, gender_number)) for case in Case]
+        assert forms == expected, line
 
 
-@pytest.mark.parametrize(
-    ("noun", "singular", "plural"),
-    [
-        ("Junge", "Junge Jungen Jungen Jungen", "Jungen Jungen Jungen Jungen"),
-        ("Student", "Student Studenten Studenten Studenten", "Studenten Studenten Studenten Studenten"),
-        ("Bär", "Bär Bären Bären Bären", "Bären Bären Bären Bären"),
-        ("Kind", "Kind Kind Kind Kindes", "Kinder Kinder Kindern Kinder"),
-        ("Garten", "Garten Garten Garten Gartens", "Gärten Gärten Gärten Gärten"),
-        ("Auto", "Auto Auto Auto Autos", "Autos Autos Autos Autos"),
-        ("Tür", "Tür Tür Tür Tür", "Türen Türen Türen Türen"),
-        ("Apfel", "Apfel Apfel Apfel Apfels", "Äpfel Äpfel Äpfeln Äpfel"),
-    ],
-)
-def test_nouns(noun, singular, plural):
-    known = NOUNS[noun]
-    assert " ".join(known.form(case, known.gender) for case in Case) == singular
-    assert " ".join(known.form(case, Column.PLURAL) for case in Case) == plural
+def test_nouns():
+    table = """
+        Junge   | Junge Jungen Jungen Jungen             | Jungen Jungen Jungen Jungen
+        Student | Student Studenten Studenten Studenten  | Studenten Studenten Studenten Studenten
+        Bär     | Bär Bären Bären Bären                  | Bären Bären Bären Bären
+        Kind    | Kind Kind Kind Kindes                  | Kinder Kinder Kindern Kinder
+        Garten  | Garten Garten Garten Gartens           | Gärten Gärten Gärten Gärten
+        Auto    | Auto Auto Auto Autos                   | Autos Autos Autos Autos
+        Tür     | Tür Tür Tür Tür                        | Türen Türen Türen Türen
+        Apfel   | Apfel Apfel Apfel Apfels               | Äpfel Äpfel Äpfeln Äpfel
+    """
+    for line in table.strip().splitlines():
+        name, singular, plural = (cell.strip() for cell in line.split("|"))
+        noun = NOUNS[name]
+        assert " ".join(noun.form(case, noun.gender) for case in Case) == singular
+        assert " ".join(noun.form(case, GenderNumber.PLURAL) for case in Case) == plural
 
 
 def test_pronouns():
     cases = (Case.NOMINATIVE, Case.ACCUSATIVE, Case.DATIVE)
     table = {
-        (1, Column.MASCULINE): "ich mich mir",
-        (1, Column.PLURAL): "wir uns uns",
-        (3, Column.MASCULINE): "er ihn ihm",
-        (3, Column.NEUTER): "es es ihm",
-        (3, Column.FEMININE): "sie sie ihr",
-        (3, Column.PLURAL): "sie sie ihnen",
+        (1, GenderNumber.MASCULINE): "ich mich mir",
+        (1, GenderNumber.PLURAL): "wir uns uns",
+        (3, GenderNumber.MASCULINE): "er ihn ihm",
+        (3, GenderNumber.NEUTER): "es es ihm",
+        (3, GenderNumber.FEMININE): "sie sie ihr",
+        (3, GenderNumber.PLURAL): "sie sie ihnen",
     }
     for agreement, forms in table.items():
-        assert " ".join(pronoun(Agreement(*agreement), case) for case in cases) == forms
-    assert [reflexive(Agreement(*agreement)) for agreement in table] == ["mich", "uns", "sich", "sich", "sich", "sich"]
-    relatives = [[relative_pronoun(case, column) for column in Column] for case in cases]
+        assert " ".join(personal_pronoun(Agreement(*agreement), case) for case in cases) == forms
+    assert [reflexive_pronoun(Agreement(*agreement)) for agreement in table] == [
+        "mich",
+        "uns",
+        "sich",
+        "sich",
+        "sich",
+        "sich",
+    ]
+    relatives = [[relative_pronoun(case, column) for column in GenderNumber] for case in cases]
     assert relatives == [["der", "das", "die", "die"], ["den", "das", "die", "die"], ["dem", "dem", "der", "denen"]]
 
 
@@ -96,40 +108,40 @@ VERBS = """
     können    | kann kann können          | konnte konnte konnten           | gekonnt
     vergessen | vergesse vergisst vergessen | vergaß vergaß vergaßen        | vergessen
 """
-SUBJECTS = (Agreement(1, Column.MASCULINE), Agreement(3, Column.FEMININE), Agreement(3, Column.PLURAL))
+SUBJECTS = (
+    Agreement(1, GenderNumber.MASCULINE),
+    Agreement(3, GenderNumber.FEMININE),
+    Agreement(3, GenderNumber.PLURAL),
+)
 
 
-@pytest.mark.parametrize("line", VERBS.strip().splitlines())
-def test_german_verbs(line):
-    infinitive, present, past, participle = (cell.strip() for cell in line.split("|"))
-    verb = german(infinitive)
-    assert " ".join(verb.finite(agreement, past=False) for agreement in SUBJECTS) == present
-    assert " ".join(verb.finite(agreement, past=True) for agreement in SUBJECTS) == past
-    assert verb.dependent("participle") == participle
-    assert verb.dependent("infinitive") == infinitive
+def test_german_verbs():
+    for line in VERBS.strip().splitlines():
+        infinitive, present, past, participle = (cell.strip() for cell in line.split("|"))
+        verb = german_verb(infinitive)
+        assert " ".join(verb.finite(agreement, past=False) for agreement in SUBJECTS) == present
+        assert " ".join(verb.finite(agreement, past=True) for agreement in SUBJECTS) == past
+        assert (verb.non_finite("participle"), verb.non_finite("infinitive")) == (participle, infinitive)
 
 
 def test_separable_verbs():
-    verb = german_verb("auf+heben hebt hob gehoben")
-    assert verb.finite(Agreement(3, Column.FEMININE), past=False) == "hebt"
-    assert verb.dependent("participle") == "aufgehoben"
-    assert verb.dependent("infinitive") == "aufheben"
+    verb = GermanVerb.from_parts("auf+heben hebt hob gehoben")
+    assert verb.finite(Agreement(3, GenderNumber.FEMININE), past=False) == "hebt"
+    assert verb.non_finite("participle") == "aufgehoben"
+    assert verb.non_finite("infinitive") == "aufheben"
     assert verb.with_zu() == ("aufzuheben",)
-    assert german_verb("besuchen").with_zu() == ("zu", "besuchen")
+    assert GermanVerb.from_parts("besuchen").with_zu() == ("zu", "besuchen")
 
 
-@pytest.mark.parametrize(
-    ("written", "present", "past"),
-    [
+def test_english_verbs():
+    for parts, present, past in (
         ("visit", "visit visits visit", "visited visited visited"),
         ("carry", "carry carries carry", "carried carried carried"),
         ("play", "play plays play", "played played played"),
         ("wash", "wash washes wash", "washed washed washed"),
         ("love", "love loves love", "loved loved loved"),
         ("be am/is/are was/was/were been", "am is are", "was was were"),
-    ],
-)
-def test_english_verbs(written, present, past):
-    verb = english_verb(written)
-    assert " ".join(verb.finite(agreement, False).word for agreement in SUBJECTS) == present
-    assert " ".join(verb.finite(agreement, True).word for agreement in SUBJECTS) == past
+    ):
+        verb = EnglishVerb.from_parts(parts)
+        assert " ".join(verb.finite(agreement, False).word for agreement in SUBJECTS) == present
+        assert " ".join(verb.finite(agreement, True).word for agreement in SUBJECTS) == past

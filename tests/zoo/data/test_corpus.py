@@ -1,0 +1,258 @@
+"""Corpora as sentence pairs: files, treebanks, and the built-in corpus."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+import specs
+from specs import Grammar, ZooError
+from zoo.data import builtin
+from zoo.data.corpus import ParallelCorpus, cached_builtin_pairs, corpus_name, missing_part
+from zoo.report import Report
+
+FILES = {"train": [{"source": "a.en", "target": "a.de"}], "dev": [{"held_out": 2}], "test": []}
+TREES = """
+( (S (NP-SBJ (DT The) (NN dog)) (VP (VBZ sleeps) (-LRB- -LRB-) (CD 1\\/2) (-RRB- -RRB-)) (. .)) )
+(TOP (S (NP (-NONE- *)) (VP (VB Sleep)) (. !)))
+"""
+TREE_PAIRS = [
+    (
+        "The dog sleeps ( 1/2 ) .",
+        "(TOP (S (NP (DT The) (NN dog)) (VP (VBZ sleeps) (-LRB- -LRB-) (CD 1/2) (-RRB- -RRB-)) (. .)))",
+    ),
+    ("Sleep !", "(TOP (S (VP (VB Sleep)) (. !)))"),
+]
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def corpus_of(folder, source="train.en", target="train.de", report=None, **corpus):
+    part = {"source": source, "target": target}
+    spec = specs.load("tiny", {"corpus": {"folder": str(folder), "train": [part], "dev": [part], "test": [], **corpus}})
+    return ParallelCorpus(spec, report or Report())
+
+
+def pairs_of(folder, **options):
+    return list(corpus_of(folder, **options).pairs("train"))
+
+
+def treebank_of(folder, name):
+    sets = {"train": [{"trees": name}], "dev": [{"grammar": 3}], "test": []}
+    corpus = {"corpus": {"folder": str(folder), **sets}, "vocabulary.size": 60}
+    return ParallelCorpus(specs.load("parsing/tiny", corpus), Report())
+
+
+def test_lines_with_the_same_number_are_pairs(tmp_path):
+    write(tmp_path / "train.en.gz", "a house\n\n the dog ")
+    write(tmp_path / "train.de", "ein Haus\nleer\nder Hund\n")
+    pairs = [("a house", "ein Haus"), ("", "leer"), (" the dog ", "der Hund")]
+    assert pairs_of(tmp_path, source="train.en.gz") == pairs
+
+
+def test_paths_start_at_the_folder_of_the_corpus(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "data" / "train.en", "a\n")
+    absolute = write(tmp_path / "other" / "de", "b\n")
+    assert pairs_of("data", target=str(absolute)) == [("a", "b")]
+
+
+def test_parts_follow_one_another(tmp_path):
+    write(tmp_path / "a", "a\n")
+    write(tmp_path / "b", "b\n")
+    train = [{"source": "a", "target": "b"}, {"source": "b", "target": "a"}]
+    assert pairs_of(tmp_path, train=train) == [("a", "b"), ("b", "a")]
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(3, 2), (2, 5), (0, 1)])
+def test_sides_of_different_lengths_are_rejected(tmp_path, sources, targets):
+    write(tmp_path / "train.en", "a\n" * sources)
+    write(tmp_path / "train.de", "a\n" * targets)
+    with pytest.raises(ZooError, match=rf"{sources} lines, but `.*train\.de` has {targets}"):
+        pairs_of(tmp_path)
+
+
+def test_empty_files_are_rejected(tmp_path):
+    for name, content in (("train.en", ""), ("train.de", ""), ("set.sgm", "<doc></doc>"), ("ref.sgm", "<doc></doc>")):
+        write(tmp_path / name, content)
+    with pytest.raises(ZooError, match=r"train\.en` contains no line"):
+        pairs_of(tmp_path)
+    with pytest.raises(ZooError, match=r"set\.sgm` contains no <seg>"):
+        pairs_of(tmp_path, source="set.sgm", target="ref.sgm")
+
+
+def test_missing_files_are_reported_with_their_path(tmp_path):
+    with pytest.raises(ZooError, match=rf"{tmp_path}/train\.en` does not exist") as caught:
+        pairs_of(tmp_path)
+    assert "corpus.folder=" in caught.value.hint
+    (tmp_path / "train.en").mkdir()
+    with pytest.raises(ZooError, match="is a folder"):
+        pairs_of(tmp_path)
+
+
+def test_unknown_users_and_invalid_names_are_missing_files(tmp_path):
+    for source in ("~nosuchuser/train.en", "a\0b", "x" * 3000):
+        with pytest.raises(ZooError, match="does not exist"):
+            pairs_of(tmp_path, source=source)
+        with pytest.raises(ZooError, match="does not exist"):
+            list(treebank_of(tmp_path, source).pairs("train"))
+    with pytest.raises(ZooError, match=r"the corpus file `~nosuchuser/train\.en` does not exist"):
+        pairs_of("~nosuchuser")
+
+
+def test_the_identity_depends_on_the_content_and_not_on_the_folder(tmp_path):
+    for folder in ("first", "second"):
+        write(tmp_path / folder / "train.en", "a\n")
+        write(tmp_path / folder / "train.de", "b\n")
+    first, second = (corpus_of(tmp_path / folder) for folder in ("first", "second"))
+    assert first.identity() == second.identity()
+    write(tmp_path / "second" / "train.de", "c\n")
+    assert first.identity() != second.identity()
+
+
+def test_the_identity_includes_the_file_format_and_the_held_out_pairs(tmp_path):
+    for name in ("a", "b", "a.sgm", "b.sgm"):
+        write(tmp_path / name, "<seg>a</seg>")
+    plain, sgml = (corpus_of(tmp_path, f"a{suffix}", f"b{suffix}").identity() for suffix in ("", ".sgm"))
+    assert plain != sgml
+    held_out = [corpus_of(tmp_path, "a", "b", dev=[{"held_out": count}]).identity() for count in (1, 2)]
+    assert held_out[0] != held_out[1]
+
+
+@pytest.mark.parametrize("target", ["train.en", "a/../train.en"])
+def test_source_and_target_must_be_different_files(tmp_path, target):
+    with pytest.raises(ZooError, match=r"`corpus\.train\[0\]` has the same file for source and target: `train\.en`"):
+        corpus_of(tmp_path, target=target)
+    part = {"archive": "http://x/y.tgz", "sha256": None, "source": "train.en", "target": target}
+    with pytest.raises(ZooError, match="has the same file for source and target"):
+        corpus_of(tmp_path, train=[part])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "count"),
+    [
+        ("train.de", "train.en", 1),
+        ("x.de.gz", "x.en.sgm", 1),
+        ("train.en", "train.de", 0),
+        ("a", "b", 0),
+        ("train.en-de.en", "train.en-de.de", 0),
+        ("de", "en", 0),
+    ],
+)
+def test_sides_that_seem_swapped_give_a_warning(tmp_path, report, source, target, count):
+    corpus_of(tmp_path, source, target, report, dev=[{"grammar": 5}])
+    assert len(report.warnings) == count
+    assert all("`corpus.train[0]`" in warning and f"`{source}`" in warning for warning in report.warnings)
+
+
+@pytest.mark.parametrize("name", ["a.mrg", "a.mrg.gz", "section"])
+def test_a_treebank_gives_sentences_and_trees(tmp_path, name):
+    if name == "section":
+        for number, lines in enumerate(TREES.strip().split("\n")):
+            write(tmp_path / name / f"wsj_{number}.mrg", lines)
+        write(tmp_path / name / ".hidden", "nothing")
+    else:
+        write(tmp_path / name, TREES)
+    corpus = treebank_of(tmp_path, name)
+    assert list(corpus.pairs("train")) == TREE_PAIRS
+    assert corpus.bytes() > 0
+
+
+def test_the_identity_of_a_treebank_depends_on_its_content(tmp_path):
+    for name in ("a", "b"):
+        write(tmp_path / name, TREES)
+    write(tmp_path / "c", TREES.replace("dog", "cat"))
+    first, second, third = (treebank_of(tmp_path, name).identity() for name in "abc")
+    assert first == second != third
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("(S (NN dog)", "not closed .*bad.mrg:1"),
+        ("(S (NN dog))\n(S (NN d\ufeffog))", r"without brackets of its own .*bad.mrg:2"),
+        ("(S (NN dog))\n(S (NN \x7f))", r"are empty .*bad.mrg:2"),
+    ],
+)
+def test_invalid_trees_are_rejected_with_file_and_line(tmp_path, content, problem):
+    write(tmp_path / "bad.mrg", content)
+    with pytest.raises(ZooError, match=problem):
+        list(treebank_of(tmp_path, "bad.mrg").pairs("train"))
+
+
+def test_byte_order_marks_between_trees_are_ignored(tmp_path):
+    write(tmp_path / "joined", "\ufeff(S (NN dog))\n\ufeff(S (NN cat))\n")
+    assert [words for words, _ in treebank_of(tmp_path, "joined").pairs("train")] == ["dog", "cat"]
+
+
+def test_missing_and_empty_treebanks_are_rejected(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, problem in (("nowhere", "does not exist"), ("empty", "contains no file")):
+        with pytest.raises(ZooError, match=problem):
+            list(treebank_of(tmp_path, name).pairs("train"))
+
+
+def test_missing_parts_are_found_without_downloading():
+    spec = specs.load("tiny", {"corpus": {"folder": "data", **FILES}})
+    assert missing_part(spec) == "its corpus is missing: `data/a.en` does not exist"
+    for side in ("en", "de"):
+        write(Path(f"data/a.{side}"), "")
+    assert missing_part(spec) is None
+    assert missing_part(specs.load("tiny")) is None
+    problem = "its corpus is missing: training-parallel-europarl-v7.tgz has not been downloaded"
+    assert missing_part(specs.load("base")) == problem
+
+
+def test_names_of_corpora():
+    names = {
+        "tiny": "the built-in corpus (40,000)",
+        "multi30k-ende": "multi30k",
+        "base": "training-parallel-europarl-v7.tgz and 2 more",
+        "parsing/wsj": "wsj",
+    }
+    assert {name: corpus_name(specs.load(name).corpus) for name in names} == names
+    assert corpus_name(specs.load("tiny", {"corpus": FILES}).corpus) == "a.en"
+
+
+@pytest.fixture
+def generated(monkeypatch):
+    """Record the sets of the built-in corpus that are generated."""
+    sets, sentences = [], builtin.sentences
+
+    def recording(split, count):
+        sets.append((split, count))
+        return sentences(split, count)
+
+    monkeypatch.setattr(builtin, "sentences", recording)
+    return sets
+
+
+def test_a_builtin_set_is_generated_once(generated):
+    first = cached_builtin_pairs("test", Grammar(grammar=20))
+    assert first == [(pair.source, pair.target) for pair in builtin.sentences("test", 20)]
+    generated.clear()
+    assert cached_builtin_pairs("test", Grammar(grammar=20)) == first
+    assert generated == []
+    assert cached_builtin_pairs("dev", Grammar(grammar=20)) != first
+    assert cached_builtin_pairs("test", Grammar(grammar=5)) == first[:5]
+    assert generated == [("dev", 20), ("test", 5)]
+
+
+def test_a_damaged_cache_is_generated_again(generated, home):
+    first = cached_builtin_pairs("test", Grammar(grammar=3))
+    (file,) = home.rglob("target.txt")
+    file.write_text(file.read_text().replace("e", "a"))
+    assert cached_builtin_pairs("test", Grammar(grammar=3)) == first
+    assert cached_builtin_pairs("test", Grammar(grammar=3)) == first
+    assert len(generated) == 2
+
+
+def test_builtin_sets_do_not_need_a_writable_cache(home):
+    home.write_text("a file")
+    assert len(cached_builtin_pairs("dev", Grammar(grammar=2))) == 2
+    with pytest.raises(ZooError, match="cannot generate"):
+        cached_builtin_pairs("dev", Grammar(grammar=10**6))

@@ -1,0 +1,62 @@
+"""Items that a background thread computes: in order, bounded, with their errors, and without leftover threads."""
+
+import threading
+import time
+
+import pytest
+
+from zoo.data.prefetch import prefetch, run_in_thread
+
+
+def prefetch_threads():
+    return sum(thread.name == "prefetch" for thread in threading.enumerate())
+
+
+def test_items_come_in_order_and_the_thread_ends():
+    assert list(prefetch(iter(range(50)))) == list(range(50))
+    assert prefetch_threads() == 0
+
+
+def test_the_number_of_prefetched_items_is_bounded():
+    computed = []
+
+    def items():
+        for number in range(100):
+            computed.append(number)
+            yield number
+
+    prefetched = prefetch(items(), max_items=3)
+    assert next(prefetched) == 0
+    assert prefetch_threads() == 1
+    deadline = time.monotonic() + 60
+    while len(computed) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert computed == [0, 1, 2, 3, 4]  # one consumed, three in the queue, one in the thread
+    prefetched.close()
+    assert prefetch_threads() == 0
+
+
+def test_an_error_is_raised_after_the_items_before_it():
+    def items():
+        yield 1
+        raise ValueError("broken")
+
+    prefetched = prefetch(items())
+    assert next(prefetched) == 1
+    with pytest.raises(ValueError, match="broken"):
+        next(prefetched)
+    assert prefetch_threads() == 0
+
+
+def test_run_in_thread_returns_results_and_errors():
+    start = threading.Event()
+    future = run_in_thread(lambda: 7 if start.wait(60) else 0)
+    start.set()
+    assert future.result() == future.result() == 7
+
+    def fail():
+        raise LookupError("missing")
+
+    with pytest.raises(LookupError, match="missing"):
+        run_in_thread(fail).result()

@@ -1,0 +1,145 @@
+"""Sentences of corpus files, compressed or not, plain text or SGML."""
+
+import errno
+import gzip
+import subprocess
+import sys
+
+import pytest
+
+from specs import ZooError
+from zoo.data import text_files
+from zoo.data.text_files import MAX_LINE_BYTES, digest, language_suffix, read_sentences
+
+SGML = """<srcset setid="newstest" srclang="any">
+<doc sysid="ref" docid="1" genre="news" origlang="en">
+<p>
+<seg id="1">Caf&eacute; &amp; Co. &lt;b&gt; AT&T</seg>
+<SEG id="2">
+  two
+  lines </SEG>
+</p><seg id="3"></seg>
+</doc></srcset>
+"""
+
+
+def write(path, text):
+    data = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def test_plain_text_is_read_line_by_line(tmp_path):
+    for name in ("train.en", "train.en.gz"):
+        assert list(read_sentences(write(tmp_path / name, "a house\n\n the dog "))) == ["a house", "", " the dog "]
+
+
+def test_sgml_is_read_segment_by_segment(tmp_path):
+    for name in ("set.sgm", "set.sgm.gz", "set.SGML"):
+        assert list(read_sentences(write(tmp_path / name, SGML))) == ["Café & Co. <b> AT&T", "two lines", ""]
+
+
+def test_the_language_is_the_last_suffix_that_is_no_format():
+    names = {"train.de": "de", "test.en-de.de.sgm.gz": "de", "a.txt": "", "de": "", "x.EN.TXT": "EN"}
+    assert {name: language_suffix(name) for name in names} == names
+
+
+def test_incomplete_files_are_detected_without_reading_them(tmp_path):
+    path = write(tmp_path / "train.de", "a\n" * 5_000)
+    assert len(digest(path)) == 64
+    with path.open("ab") as file:
+        file.truncate(1 << 43)
+    problem = r"train.de` is incomplete: nothing was written from byte \S+ of 8,796,093,022,208 on"
+    with pytest.raises(ZooError, match=problem):
+        digest(path)
+    assert digest(write(tmp_path / "empty", "")) != digest(write(tmp_path / "other", "x"))
+
+
+def test_disk_errors_name_the_file(tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(text_files, "sha256", fail)
+    with pytest.raises(ZooError, match=r"train\.en` cannot be read: Input/output error"):
+        digest(write(tmp_path / "train.en", "a\n"))
+
+
+def test_text_that_is_not_utf8_is_rejected_with_its_line(tmp_path):
+    for name in ("train.de", "train.de.gz", "train.sgm"):
+        path = write(tmp_path / name, "gut\nschön\ngut\n".encode("latin1"))
+        with pytest.raises(ZooError, match=rf"not UTF-8 \(.*{name}:2\)"):
+            list(read_sentences(path))
+
+
+def test_damaged_compressed_files_are_rejected(tmp_path):
+    path = write(tmp_path / "text.gz", "a line of text\n" * 30)
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[-6] ^= 1
+    for data in (*(whole[:end] for end in (1, 12, 30, -9, -1)), flipped):
+        path.write_bytes(data)
+        with pytest.raises(ZooError, match=r"text\.gz` is truncated or damaged"):
+            list(read_sentences(path))
+
+
+def test_lines_that_are_too_long_are_rejected_with_their_number(tmp_path):
+    for name in ("long", "long.gz", "long.sgm"):
+        path = write(tmp_path / name, b"<seg>a</seg>\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\n")
+        with pytest.raises(ZooError, match=rf"a line is longer than 1\.0 MB; no sentence is \(.*{name}:2\)"):
+            list(read_sentences(path))
+    longest = "x" * (MAX_LINE_BYTES - 1)
+    assert list(read_sentences(write(tmp_path / "fits", f"{longest}\ny"))) == [longest, "y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<seg>a\n<seg>b</seg>", r"has no `</seg>` before the next one \(.*set\.sgm:1\)"),
+        ("<doc>\n<seg id='1'>a\nb\nc", r"has no `</seg>` before the end of the file \(.*set\.sgm:2\)"),
+        ("<seg>" + ("a" * 99 + "\n") * 11_000 + "</seg>", r"has no `</seg>` within 1\.0 MB \(.*set\.sgm:1\)"),
+    ],
+)
+def test_unclosed_segments_are_rejected(tmp_path, text, problem):
+    with pytest.raises(ZooError, match=problem):
+        list(read_sentences(write(tmp_path / "set.sgm", text)))
+
+
+def test_unusual_tags(tmp_path):
+    """Long rows of incomplete tags would time out if the time grew faster than the file."""
+    for text, segments in (
+        ("<seg\n id='1'\n>a</seg\n>b<seg>c</SEG >", ["a", "c"]),
+        ("</seg> x <seg>a < b <i>c</i></seg>", ["a < b <i>c</i>"]),
+        ("<segment>no</segment><seg>yes</seg>", ["yes"]),
+        ("<seg " * 100_000 + ">a</seg>", ["a"]),
+        ("<seg\n" * 100_000, []),
+        ("</seg" * 100_000, []),
+        ("<" * 900_000, []),
+    ):
+        assert list(read_sentences(write(tmp_path / "set.sgm", text))) == segments
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("content", [b"a\n", b"\0"])
+def test_decompression_bombs_take_no_memory(tmp_path, content):
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        for _ in range(30):
+            file.write(content * (1_000_000 // len(content)))
+    script = f"""
+import pathlib, resource
+from zoo.files import archive
+from zoo.data.text_files import read_sentences
+from specs import ZooError
+used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = used()
+archive.MIN_LIMIT = 3_000_000
+try:
+    for line in read_sentences(pathlib.Path({str(path)!r})):
+        pass
+except ZooError as error:
+    print(used() - before, error)
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    kilobytes, _, problem = printed.partition(" ")
+    assert int(kilobytes) < 15_000
+    assert problem
