@@ -20,6 +20,12 @@ from zoo.training.trainer import Trainer
 
 
 @pytest.fixture
+def world(world: Callable[..., Spec]) -> Callable[..., Spec]:
+    """The tiny world with a backend that compiles nothing."""
+    return lambda *overrides: world("compilation.backend=eager", *overrides)
+
+
+@pytest.fixture
 def shared_world(world: Callable[..., Spec], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the `home` and the finished `run` of this world, shared by all tests and all xdist workers."""
     root = tmp_path_factory.getbasetemp()
@@ -36,10 +42,11 @@ def shared_world(world: Callable[..., Spec], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(autouse=True)
-def prepared_home(shared_world: Path, home: Path) -> None:
-    """The corpus of the world is prepared, and its spec is calibrated."""
-    for name in ("prepared", "calibrations"):
-        shutil.copytree(shared_world / "home" / name, home / name)
+def prepared_home(request: pytest.FixtureRequest, home: Path) -> None:
+    """Prepare the corpus of the world, and calibrate its spec, for tests that use it."""
+    if "world" in request.fixturenames:
+        for name in ("prepared", "calibrations"):
+            shutil.copytree(request.getfixturevalue("shared_world") / "home" / name, home / name)
 
 
 @pytest.fixture

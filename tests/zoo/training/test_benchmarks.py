@@ -115,7 +115,9 @@ def test_impossible_decoding_is_refused(small: Small) -> None:
         benchmark_decoding(with_decoding(small(), beam=60, alpha=0.0), ONE_ROUND)
 
     def learned(positions: int) -> Spec:
-        return small(positional_encoding="learned", max_positions=positions)
+        fields = {"positional_encoding": "learned", "max_positions": positions}
+        spec = small()
+        return spec.model_copy(update={"architecture": spec.architecture.model_copy(update=fields)})
 
     with pytest.raises(ZooError, match=f"needs {LENGTH + 1} positions") as caught:
         benchmark_decoding(learned(LENGTH), ONE_ROUND, device="cpu")

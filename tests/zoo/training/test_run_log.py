@@ -1,4 +1,4 @@
-"""The log of a run: complete lines, speeds of the time in steps, TensorBoard events, and the forecast beside it."""
+"""The log of a run: complete lines, speeds of the time in steps, TensorBoard events, and the forecast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +14,7 @@ import pytest
 import torch
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
 from zoo.training import run_log
 from zoo.training.checkpoints import TrainingProgress
@@ -78,12 +78,13 @@ def read_events(folder: Path) -> Iterator[Event]:
 
 
 @pytest.mark.integration
-def test_resumed_training_continues_log_events_and_forecast(finished_run: Run, words: Any) -> None:
+def test_resumed_training_continues_log_events_and_forecast(
+    finished_run: Run, world: Callable[..., Spec], words: Any
+) -> None:
     """Each step is in the events once, though the lines after step 21 were lost."""
     lines = finished_run.log.read_text().splitlines(keepends=True)
     finished_run.log.write_text("".join(lines[:-1]))
-    spec = finished_run.spec
-    train(spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 29})}), report=words)
+    train(world("training.steps=29"), report=words)
     lines = [json.loads(line) for line in finished_run.log.read_text().splitlines()]
     steps = [line["step"] for line in lines]
     assert steps == [step for step in range(1, 30) if (step % 3 == 0 or step % 4 == 0 or step == 29) and step != 24]

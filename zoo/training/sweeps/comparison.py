@@ -38,7 +38,7 @@ _NORMAL = 1.96
 
 
 class Verdict(StrEnum):
-    """What the measured difference says about an expected ordering of two rows."""
+    """Result of comparing an expected ordering of two rows with the measured difference."""
 
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
@@ -56,6 +56,7 @@ class ScoreSample:
 
     @property
     def mean(self) -> float:
+        """Mean over the seeds."""
         return fmean(self.seeds)
 
     @property

@@ -13,7 +13,7 @@ architecture: {N: 2, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4}
 vocabulary: {size: 200}
 corpus:
   train: [{grammar: 300}]
-  dev: [{grammar: 30}]
+  dev: [{grammar: 8}]
 training:
   steps: 30
   source_tokens: 400

@@ -36,7 +36,8 @@ def trials(own_specs: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
 
 
 def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> None:
-    four = trials("training.steps=10")
+    keys = ("training.steps=4", "training.checkpoint_steps=2")
+    four = trials(*keys)
     assert [trial.name for trial in four] == ["plain.seed1", "flat.seed1", "plain.seed2", "flat.seed2"]
     for trial in four:
         assert not trial.finished
@@ -44,7 +45,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
         assert trial.finished
     assert train_all(four, jobs=2, device="cpu", report=report)
     assert report.said == ["4 runs, 4 of them finished"]
-    rows = make_rows(["own"], ["training.steps=10"])
+    rows = make_rows(["own"], keys)
     result = compare(rows, make_trials(rows, 2, FOLDER), report)
     assert [(r.row.name, len(r.trials)) for r in result.results] == [("plain", 2), ("flat", 2)]
     (pair,) = result.pairs
@@ -52,7 +53,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
         assert sample.drawn.mean() == pytest.approx(sample.mean, abs=max(sample.half_interval, 1e-9)), name
         assert result.variances[name].degrees == 2
         assert pair.differences[name].value == pytest.approx(result.results[1].samples[name].mean - sample.mean)
-    assert not trials("training.steps=11")[0].finished, "it has one more step"
+    assert not trials(*keys[1:], "training.steps=5")[0].finished, "it has one more step"
     with pytest.raises(ZooError, match="started with another spec") as caught:
         trials("training.warmup_steps=11")
     assert "--folder DIR" in str(caught.value.hint)
