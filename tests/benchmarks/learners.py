@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from compiler import trainable
 from compiler.runtime import sinusoids
-from compiler.switches import fast_float32, own_process
+from compiler.switches import fast_float32, tune_process_memory
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.report import Report
@@ -34,7 +34,7 @@ class Zoo:
     """The update of `zoo train`."""
 
     def __init__(self, spec: Spec, precision: str) -> None:
-        own_process()
+        tune_process_memory()
         spec, program = self.spec(spec, precision), trainable(spec)
         self.switched = fast_float32(StartMeasurements.measure(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else

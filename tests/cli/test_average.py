@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.training.averaging import AverageSearch, ScoredAverage
 from zoo.training.run import Run
 
@@ -24,7 +24,7 @@ def found(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
     def set(metric: str, *means: ScoredAverage) -> None:
         best = next(mean for mean in means if not mean.more)
         monkeypatch.setattr(
-            "zoo.training.averaging.search_averages", lambda run, **how: AverageSearch(named(metric), means, best)
+            "zoo.training.averaging.search_averages", lambda run, **how: AverageSearch(get_metric(metric), means, best)
         )
 
     return set

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
-from compiler.agree import disagreement
-from compiler.backends import BACKENDS, Order
+from compiler.backends import BACKENDS, BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.captured import Results
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
@@ -62,8 +62,8 @@ def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[
     for precision in PRECISIONS:
         row = f"{name}, {precision}"
         folder = setting.folder / "artefacts"
-        order = Order(spec, graphs(spec, TRANSLATE, device, precision), weights, device, precision, folder)
-        if problem := backend.absent() or backend.refuses(order):
+        order = BuildRequest(spec, graphs(spec, TRANSLATE, device, precision), weights, device, precision, folder)
+        if problem := backend.unavailable_reason() or backend.unsupported_reason(order):
             yield row, {"absent": problem}
         elif setting.toy and name != "eager":
             yield row, {"absent": "compiled at full size only"}

@@ -11,7 +11,7 @@ import pytest
 from specs import ZooError
 from zoo.evaluation import ensembles as module
 from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
-from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.evaluate import evaluate_model
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish

@@ -14,7 +14,7 @@ import specs
 import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
-from zoo.files import places
+from zoo.files import storage
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing import proof, publish
@@ -237,7 +237,7 @@ def test_the_proof_needs_no_corpus(trained: Callable[..., Run], home: Path) -> N
     for file in Path().glob("pairs.*"):
         file.unlink()
     publish.publish(run.folder)
-    assert not places.prepared().exists()
+    assert not storage.prepared().exists()
 
 
 def test_learned_positions_bound_the_proof(trained: Callable[..., Run]) -> None:
