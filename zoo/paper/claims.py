@@ -15,9 +15,9 @@ from fractions import Fraction
 from statistics import fmean
 
 import specs
+from zoo.data.corpus import missing_part
 from zoo.data.prepare import known_counts
-from zoo.data.presence import absent
-from zoo.evaluation.metric import Metric, named
+from zoo.evaluation.metrics import Metric, get_metric
 from zoo.paper.evidence import Evidence, RunEvidence
 from zoo.report import figure
 
@@ -164,19 +164,21 @@ def scored(split: str, *metrics: str) -> Check:
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         runs = evidence.of(claim.spec) if claim.spec is not None else ()
-        comparable = _comparable_runs(runs, split, [named(name) for name in metrics])
+        comparable = _comparable_runs(runs, split, [get_metric(name) for name in metrics])
         if comparable is None:
             return Finding(Status.OPEN, _reason_for_no_score(claim, evidence, runs, split))
         metric, chosen, scale = comparable
         values = [run.score(split, metric) or 0.0 for run in chosen]
-        spread = f" ({metric.written(min(values))} to {metric.written(max(values))})" if len(values) > 1 else ""
+        spread = (
+            f" ({metric.format_score(min(values))} to {metric.format_score(max(values))})" if len(values) > 1 else ""
+        )
         folders = f"{chosen[0].folder}" if len(chosen) == 1 else f"{len(chosen)} runs, the first {chosen[0].folder}"
         mean = fmean(values)
         return Finding(
             Status.MEASURED,
-            f"{metric.called} of {folders}: {scale}",
+            f"{metric.title} of {folders}: {scale}",
             mean,
-            f"{metric.written(mean)}{spread}",
+            f"{metric.format_score(mean)}{spread}",
             tuple(run.folder for run in chosen),
         )
 
@@ -189,7 +191,7 @@ def corpus_size() -> Check:
     def check(claim: Claim, evidence: Evidence) -> Finding:
         assert claim.spec is not None
         spec = specs.load(claim.spec)
-        if missing := absent(spec):
+        if missing := missing_part(spec):
             return Finding(Status.OPEN, missing)
         counts = known_counts(spec)
         if counts is None:
@@ -272,5 +274,5 @@ def _reason_for_no_score(claim: Claim, evidence: Evidence, runs: Sequence[RunEvi
     if runs:
         folders, first = ", ".join(run.folder for run in runs[:3]), runs[0].folder
         return f"not scored on the {split} set: {folders}; `zoo evaluate --model {first} --set {split}` scores it"
-    missing = absent(specs.load(claim.spec))
+    missing = missing_part(specs.load(claim.spec))
     return f"no run of {claim.spec} in `{evidence.root}`" + (f"; {missing}" if missing else "")

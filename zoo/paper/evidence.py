@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import specs
-from specs import ENTITLING, Spec, ZooError, difference
-from zoo.data.presence import called
-from zoo.evaluation.ensembles import KeptEnsemble, ensembles
-from zoo.evaluation.metric import Metric
+from specs import METADATA_FIELDS, Spec, ZooError, difference
+from zoo.data.corpus import corpus_name
+from zoo.evaluation.ensembles import SavedEnsemble, ensembles
+from zoo.evaluation.metrics import Metric
 from zoo.models.find import all_runs
 from zoo.models.folder import RUNS, ModelFolder
 from zoo.report import Report
 from zoo.training.run_log import TrainingRecord, training_record
 
 _IGNORED_FIELDS = (
-    *(*ENTITLING, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
+    *(*METADATA_FIELDS, "decoding.workers", "compilation", "training.seed", "training.log_steps"),
     *("corpus.source", "corpus.target", "corpus.folder", "corpus.train", "corpus.dev", "corpus.test"),
     *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
     *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation_steps"),
@@ -41,12 +41,12 @@ class RunEvidence:
     weights: bool
     """Whether the run has weights."""
     record: TrainingRecord | None
-    ensembles: tuple[KeptEnsemble, ...] = ()
+    ensembles: tuple[SavedEnsemble, ...] = ()
     """Scored ensembles whose first member is this run."""
 
     def score(self, split: str, metric: Metric) -> float | None:
         """Return the score on "dev" or "test". None if there is none."""
-        return metric.known(self.scores.get(split))
+        return metric.read_score(self.scores.get(split))
 
     @cached_property
     def _differing(self) -> dict[str, tuple[Any, Any]]:
@@ -73,7 +73,7 @@ class RunEvidence:
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Another training set implies other dev and test sets.
         sets = [f"another {part} set" for part in self._other_sets if "train" not in self._other_sets]
-        return (*changed, f"on {called(self.spec.corpus)}", *sets, *steps)
+        return (*changed, f"on {corpus_name(self.spec.corpus)}", *sets, *steps)
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ import specs
 from compiler import Graph, Purpose, cost, lower
 from compiler.cost import layers
 from compiler.operations.attention import Attention
-from compiler.operations.embedding import Embed, encoding
+from compiler.operations.elementwise import Dropout, Norm
+from compiler.operations.embedding import Embedding, sinusoidal_encoding
 from compiler.operations.projection import Linear
-from compiler.operations.residual import Dropout, Norm
 from compiler.operations.views import SplitHeads
 from zoo.paper.claims import Claim, Derivation, Printed, equals, holds
 from zoo.planning.plan import LENGTH
@@ -53,7 +53,7 @@ def _layers(side: str) -> list[str]:
 
 
 def _width() -> Derivation:
-    nodes = [n for n in graph("base").nodes if isinstance(n.operation, Norm | Embed)]
+    nodes = [n for n in graph("base").nodes if isinstance(n.operation, Norm | Embedding)]
     widths = {n.type.shape[-1].constant for n in nodes}
     return _single(widths), f"dimension of all {len(nodes)} embeddings and sub-layers: {_listed(widths)}"
 
@@ -88,7 +88,7 @@ def _scale() -> tuple[bool, str]:
 
 
 def _embedding_scale() -> tuple[bool, str]:
-    scales = {n.operation.scale for n in graph("base").nodes if isinstance(n.operation, Embed)}
+    scales = {n.operation.scale for n in graph("base").nodes if isinstance(n.operation, Embedding)}
     return scales == {sqrt(512)}, f"both embeddings of the graph: {_listed(scales)}"
 
 
@@ -158,7 +158,7 @@ def _linear() -> tuple[bool, str]:
     for k in (1, 7, 100):
         angles = [k / wave for wave in _wavelengths()]
         for position in (0, 3, 50, 400):
-            start, shifted = encoding(position, _D_MODEL), encoding(position + k, _D_MODEL)
+            start, shifted = sinusoidal_encoding(position, _D_MODEL), sinusoidal_encoding(position + k, _D_MODEL)
             for pair, angle in enumerate(angles):
                 s, c = start[2 * pair : 2 * pair + 2]
                 rotated = s * cos(angle) + c * sin(angle), c * cos(angle) - s * sin(angle)
@@ -174,14 +174,14 @@ _D_MODEL = 512
 
 def _wavelengths() -> list[float]:
     """Return the wavelengths in units of 2π, computed from the program's encoding of position 1."""
-    row = encoding(1, _D_MODEL)
+    row = sinusoidal_encoding(1, _D_MODEL)
     return [1 / atan2(row[i], row[i + 1]) for i in range(0, _D_MODEL, 2)]
 
 
 def _dropped() -> tuple[bool, str]:
     drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.probability]
     norms = sum(isinstance(n.operation, Norm) for n in graph("base").nodes)
-    embeds = sum(isinstance(n.operation, Embed) for n in graph("base").nodes)
+    embeds = sum(isinstance(n.operation, Embedding) for n in graph("base").nodes)
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
 
 

@@ -9,9 +9,9 @@ from zoo.paper.claims import CheckedClaim, Status
 from zoo.paper.evidence import Evidence
 from zoo.paper.plots import MAX_SERIES, all_plots
 from zoo.paper.tables import Table, claim_row, summary_table, tables
-from zoo.visualization.page import page, text
+from zoo.visualization.page import escape_text, page
 from zoo.visualization.plot import STYLE as PLOT_STYLE
-from zoo.visualization.plot import Plot, plotted
+from zoo.visualization.plot import Plot, plot_svg
 
 _KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open"}
 _SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗"}
@@ -72,7 +72,7 @@ def _table(table: Table) -> str:
 
 
 def _head(columns: Sequence[str]) -> str:
-    cells = [f'<th scope="col"{_class(name)}>{text(name.rstrip(">…"))}</th>' for name in columns]
+    cells = [f'<th scope="col"{_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns]
     return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 
@@ -82,7 +82,7 @@ def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
 
 def _html(words: str) -> str:
     """Return words as HTML. Text in backticks becomes code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
 
 
 def _class(column: str) -> str:
@@ -90,7 +90,7 @@ def _class(column: str) -> str:
 
 
 def _figure(plot: Plot) -> str:
-    return f"<figure>{plotted(plot)}<figcaption>{text(plot.title)}</figcaption></figure>"
+    return f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
 
 
 def _claims(entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[str]:
@@ -98,7 +98,7 @@ def _claims(entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[str
     yield '<fieldset class="choice screen"><legend>Show claims that are</legend>'
     for kind, label in choices.items():
         checked = " checked" if kind == "all" else ""
-        yield f'<label><input type="radio" name="only" id="only-{kind}"{checked}> {text(label)}</label>'
+        yield f'<label><input type="radio" name="only" id="only-{kind}"{checked}> {escape_text(label)}</label>'
     yield "</fieldset>"
     (table,) = tables("claims", entries, evidence)
     yield f'<div class="wide"><table class="claims"><caption>{len(entries):,} claims</caption>{_head(table.columns)}'

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import compiler
 import specs
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.paper import table1, table2, table3
 from zoo.paper.claims import CheckedClaim
 from zoo.paper.evidence import Evidence
@@ -93,15 +93,15 @@ def sizes(metric: str, ours: tuple[Sequence[CheckedClaim], Evidence] | None = No
     Returns:
         The plot. None if there are no points.
     """
-    measure = named(metric)
+    measure = get_metric(metric)
     point_series = _measured(metric, *ours) if ours else _printed(metric)
     series = tuple(Series(part, points, labels) for part, points, labels in point_series if points)
     if not series:
         return None
     words = [f"{label} {y:g} at {x:.3g} M" for s in series for (x, y), label in zip(s.points, s.labels, strict=True)]
     source = "our runs" if ours else "as printed"
-    title = f"Table 3, {source}: {measure.called} by parameters"
-    up = Axis(f"{measure.called}, {'dev set' if ours else 'newstest2013'}")
+    title = f"Table 3, {source}: {measure.title} by parameters"
+    up = Axis(f"{measure.title}, {'dev set' if ours else 'newstest2013'}")
     return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, series)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from zoo.evaluation.metric import named
-from zoo.evaluation.resampled import SAMPLES
+from zoo.evaluation.bootstrap import SAMPLES
+from zoo.evaluation.metrics import get_metric
 from zoo.paper import table3
 from zoo.report import duration
 from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSample, SweepComparison, Verdict
@@ -25,7 +25,7 @@ Lines = tuple[list[str], list[list[str]]]
 
 def printed_row(row: SweepRow) -> table3.VariationRow | None:
     """Return the printed numbers of a row of Table 3, at any scale. None for other rows."""
-    folder, _, key = row.spec.short.rpartition("/")
+    folder, _, key = row.spec.short_name.rpartition("/")
     return table3.BY_KEY.get(key) if folder == "table3" else None
 
 
@@ -44,7 +44,7 @@ def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float 
 
 def row_table(comparison: SweepComparison) -> Lines:
     """Return a table with a line for each row of the sweep, including the paper's numbers if it has any."""
-    columns = ["row", "sets", "seeds>", "parameters>", *(f"{named(name).called}>" for name in METRICS), "time>"]
+    columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     with_paper = any(printed_row(result.row) for result in comparison.results)
     lines = []
     for result in comparison.results:
@@ -65,7 +65,7 @@ def pair_table(comparison: SweepComparison) -> Lines:
     columns = ["", "than"]
     for name in ORDERED:
         ratio = " ×" if name == "perplexity" else ""
-        columns += [f"{named(name).called}{ratio}>", *(["paper>"] if with_paper else []), ""]
+        columns += [f"{get_metric(name).title}{ratio}>", *(["paper>"] if with_paper else []), ""]
     lines = []
     for pair in comparison.pairs:
         line = [pair.second.name, pair.first.name]
@@ -156,7 +156,7 @@ def _mean_and_half_interval(name: str, sample: ScoreSample) -> tuple[float, floa
 
 def _format_score(name: str, sample: ScoreSample) -> str:
     mean, half_interval = _mean_and_half_interval(name, sample)
-    return f"{named(name).written(mean)} ± {named(name).written(half_interval)}"
+    return f"{get_metric(name).format_score(mean)} ± {get_metric(name).format_score(half_interval)}"
 
 
 def _format_difference(name: str, difference: Difference | None) -> str:
@@ -187,7 +187,7 @@ def _judgement(pair: RowPair, name: str) -> str:
         return verdict or ""
     if not difference.beyond_noise:
         return Verdict.NOISE
-    return "better" if named(name).better(difference.value, 0.0) else "worse"
+    return "better" if get_metric(name).better(difference.value, 0.0) else "worse"
 
 
 def _format_changes(row: SweepRow) -> str:

@@ -46,12 +46,12 @@ class LayerType:
     def flops(self, sizes: Sizes) -> int:
         """Return the FLOPs that Table 1 counts, from the layer's graph. A multiply-add counts as two."""
         measured = complexity(self.sublayer(sizes["k"], sizes["r"]), 16, sizes["d"], causal=True)
-        return (measured.over_positions if self.projected else measured.operations)(batch=1, source=sizes["n"])
+        return (measured.mixing_flops if self.projected else measured.flops)(batch=1, source=sizes["n"])
 
     def counted(self, sizes: Sizes) -> tuple[int, int]:
         """Return the number of sequential operations and the maximum path length, from the layer's graph."""
         measured = complexity(self.sublayer(sizes["k"], sizes["r"]), sizes["n"], sizes["d"], causal=True)
-        return measured.steps, measured.path
+        return measured.sequential_operations, measured.max_path_length
 
 
 def _one(sizes: Sizes) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import specs
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.paper.claims import Check, Claim, Printed, equals, holds, needs_gpu, power_of_ten, scored, slug
 from zoo.paper.evidence import Evidence
 from zoo.planning.memory_estimate import estimate_memory
@@ -226,7 +226,7 @@ def own_costs(evidence: Evidence) -> Iterator[OwnCost]:
 
 
 def _cost_of(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[TrainingRecord]) -> OwnCost:
-    bleu = [named(name).known(scores.get("test")) for name in ("paper_bleu", "bleu")]
+    bleu = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
     peaks = {record.peak for record in records}
     return OwnCost(
         folder,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import specs
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
 from zoo.paper import table1, table2, table3, table4
 from zoo.paper.claims import CheckedClaim, power_of_ten
 from zoo.paper.evidence import Evidence
@@ -195,10 +195,10 @@ def _table4(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         because = entry.finding.because if row.spec else "-"
         rows.append((row.name, row.how, *_numbers(entries, entry.claim.key), because))
     yield Table("Table 4: F1 on section 23 of the Wall Street Journal", columns, tuple(rows))
-    metric = named("f1")
+    metric = get_metric("f1")
     own = [run for run in evidence.runs if run.spec.task.kind == metric.task]
     if own:
-        scores = [[metric.written(run.score(split, metric)) for split in ("dev", "test")] for run in own]
+        scores = [[metric.format_score(run.score(split, metric)) for split in ("dev", "test")] for run in own]
         cells = tuple((run.folder, *values, run.scale) for run, values in zip(own, scores, strict=True))
         yield Table(f"Our own parsers in `{evidence.root}`", ("run", "dev F1>", "test F1>", "scale…"), cells)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
-from compiler.complexity import END, START, TOKENS, SubLayer, stack
+from compiler.complexity import END, START, TOKENS, SubLayer, sublayer_stack
 from zoo.paper.evidence import Timing
 from zoo.paper.table1 import LAYERS, SIZES, LayerType
 from zoo.system import clock
@@ -103,7 +103,7 @@ def crossing(other: Sequence[SublayerTime], one: Sequence[SublayerTime]) -> int 
 
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """Return a program of one layer with random weights, none of which is zero."""
-    graph = stack(sublayer, d, 1, heads=heads, causal=causal)
+    graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
     code = emit([graph])
     program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
     program.to_empty(device="cpu")

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower, paths
+from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, complexity, cost, emit, graphs, lower
+from compiler.cost import memory_traffic
 from compiler.drawing import draw
 from compiler.graph import Node
-from compiler.operations.embedding import Embed
-from compiler.operations.operation import Kind
+from compiler.operations.embedding import Embedding
+from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Logits
+from compiler.options import compile_options
 from compiler.size import BEAMS, Size, product
-from compiler.terms import terms_of
-from compiler.traffic import traffic
 from specs import Spec
-from zoo.files.output import output, require_svg
+from zoo.files.output import open_output, require_svg
 from zoo.planning.memory_estimate import batch_rows, estimate_memory
 
 LENGTH = 27
@@ -162,19 +162,19 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
         f"Translating, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
     }
     title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"
-    with output(file) as stream:
+    with open_output(file) as stream:
         stream.write(draw(panels, title))
     return file
 
 
 def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
     """Return the sizes before and after each enabled pass, in the order in which the passes run."""
-    train_terms, translate_terms = terms_of(spec, [Purpose.TRAIN]), terms_of(spec, TRANSLATE)
+    train_terms, translate_terms = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
     before, effects = graph_sizes({**train, **translate}, spec, length), []
     for step in PASSES:
-        if step.name in spec.compilation.without:
+        if step.name in spec.compilation.disabled_passes:
             continue
         train, translate = step.apply(train, spec, train_terms), step.apply(translate, spec, translate_terms)
         after = graph_sizes({**train, **translate}, spec, length)
@@ -192,9 +192,9 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
     return GraphSizes(
         operations=sum(len(graph.nodes) for graph in graphs.values()),
         flops=cost(encode).flops(batch=1, source=length)
-        + sum(flops(**{**last, "read": read, "room": read + 1}) for read in range(length)),
+        + sum(flops(**{**last, "past": read, "capacity": read + 1}) for read in range(length)),
         weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
-        step_bytes=traffic(step)(**last),
+        step_bytes=memory_traffic(step)(**last),
         activation_bytes=cost(graphs[Purpose.TRAIN]).activation_bytes(batch=part, source=length, target=length),
     )
 
@@ -202,7 +202,7 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
 def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
     """Return the sizes of the decoding step of one sentence that reads the last of `length` tokens."""
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
-    return {**rows, "source": length, "read": length - 1, "room": length}
+    return {**rows, "source": length, "past": length - 1, "capacity": length}
 
 
 def _final_graphs(spec: Spec) -> Graphs:
@@ -220,7 +220,7 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
         seen |= new
         result = _result(nodes)
         yield LayerPlan(
-            name=name or result.name if not isinstance(result.operation, Embed) else _embedding_name(result),
+            name=name or result.name if not isinstance(result.operation, Embedding) else _embedding_name(result),
             shape=str(result.type).removeprefix("f"),
             parameters=sum(graph.parameters[parameter].count for parameter in new),
             flops=str(flops),
@@ -231,14 +231,19 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
 def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
     nodes = [node for node in graph.nodes if node.layer.startswith(f"{stack}.")]
     names = {node.name for node in nodes}
-    start = next(i for i in nodes[0].inputs if i not in names and graph.types[i].kind is Kind.FLOAT)
+    start = next(i for i in nodes[0].inputs if i not in names and graph.types[i].kind is ValueKind.FLOAT)
     ends = graph, start, nodes[-1].name, length
-    return StackPositions(stack, paths.steps(graph, length, nodes[0].layer), paths.path(*ends), paths.furthest(*ends))
+    return StackPositions(
+        stack,
+        complexity.sequential_operations(graph, length, nodes[0].layer),
+        complexity.path_length(*ends),
+        complexity.connected_distance(*ends),
+    )
 
 
 def _result(nodes: Sequence[Node]) -> Node:
     """Return the main node of a segment: an embedding, the logits, or the last node."""
-    named = [node for node in nodes if isinstance(node.operation, Embed | Logits)]
+    named = [node for node in nodes if isinstance(node.operation, Embedding | Logits)]
     return named[0] if named else nodes[-1]
 
 
@@ -248,7 +253,7 @@ def _embedding_name(node: Node) -> str:
 
 def _product_flops(graph: Graph, node: Node) -> Size:
     types = graph.types
-    return node.operation.products(tuple(types[name] for name in node.inputs), graph.shapes(node))
+    return node.operation.matmul_flops(tuple(types[name] for name in node.inputs), graph.shapes(node))
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:
@@ -256,4 +261,4 @@ def _cache_bytes(final: Graphs, length: int) -> int:
     sizes = _last_step_sizes(step, 1, length)
     memory = sum(4 * product(step.inputs[name].shape)(**sizes) for name in step.inputs if name in encode.outputs)
     # Includes the keys and values of the last step itself.
-    return cost(step).cache_bytes(**{**sizes, "read": length}) + memory
+    return cost(step).cache_bytes(**{**sizes, "past": length}) + memory

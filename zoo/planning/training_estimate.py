@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
-from compiler.backends import Order, choose
+from compiler.backends import BuildRequest, choose_backend
 from compiler.host import cores
 from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
 from specs import EOS, Spec
@@ -107,8 +107,8 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     found, cpu = torch.device(name), name == "cpu"
     speed = device_speed(found, precision)
     used = device_memory.peak_memory(found)
-    order = Order(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
-    backend = choose(spec.compilation.backend, order).name
+    order = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
+    backend = choose_backend(spec.compilation.backend, order).name
     measured = None
     # If the model does not fit, a calibration would end this process.
     if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
@@ -196,7 +196,7 @@ def _train_cost(spec: Spec) -> Cost:
 
 def _padded_lengths(size: BatchSize) -> dict[str, int]:
     """Return the mean length of both sides, including padding."""
-    padding = size.places / (size.source_tokens + size.target_tokens)
+    padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
     tokens = {"source": size.source_tokens, "target": size.target_tokens}
     return {side: max(1, round(padding * count / size.rows)) for side, count in tokens.items()}
 
@@ -216,7 +216,7 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
         return None
     if stored := calibration.load_calibration(spec):
         return stored
-    report.say("measuring once how this processor computes the spec's products ...")
+    report.info("measuring once how this processor computes the spec's products ...")
     try:
         measured = _measure(_Passes(spec, program or trainable(_with_eager_backend(spec))))
     except MEMORY_ERRORS as error:

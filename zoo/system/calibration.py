@@ -16,8 +16,9 @@ import torch
 from compiler.host import cores, cpuinfo
 from compiler.switches import matrix_library
 from specs import Spec, ZooError
-from zoo.files import places
-from zoo.files.files import read_json, write_json
+from zoo.files import storage
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_json
 from zoo.version import __version__
 
 _CLEARLY_FASTER = 0.93
@@ -79,7 +80,7 @@ def save_calibration(spec: Spec, calibration: Calibration) -> None:
 
 def all_calibrations() -> list[Calibration]:
     """Return all calibrations of this processor and these versions, sorted by the name of the spec."""
-    calibrations = (_read(file) for file in places.calibrations().glob("*.json"))
+    calibrations = (_read(file) for file in storage.calibrations().glob("*.json"))
     return sorted(filter(None, calibrations), key=lambda calibration: calibration.name)
 
 
@@ -99,11 +100,11 @@ def _file(spec: Spec) -> Path:
         "architecture": spec.architecture.model_dump(mode="json"),
         "vocabulary": spec.vocabulary.size if len({*spec.vocabulary.sizes}) == 1 else spec.vocabulary.sizes,
         "batch": [training.source_tokens, training.target_tokens, training.accumulation_steps, training.precision],
-        "without": sorted(compilation.without),
+        "without": sorted(compilation.disabled_passes),
         "machine": _machine(),
     }
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-    return places.calibrations() / f"{digest[:16]}.json"
+    return storage.calibrations() / f"{digest[:16]}.json"
 
 
 def _machine() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from compiler.switches import own_process
+from compiler.switches import tune_process_memory
 from zoo.system import memory
 
 MEMORY_ERRORS = (MemoryError, RuntimeError)
@@ -87,4 +87,4 @@ def keep_freed_memory() -> None:
 
     Call it only in a process that does nothing but train or time layers.
     """
-    own_process()
+    tune_process_memory()

@@ -16,11 +16,11 @@ import torch
 
 import specs
 from compiler import TRANSLATE, Purpose, graphs
-from compiler.backends import BACKENDS, Order, choose
+from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
-from zoo.files import places
-from zoo.files.occupied import folder_bytes
+from zoo.files import storage
+from zoo.files.storage import folder_bytes
 from zoo.system.calibration import Calibration, all_calibrations
 from zoo.system.processors import matrix_peak, processor_name
 from zoo.version import __version__
@@ -107,13 +107,13 @@ class Diagnosis:
 
 def diagnosis() -> Diagnosis:
     """Examine this machine without changing anything."""
-    existing = next(folder for folder in (places.home(), *places.home().parents) if folder.exists())
+    existing = next(folder for folder in (storage.home(), *storage.home().parents) if folder.exists())
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
         calibrations=tuple(all_calibrations()),
         gpus=tuple(_gpus()),
-        backends=tuple(BackendStatus(b.name, b.summary, b.absent()) for b in BACKENDS.values()),
+        backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
         automatic=dict(_automatic_backends()),
         places=tuple(_storage_folders()),
         free_bytes=shutil.disk_usage(existing).free,
@@ -165,16 +165,16 @@ def _automatic_backends() -> Iterator[tuple[str, str]]:
     spec = specs.load("tiny")
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         for task, purposes in (("translating", TRANSLATE), ("training", (Purpose.TRAIN,))):
-            order = Order(spec, graphs(spec, purposes, device), {}, device)
-            yield f"{task} on {device}", choose("auto", order).name
+            order = BuildRequest(spec, graphs(spec, purposes, device), {}, device)
+            yield f"{task} on {device}", choose_backend("auto", order).name
 
 
 def _storage_folders() -> Iterator[StorageFolder]:
     folders = {
-        "published models": places.shelf(),
-        "downloaded archives": places.archives(),
-        "prepared corpora": places.prepared(),
-        "compiled programs": places.compiled(),
+        "published models": storage.models(),
+        "downloaded archives": storage.archives(),
+        "prepared corpora": storage.prepared(),
+        "compiled programs": storage.compiled(),
     }
     for contents, folder in folders.items():
         yield StorageFolder(contents, str(folder), folder_bytes(folder))

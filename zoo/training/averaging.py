@@ -16,9 +16,9 @@ from safetensors import safe_open
 
 from compiler import find_device
 from specs import ZooError
-from zoo.evaluation.metric import Metric
-from zoo.evaluation.resampled import Drawn, half_width, resampled
-from zoo.files.files import read_json
+from zoo.evaluation.bootstrap import FloatArray, bootstrap_scores, difference_half_width
+from zoo.evaluation.metrics import Metric
+from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
@@ -157,18 +157,18 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
     dev = DevSet(spec, Vocabulary.load(run.folder), find_device(device), report)
     selections = list(select_checkpoints(checkpoints))
     scores: list[float] = []
-    resampled_scores: list[Drawn | None] = []
+    resampled_scores: list[FloatArray | None] = []
     with report.progress("scoring averages", len(selections), "averages") as progress:
         for selection in selections:
             answers = dev.answers(mean_of([checkpoint.weights for checkpoint in selection.checkpoints]))
             scores.append(dev.metric.score(answers))
-            resampled_scores.append(resampled(dev.metric.name, answers))
+            resampled_scores.append(bootstrap_scores(dev.metric.name, answers))
             progress.advance(1)
     finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
     if not finite:
-        problem = f"no average of `{run.folder}`'s checkpoints has a finite dev {dev.metric.called}"
+        problem = f"no average of `{run.folder}`'s checkpoints has a finite dev {dev.metric.title}"
         raise ZooError(problem, hint="a reference of the dev set may contain a token that the model never generates")
-    best = min(finite, key=lambda index: sum(dev.metric.better(score, scores[index]) for score in scores))
+    best = min(finite, key=lambda index: sum(dev.metric.is_better(score, scores[index]) for score in scores))
     averages = [
         ScoredAverage(
             selection.last,
@@ -176,7 +176,9 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
             tuple(sorted(checkpoint.step for checkpoint in selection.checkpoints)),
             score,
             score - scores[best],
-            half_width(dev.metric.name, score, resampled_scores[best], own) if math.isfinite(score) else None,
+            difference_half_width(dev.metric.name, score, resampled_scores[best], own)
+            if math.isfinite(score)
+            else None,
         )
         for selection, score, own in zip(selections, scores, resampled_scores, strict=True)
     ]

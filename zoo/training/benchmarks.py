@@ -16,19 +16,18 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
-from compiler.initial import initial_weights
-from compiler.operations.residual import Norm
-from compiler.program import Stepping, SteppingProgram
+from compiler.initialization import initial_weights
+from compiler.operations.elementwise import Norm
+from compiler.program import Program, TranslationModel
 from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
-from zoo.generation.groups import padded
-from zoo.generation.hypothesis import Hypothesis
-from zoo.generation.opening import How
-from zoo.generation.request import Request
-from zoo.generation.source import Source
-from zoo.generation.workers import searched, workers_of
+from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.config import GenerationConfig
+from zoo.generation.engine import resolve_workers, search
+from zoo.generation.hypotheses import Hypothesis
 from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
 from zoo.report import Report
 from zoo.system.clock import Spread, spread, timed
@@ -104,7 +103,12 @@ class DecodingWork:
 
 
 def benchmark_decoding(
-    spec: Spec, work: DecodingWork, *, folder: Path | None = None, report: Report | None = None, **how: Unpack[How]
+    spec: Spec,
+    work: DecodingWork,
+    *,
+    folder: Path | None = None,
+    report: Report | None = None,
+    **how: Unpack[BackendOptions],
 ) -> DecodingSpeed:
     """Measure how fast a spec translates, with its beam size, length penalty and stopping rule.
 
@@ -161,7 +165,7 @@ def benchmark_decoding(
     )
 
 
-def _decoding_settings(program: SteppingProgram, spec: Spec, work: DecodingWork, device: str) -> dict[str, Any]:
+def _decoding_settings(program: Program, spec: Spec, work: DecodingWork, device: str) -> dict[str, Any]:
     """Return the fields of DecodingSpeed that are not measured."""
     return {
         "name": spec.name,
@@ -169,7 +173,7 @@ def _decoding_settings(program: SteppingProgram, spec: Spec, work: DecodingWork,
         "precision": program.precision,
         "device": device,
         "host": host(),
-        "workers": workers_of(program, spec.decoding.workers),
+        "workers": resolve_workers(program, spec.decoding.workers),
         "beam": spec.decoding.beam,
         "length": LENGTH,
         **vars(work),
@@ -212,7 +216,7 @@ def random_sources(spec: Spec, sentences: int) -> list[list[int]]:
 
 
 def translations(
-    program: Stepping,
+    program: TranslationModel,
     sources: Sequence[Sequence[int]],
     spec: Spec,
     *,
@@ -239,11 +243,11 @@ def translations(
         ZooError: The vocabulary is too small, so that some translation has another length.
     """
     rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
-    beam = Request.of(spec, {}, n_best).chooser()
-    workers = workers_of(program, spec.decoding.workers)
+    beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
+    workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
-    results = dict(searched(program, [rows], beam, tokens=tokens, workers=workers, device=device))
+    results = dict(search(program, [rows], beam, tokens=tokens, workers=workers, device=device))
     if any(len(best.tokens) != length - 1 for best, *_ in results.values()):
         raise ZooError(
             f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
@@ -256,8 +260,8 @@ def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
 ) -> float:
     """Return the largest difference between a hypothesis's log-probability and the interpreter's, in nats per token."""
-    target = padded([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
-    inputs = {"source": padded(sources, "cpu"), "target": target}
+    target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
+    inputs = {"source": pad_sequences(sources, "cpu"), "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
     tokens = (target[:, 1:] != PAD).sum(1)
     actual = torch.tensor([hypothesis.log_probability for hypothesis in hypotheses])

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from compiler import EmittedProgram
 from specs import Spec, Training, ZooError
 from zoo.files import manifest
-from zoo.files.content import Unreadable
-from zoo.files.files import read_json, remove_folder, require_space, write_json, writing_folder
+from zoo.files.atomic import atomic_folder, remove_folder, write_json
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import require_space
 from zoo.planning.memory_estimate import KEPT_OPTIMISERS
 from zoo.report import Report
 from zoo.training.distributed import full_tensor, local_tensor, shard_like
@@ -150,7 +151,7 @@ def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: Traini
     run.checkpoints.mkdir(exist_ok=True)
     size = sum(t.nbytes for tensors in (state.weights, state.moments) for t in tensors.values())
     require_space(run.checkpoints, size, "a checkpoint")
-    with writing_folder(checkpoint.folder) as folder:
+    with atomic_folder(checkpoint.folder) as folder:
         safetensors.torch.save_file(dict(state.weights), folder / WEIGHTS)
         safetensors.torch.save_file(dict(state.moments), folder / OPTIMISER)
         write_json(folder / STATE, asdict(progress))
@@ -195,10 +196,10 @@ def resume(
     for checkpoint in reversed([c for c in list_checkpoints(run) if c.resumable]):
         try:
             progress = restore_checkpoint(checkpoint, program, optimiser)
-        except Unreadable as error:
+        except UnreadableError as error:
             hint = f"{error.hint}; if" if error.hint else "if"
             hint += f" the problem persists, remove `{checkpoint.folder}` to resume from the checkpoint before it"
-            raise Unreadable(error.problem, hint=hint, exit_code=1) from None
+            raise UnreadableError(error.problem, hint=hint, exit_code=1) from None
         except ZooError as error:
             report.warn(f"{error.summary}; going back to the checkpoint before it")
             continue

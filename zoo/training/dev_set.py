@@ -9,14 +9,13 @@ import torch
 
 from compiler import TRANSLATE, Purpose
 from specs import Spec, ZooError
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import metrics_of, named
-from zoo.evaluation.own_sets import texts
-from zoo.evaluation.samples import samples
-from zoo.generation.building import built
-from zoo.generation.intake import Intake
-from zoo.generation.opening import kind
-from zoo.generation.request import TOKENS
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import get_metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs, format_examples
+from zoo.generation.compilation import build_with_message
+from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
+from zoo.generation.loading import translator_class
+from zoo.generation.preprocessing import Preprocessor
 from zoo.report import Report
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.text.vocabulary import Vocabulary
@@ -34,9 +33,9 @@ class DevSet:
 
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
-        self.sources, self.references = texts(spec, "dev", Report(), vocabulary)
-        first, *_ = metrics_of(spec.task)
-        self.metric = named(spec.training.dev_score) if spec.training.dev_score else first
+        self.sources, self.references = read_split(spec, "dev", Report(), vocabulary)
+        first, *_ = metrics_for(spec.task)
+        self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
         self.samples = ""
         """Some outputs of the weights that were scored last. Empty if the metric needs no outputs."""
 
@@ -45,21 +44,21 @@ class DevSet:
         self.samples = ""
         answers = self.answers(weights)
         score = self.metric.score(answers)
-        if not self.metric.forced:
-            self.samples = samples(self.sources, self.references, answers.outputs)
+        if not self.metric.uses_probabilities:
+            self.samples = format_examples(self.sources, self.references, answers.texts)
         return score
 
-    def answers(self, weights: Mapping[str, torch.Tensor]) -> Answers:
+    def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
         """Return the outputs or the log-probabilities of the weights, depending on what the metric needs."""
-        forced = self.metric.forced
+        forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
-        program = built(
+        program = build_with_message(
             self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
         )
         self.report = Report()  # report only the first build
-        translator = kind(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
-        tokens = max(1, min(TOKENS, _MAX_LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
-        return Answers(translator, self.sources, self.references, tokens=tokens)
+        translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
+        tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _MAX_LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
+        return ModelOutputs(translator, self.sources, self.references, tokens=tokens)
 
 
 @contextmanager
@@ -79,13 +78,13 @@ def dev_set_problem(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
     architecture = spec.architecture
     if not spec.corpus.dev or architecture.positional_encoding != "learned":
         return None
-    intake = Intake(vocabulary, spec, architecture.max_positions, None, Report())
-    sources, references = texts(spec, "dev", Report(), vocabulary)
+    intake = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
+    sources, references = read_split(spec, "dev", Report(), vocabulary)
     errors = []
     for pair in zip(sources, references, strict=True):
         try:
-            intake.rows(pair[:1], "source")
-            intake.rows(pair[1:], "target")
+            intake.encode_pairs_side(pair[:1], "source")
+            intake.encode_pairs_side(pair[1:], "target")
         except ZooError as error:
             errors.append(error)
     if not errors:

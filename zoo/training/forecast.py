@@ -78,7 +78,7 @@ class ForecastReport:
         self._expected = forecast_training(spec, share, steps, speed, used, shards, measurements.calibration)
         if steps:
             measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of products and {speed.bytes / 1e9:,.0f} GB/s of copies"
-            report.say(f"forecast for {steps:,} steps: {self._expected} of memory, based on {measured}")
+            report.info(f"forecast for {steps:,} steps: {self._expected} of memory, based on {measured}")
 
     def compare(self, progress: TrainingProgress) -> None:
         """Report the actual time and memory next to the forecast for the same number of steps."""
@@ -86,4 +86,4 @@ class ForecastReport:
         if steps:
             actual = Forecast(seconds / steps, seconds, peak_memory(self._device))
             expected = replace(self._expected, seconds=steps * self._expected.step_seconds)
-            self._report.say(f"{steps:,} steps took {actual} of memory; the forecast was {expected}")
+            self._report.info(f"{steps:,} steps took {actual} of memory; the forecast was {expected}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from specs import Spec, ZooError
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.models import find
-from zoo.models.contents import Model, read_model
+from zoo.models.loading import Model, read_model
 from zoo.report import Report
 
 
@@ -31,7 +31,7 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
     return model
 
 
-def prepare_corpus(spec: Spec, report: Report) -> Prepared:
+def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
     """Prepare the corpus of a spec for training. Raises ZooError as `prepare` and `initial_model` do."""
     model = initial_model(spec, report)
     return prepare(spec, report, model.vocabulary if model else None)

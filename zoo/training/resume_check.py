@@ -15,7 +15,7 @@ from threading import Thread
 
 import specs
 from specs import Spec, ZooError
-from zoo.files.files import sha256
+from zoo.files.hashes import sha256
 from zoo.report import Progress, Report
 from zoo.system.device_memory import keep_freed_memory
 from zoo.training.checkpoints import OPTIMISER, WEIGHTS, Checkpoint, list_checkpoints
@@ -57,12 +57,12 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
     with TemporaryDirectory(prefix="zoo-") as folder:
         file, whole, killed = Path(folder, "spec.yaml"), Run(Path(folder, "whole")), Run(Path(folder, "killed"))
         file.write_text(_short(spec).yaml(), encoding="utf-8")
-        report.say(f"training {STEPS} steps without interruption")
+        report.info(f"training {STEPS} steps without interruption")
         _run(file, whole, device)
         for step in kills:
-            report.say(f"training until a kill after step {step}")
+            report.info(f"training until a kill after step {step}")
             _run(file, killed, device, kill_after=step)
-        report.say(f"resuming to step {STEPS}")
+        report.info(f"resuming to step {STEPS}")
         _run(file, killed, device)
         first, second = (list_checkpoints(run)[-1] for run in (whole, killed))
         differing = tuple(name for name in (WEIGHTS, OPTIMISER) if _differ(first, second, name))

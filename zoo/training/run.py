@@ -12,10 +12,11 @@ from typing import Any
 
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
-from specs.notation import on_one_line
-from zoo.files.files import read_json, remove_folder, require_utf8, write_json, writing
-from zoo.files.partial import begun
-from zoo.models.folder import BASIS, SCORES, SPEC, WEIGHTS, ModelFolder
+from specs.notation import quote_in_full
+from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
+from zoo.files.reading import read_json
+from zoo.files.storage import require_utf8
+from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.version import __version__
 
@@ -77,7 +78,7 @@ class Run(ModelFolder):
     @property
     def data(self) -> Path:
         """File of the run's `RunIdentity`."""
-        return self.folder / BASIS
+        return self.folder / RUN_IDENTITY
 
     @property
     def lock(self) -> Path:
@@ -113,7 +114,7 @@ class Run(ModelFolder):
         changed = {k: values for k, values in difference(spec, self.spec).items() if k not in CHANGEABLE_FIELDS}
         if changed:
             lines = "".join(
-                f"\n  {key}: {on_one_line(old)} in the run, {on_one_line(new)} now"
+                f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
                 for key, (old, new) in changed.items()
             )
             hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
@@ -153,21 +154,21 @@ class Run(ModelFolder):
                 hint=f"`zoo doctor` prints the reason; `--fresh` starts over with `{identity.backend}`",
             )
         if current.backend != identity.backend:
-            report.say(f"the backend is {identity.backend}, and was {current.backend}: {_ROUNDING} from here on")
+            report.info(f"the backend is {identity.backend}, and was {current.backend}: {_ROUNDING} from here on")
         if current.software != identity.software:
-            report.say(f"using {identity.software}, and before {current.software}: later steps may differ")
+            report.info(f"using {identity.software}, and before {current.software}: later steps may differ")
         if current.processes != identity.processes:
             effect = "dropout masks differ" if dropout else _ROUNDING
             count = f"the number of processes is {identity.processes}, and was {current.processes}"
-            report.say(f"{count}: {effect} from here on")
+            report.info(f"{count}: {effect} from here on")
             current = replace(identity, named=current.named, machine=current.machine)
         if identity.sharded and not current.sharded:
-            report.say(f"weights and moments are sharded over the processes: {_ROUNDING} from here on")
+            report.info(f"weights and moments are sharded over the processes: {_ROUNDING} from here on")
             current = replace(current, sharded=True)
         if current.matrix_library not in ("", *matrix_libraries()):
-            report.say(f"{current.matrix_library} is not available on this machine: {_ROUNDING} from here on")
+            report.info(f"{current.matrix_library} is not available on this machine: {_ROUNDING} from here on")
             current = replace(current, matrix_library=identity.matrix_library)
-        with writing(self.spec_file) as file:
+        with atomic_file(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")
         current = replace(current, backend=identity.backend, software=identity.software)
         if current.machine and identity.machine not in current.machine.split("; "):
@@ -236,7 +237,7 @@ class Run(ModelFolder):
         if not self.folder.is_dir():
             return []
         names = {path.name for path in self.folder.iterdir()}
-        return sorted(name for name in names - _OWN_FILES if begun(name) not in _OWN_FILES)
+        return sorted(name for name in names - _OWN_FILES if partial_target(name) not in _OWN_FILES)
 
 
 _DEFAULTS = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
@@ -244,7 +245,7 @@ _DEFAULTS = {"processes": 1, "sharded": False, "matrix_library": "", "machine": 
 _LOCK = ".lock"
 _OWN_FILES = {
     _LOCK,
-    *(SPEC, BASIS, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
+    *(SPEC, RUN_IDENTITY, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
     *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }

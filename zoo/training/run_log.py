@@ -18,9 +18,10 @@ import torch
 from compiler import Purpose, cost, lower
 from specs import Spec
 from zoo.data.batches import BatchSize
-from zoo.evaluation.metric import ON_DEV
-from zoo.files.files import explained, read_json, writing
-from zoo.models.folder import BASIS, ModelFolder
+from zoo.evaluation.metrics import DEV_TITLES
+from zoo.files.atomic import atomic_file, convert_disk_errors
+from zoo.files.reading import read_json
+from zoo.models.folder import RUN_IDENTITY, ModelFolder
 from zoo.planning.plan import LENGTH
 from zoo.report import figure
 from zoo.system.device_memory import peak_memory
@@ -32,9 +33,9 @@ try:
 except ImportError:
     SummaryWriter = None
 
-SHOWN = ("loss", "perplexity", *ON_DEV, "target_tokens_per_second", "utilisation")
+SHOWN = ("loss", "perplexity", *DEV_TITLES, "target_tokens_per_second", "utilisation")
 """Figures that are shown during training."""
-_SUMMARY_NAMES = {"loss": "loss", "perplexity": "perplexity", **ON_DEV}
+_SUMMARY_NAMES = {"loss": "loss", "perplexity": "perplexity", **DEV_TITLES}
 _NOT_PLOTTED = {"step", "seconds"}
 _REQUIRED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_second", "utilisation")
 
@@ -93,7 +94,7 @@ class RunLog:
         if path.exists():
             lines = path.read_text("utf-8", errors="replace").splitlines()
             kept = [line for line in lines if _step(line) <= start.step]
-            with writing(path) as file:
+            with atomic_file(path) as file:
                 file.write_text("".join(f"{line}\n" for line in kept))
         self._clear()
 
@@ -113,7 +114,7 @@ class RunLog:
         self._results.append(result)
         self._source += size.source_tokens
         self._target += size.target_tokens
-        self._places += size.places
+        self._places += size.padded_tokens
         self._flops += flops
 
     def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class RunLog:
         }
         if progress.skipped:
             line["skipped"] = progress.skipped
-        with explained(self._path), self._path.open("a", encoding="utf-8") as file:
+        with convert_disk_errors(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._events.add(line)
         self._clear()
@@ -213,7 +214,7 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
         sum(line[f"{side}_tokens_per_second"] * span for line, span in spans) for side in ("source", "target")
     )
     flops, busy = _training_flops(spec, source, target), sum(line["utilisation"] * span for line, span in spans)
-    identity = read_json(run.folder / BASIS) if (run.folder / BASIS).is_file() else {}
+    identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = identity.get("processes", 1)
     return TrainingRecord(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
 

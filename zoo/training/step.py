@@ -121,7 +121,7 @@ class Updater:
         With sharding, return exactly `parts`, because all processes must compute the same number of passes.
         """
         split = batch.split(parts)
-        return split + [Batch.nothing()] * (parts - len(split)) if self._sharded else split
+        return split + [Batch.empty()] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Accumulate the gradients of a part. Return its smoothed and its plain loss as a tensor of shape [2]."""
@@ -159,7 +159,7 @@ class Updater:
         passes a resumed run sums in the same order as one that was never stopped.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
-        empty = Batch.nothing().to(self.processes.device)
+        empty = Batch.empty().to(self.processes.device)
         for _ in range(2):
             module(empty.source, empty.target).smoothed.backward()
         self.optimiser.zero_grad(set_to_none=True)

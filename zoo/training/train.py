@@ -16,14 +16,13 @@ import torch
 from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
-from zoo.data.ahead import aside
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prefetch import run_in_thread
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
-from zoo.evaluation.scores import in_words
-from zoo.files.content import Unreadable
-from zoo.files.files import read_json, require_space
-from zoo.files.occupied import folder_bytes
+from zoo.evaluation.evaluate import evaluate_model
+from zoo.evaluation.scores import summary_line
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import folder_bytes, require_space
 from zoo.planning.capacity import require_memory_to_train
 from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import Report
@@ -104,7 +103,7 @@ def run_training(
             ended = _train(spec, chosen, processes, fresh=fresh, report=report)
         if ended and processes.first:
             average(chosen)
-            report.say(f"averaged the last checkpoints into {chosen.weights}")
+            report.info(f"averaged the last checkpoints into {chosen.weights}")
             _score_dev_set(chosen, str(processes.device), report)
     return TrainingResult(chosen, ended, processes.first)
 
@@ -123,11 +122,13 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     with processes.first_then_others(on_each_machine=True):
         given = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
         prepared = prepare(spec, report, given)
-    report.say(f"train: {prepared.counts}")
+    report.info(f"train: {prepared.counts}")
     device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
-    data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_on_machine else None)
-    sharded = processes.count > 1 and needs_sharding(spec, data.mean(0), processes)
+    data = TrainingSet.from_prepared(
+        spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
+    )
+    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes)
     measurements = StartMeasurements.measure(spec, program, report) if processes.first else None
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
@@ -138,7 +139,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         sharded=sharded,
         software=f"zoo {__version__} and torch {torch.__version__}",
         matrix_library=measurements.matrix_library if measurements else "",
-        named=spec.named,
+        named=spec.has_own_name,
         machine=device_name(device),
     )
     with processes.first_then_others():
@@ -156,11 +157,13 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             data.verify(wait=False)  # if the corpus is damaged, that is the cause to report
             raise
     if not ended:
-        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` resumes")
+        report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` resumes")
     return ended
 
 
-def _start(spec: Spec, run: Run, prepared: Prepared, identity: RunIdentity, fresh: bool, report: Report) -> RunIdentity:
+def _start(
+    spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, fresh: bool, report: Report
+) -> RunIdentity:
     """Start or resume the run in the process that writes it. Return the run's identity."""
     if problem := dev_set_problem(spec, prepared.vocabulary):
         if fresh or not list_checkpoints(run):
@@ -174,18 +177,18 @@ def _start(spec: Spec, run: Run, prepared: Prepared, identity: RunIdentity, fres
     return identity
 
 
-def _require_same_vocabulary(prepared: Prepared, run: Run) -> None:
+def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
     """Raise ZooError if a run with checkpoints has another vocabulary, since its embeddings belong to those tokens."""
     fingerprint = read_json(run.data).get("fingerprint") if run.data.is_file() else None
     if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports another corpus
         return
     try:
         vocabulary = Vocabulary.load(run.folder)
-    except Unreadable:
+    except UnreadableError:
         raise
     except ZooError:  # missing or damaged: it will be written again
         return
-    if not vocabulary.has_the_pieces_of(prepared.vocabulary):
+    if not vocabulary.has_same_tokens_as(prepared.vocabulary):
         problem = f"the same corpus has produced another vocabulary than the one that `{run.folder}` was started with"
         hint = "resume on the original machine, start over with `--fresh`, or train in another folder with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)
@@ -196,7 +199,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
     """Make torch use as many threads as at the start of the run, because they determine the order of sums."""
     before = torch.get_num_threads()
     if count != before:
-        report.say(f"using {count} threads as at the start of the run, not {before}, so that sums do not change")
+        report.info(f"using {count} threads as at the start of the run, not {before}, so that sums do not change")
         torch.set_num_threads(count)
     try:
         yield
@@ -206,11 +209,11 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 
 def _score_dev_set(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
-        report.say("there is no dev set to score")
+        report.info("there is no dev set to score")
         return
     with continue_without_score(report):
         scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
-        report.say(f"dev: {in_words(scores)}")
+        report.info(f"dev: {summary_line(scores)}")
 
 
 @contextmanager
@@ -227,7 +230,7 @@ def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
     def request(number: int, frame: FrameType | None) -> None:
         requested.set()
         signal.signal(number, before[signal.Signals(number)])
-        report.say("stopping after this step (repeat to stop immediately, without a checkpoint)")
+        report.info("stopping after this step (repeat to stop immediately, without a checkpoint)")
 
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -18,10 +18,10 @@ import torch
 
 from compiler import EmittedProgram, Purpose, cost, trainable
 from specs import Spec, ZooError
-from zoo.data.ahead import ahead
 from zoo.data.batches import Batch, BatchSize
+from zoo.data.prefetch import prefetch
 from zoo.data.training_set import TrainingSet
-from zoo.generation.building import FIRST_RUN, LAZY, waiting
+from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
 from zoo.report import Progress, Report
 from zoo.system.processors import matrix_peak
 from zoo.training import checkpoints
@@ -96,7 +96,7 @@ class Trainer:
         self.sharded, self._measurements = sharded, measurements
         self.updater = Updater(spec, self.program, processes, report, sharded=sharded)
         self.progress = TrainingProgress()
-        self._compiles = self.program.backend == LAZY
+        self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
         # Kept on the device until they are needed, so that no step has to wait for it.
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
@@ -112,11 +112,11 @@ class Trainer:
         # Clocks differ, so the first process alone decides by time.
         ended, stop = processes.any(processes.first and self.ended, stopped())
         if ended:
-            self.report.say(f"nothing left to train: the run is at step {self.progress.step:,}")
+            self.report.info(f"nothing left to train: the run is at step {self.progress.step:,}")
         elif self.progress.step:
-            self.report.say(f"resuming at step {self.progress.step:,}")
+            self.report.info(f"resuming at step {self.progress.step:,}")
             # Checkpoints of this version count the batches of the current pool in `drawn`.
-            if self.data.draws and not self.progress.drawn:
+            if self.data.samples_subwords and not self.progress.drawn:
                 self.report.warn(_OLD_BATCHES)
         log, forecast = (self._log(), self._forecast()) if processes.first else (None, None)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
@@ -153,7 +153,7 @@ class Trainer:
         line: dict[str, Any] = {}
         ended = stop = False
         saved = before = time.monotonic()
-        with closing(ahead(self.inputs())) as inputs:
+        with closing(prefetch(self.inputs())) as inputs:
             while not (ended or stop):
                 step = next(inputs)
                 result = self.step(step)
@@ -195,7 +195,7 @@ class Trainer:
 
     def step(self, step: StepInput) -> StepResult:
         """Compute one step and update the weights."""
-        with waiting(self.report, FIRST_RUN) if self._compiles else nullcontext():
+        with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
             result = self.updater.step(step.position.step, step.batch, step.size.target_tokens)
         self._compiles = False
         self._skipped += ~result.taken
@@ -230,9 +230,9 @@ class Trainer:
         self.progress = replace(self.progress, due=due)
         if state:
             checkpoints.save_checkpoint(self.run, self.spec, state, self.progress)
-            self.report.say(summary(line, best=self.progress.best_step == self.progress.step))
+            self.report.info(summary(line, best=self.progress.best_step == self.progress.step))
             if due and self.dev and self.dev.samples:
-                self.report.say(self.dev.samples)
+                self.report.info(self.dev.samples)
 
     def _count_skipped(self) -> None:
         """Read the number of skipped steps from the device. Raise ZooError after MAX_SKIPPED consecutive ones."""
@@ -254,7 +254,7 @@ class Trainer:
     def _forecast(self) -> ForecastReport | None:
         if self._measurements is None:
             return None
-        mean = self.data.mean(self.progress.epoch, self.progress.batch)
+        mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
         context = self.progress, self.processes, self._measurements, self.report, self.sharded
         return ForecastReport(self.spec, mean, *context)
 
@@ -270,7 +270,7 @@ class Trainer:
             score = dev.score(weights)
         if score is None:
             return {}
-        better, step = dev.metric.better(score, self.progress.best), self.progress.step
+        better, step = dev.metric.is_better(score, self.progress.best), self.progress.step
         changes = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
         self.progress = replace(self.progress, **changes)
         return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}
@@ -297,10 +297,10 @@ class Trainer:
     def inputs(self) -> Iterator[StepInput]:
         """Yield the inputs of the following steps, without end."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
-        with closing(self.data.given(start.epoch, start.batch, start.drawn)) as batches:
+        with closing(self.data.batches_from(start.epoch, start.batch, start.drawn)) as batches:
             for number, given in enumerate(batches, start=start.step + 1):
-                position = Position(number, given.epoch, given.batch, given.drawn)
-                yield StepInput(given.pairs.share(rank, count).batch(), given.pairs.size, position)
+                position = Position(number, given.epoch, given.batch, given.pool_batch)
+                yield StepInput(given.pairs.share(rank, count).to_batch(), given.pairs.size, position)
 
 
 _OLD_BATCHES = (

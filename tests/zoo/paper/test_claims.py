@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zoo import paper
-from zoo.data.cleaning import Counts
+from zoo.data.cleaning import CleaningCounts
 from zoo.paper import claims
 from zoo.paper.claims import (
     Check,
@@ -152,7 +152,7 @@ def test_corpus_is_counted_if_it_was_prepared(monkeypatch: pytest.MonkeyPatch) -
     before = find(corpus_size(), "600", spec="tiny")
     assert before.status is Status.OPEN
     assert before.because == "its corpus is available, but `zoo prepare tiny` has not been run"
-    monkeypatch.setattr(claims, "known_counts", lambda spec: Counts(read=600))
+    monkeypatch.setattr(claims, "known_counts", lambda spec: CleaningCounts(read=600))
     for printed, status in (("600", Status.MEASURED), ("4.5e6", Status.OPEN)):
         after = find(corpus_size(), printed, spec="tiny")
         assert (after.status, after.value) == (status, 600)

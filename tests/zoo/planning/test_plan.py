@@ -82,7 +82,7 @@ def test_lower_precision_reduces_memory_traffic(precision: str, ratio: float) ->
 def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     """Greedy search, without unused positions in the cache."""
     spec, length = small(), 5
-    compilation = spec.compilation.model_copy(update={"without": ("plan_cache",)})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": ("plan_cache",)})
     spec = spec.model_copy(
         update={"decoding": spec.decoding.model_copy(update={"beam": 1}), "compilation": compilation}
     )
@@ -95,7 +95,7 @@ def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..
 
 
 def test_disabled_pass_is_not_listed(small: Callable[..., Spec]) -> None:
-    spec = specs.load("tiny", {"compilation": {"without": ["fuse_projections"]}})
+    spec = specs.load("tiny", {"compilation": {"disabled_passes": ["fuse_projections"]}})
     assert "fuse_projections" not in [effect.name for effect in plans.plan(spec).passes]
     assert "query_key_value" not in plans.code(spec)
     assert "query_key_value" in plans.code(small())

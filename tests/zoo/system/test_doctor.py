@@ -25,7 +25,7 @@ def test_backends_are_listed_with_their_problems(home: Path, monkeypatch: pytest
     assert [backend.name for backend in result.backends] == list(BACKENDS)
     for backend in result.backends:
         expected = lost if backend.name == "inductor" else BACKENDS[backend.name]
-        assert (backend.problem, backend.summary) == (expected.absent(), expected.summary)
+        assert (backend.problem, backend.summary) == (expected.unavailable_reason(), expected.summary)
     available = {backend.name for backend in result.backends if backend.problem is None}
     assert "eager" in available
     assert {"translating on cpu", "training on cpu"} <= result.automatic.keys()
@@ -65,11 +65,11 @@ def test_missing_information_is_left_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_tensorrt_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    problem = str(BACKENDS["tensorrt"].absent())
+    problem = str(BACKENDS["tensorrt"].unavailable_reason())
     assert "torch-tensorrt" in problem
     assert "package index" in problem
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "NVIDIA GPU" in str(BACKENDS["tensorrt"].absent())
+    assert "NVIDIA GPU" in str(BACKENDS["tensorrt"].unavailable_reason())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert BACKENDS["tensorrt"].absent() is None
+    assert BACKENDS["tensorrt"].unavailable_reason() is None

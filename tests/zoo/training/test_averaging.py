@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import ZooError
-from zoo.evaluation.metric import Metric
-from zoo.files.files import sha256
-from zoo.generation.opening import open_model
+from zoo.evaluation.metrics import Metric
+from zoo.files.hashes import sha256
+from zoo.generation.loading import open_model
 from zoo.models.weights import Weights, read
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary

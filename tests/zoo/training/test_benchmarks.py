@@ -13,9 +13,9 @@ import torch
 
 from compiler import Purpose, build, graphs, interpret, lower
 from compiler.host import cores
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.generation.request import Request
+from zoo.generation.config import GenerationConfig
 from zoo.system import device_memory
 from zoo.system.clock import Spread, spread
 from zoo.training.benchmarks import (
@@ -88,7 +88,7 @@ def test_search_is_that_of_the_spec(small: Small, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("zoo.training.benchmarks.searched", searched)
     with pytest.raises(ZooError, match="stop here"):
         benchmark_decoding(spec, ONE_ROUND, device="cpu")
-    assert used == [Request.of(spec, {}).chooser()]
+    assert used == [GenerationConfig.from_spec(spec, {}).strategy()]
     with pytest.raises(ZooError, match="measures beam search") as caught:
         benchmark_decoding(with_decoding(small(), search="sample"), ONE_ROUND, device="cpu")
     assert caught.value.hint == "set `decoding.search=beam`"

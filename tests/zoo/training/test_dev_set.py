@@ -16,8 +16,8 @@ import specs
 from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.metric import METRICS
+from zoo.evaluation.evaluate import evaluate_translator
+from zoo.evaluation.metrics import METRICS
 from zoo.report import Report, figure
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
@@ -53,7 +53,7 @@ def test_patience_ends_the_training_and_the_best_checkpoint_is_kept(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     metric = next(m for m in METRICS if m.name == name)
-    higher = metric.better(2, 1)
+    higher = metric.is_better(2, 1)
     scores = iter(100 - score if higher else score for score in [9.0, 5.0, 7.0, 6.0, 5.5, 8.0, 8.0])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
     keys = [f"training.dev_score={name}", "training.steps=400", "training.average=1"]
@@ -71,9 +71,9 @@ def test_patience_ends_the_training_and_the_best_checkpoint_is_kept(
 
 
 def test_all_metrics_know_which_score_is_better() -> None:
-    better = {metric.name: metric.better(2, 1) for metric in METRICS}
+    better = {metric.name: metric.is_better(2, 1) for metric in METRICS}
     assert {name for name, higher in better.items() if not higher} == {"perplexity", "ter"}
-    assert all(metric.better(1, None) for metric in METRICS)
+    assert all(metric.is_better(1, None) for metric in METRICS)
 
 
 def test_checkpoints_report_scores_and_sample_translations(world: World, words: Any) -> None:
@@ -144,7 +144,7 @@ def test_program_is_built_for_what_the_metric_needs(
     monkeypatch.setattr("zoo.training.dev_set.kind", lambda task: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})
-    expected = evaluate(translator, translator.sources, translator.references, Report())
+    expected = evaluate_translator(translator, translator.sources, translator.references, Report())
     assert score == pytest.approx(expected[name])
     assert [what for what, _ in translator.asked[:-2]] == ["forced" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")

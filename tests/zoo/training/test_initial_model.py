@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
-from zoo.models.contents import Model
+from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.text.vocabulary import Vocabulary
 from zoo.training import checkpoints, initial_model

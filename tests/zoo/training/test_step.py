@@ -16,7 +16,7 @@ from torch.nn.functional import layer_norm
 import specs
 from specs import PAD, Spec, ZooError
 from zoo.data.batches import Batch
-from zoo.generation import building
+from zoo.generation import compilation
 from zoo.training import trainer as trainers
 from zoo.training.step import Updater, learning_rate
 from zoo.training.trainer import StepInput, Trainer
@@ -234,7 +234,7 @@ def test_other_runtime_errors_are_not_taken_for_exhausted_memory(
 
 
 def test_empty_batch_has_no_loss_and_no_gradient(trainer: Make) -> None:
-    one, nothing = trainer(), Batch.nothing()
+    one, nothing = trainer(), Batch.empty()
     loss = one.program(nothing.source, nothing.target)
     loss.smoothed.backward()
     assert nothing.target_tokens == 0
@@ -258,4 +258,4 @@ def test_only_the_first_step_reports_compilation(trainer: Make, monkeypatch: pyt
     one._compiles = True
     one.step(second)
     one.step(third)
-    assert reported == [building.FIRST_RUN]
+    assert reported == [compilation.LAZY_MESSAGE]

@@ -22,11 +22,11 @@ from safetensors.torch import load_file
 import specs
 from specs import Spec, ZooError
 from zoo.data.builtin import sentences
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.evaluate import evaluate_model
 from zoo.files import manifest
-from zoo.files.files import remove_folder
+from zoo.files.atomic import remove_folder
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.checkpoints import list_checkpoints
@@ -47,10 +47,10 @@ class StoppingReport(Report):
         self.at = at
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         report = self
@@ -162,16 +162,16 @@ def test_training_learns(world: World) -> None:
 
 def test_batches_with_sampled_tokens_stay_within_the_budgets(world: World) -> None:
     spec = world("training.subword_regularization=0.5", "training.source_tokens=65", "training.steps=1")
-    data = TrainingSet.of(spec, prepare(spec, Report()))
+    data = TrainingSet.from_prepared(spec, prepare(spec, Report()))
     sizes = []
-    for given in data.given(0):
-        batch = given.pairs.batch()
+    for given in data.batches_from(0):
+        batch = given.pairs.to_batch()
         assert batch.source.numel() <= 65
         assert batch.target.numel() - len(batch) <= 400
         sizes.append(given.pairs.size)
         if given.epoch:
             break
-    assert sum(size.source_tokens for size in sizes) > 1.2 * data.batches(0).total.source_tokens
+    assert sum(size.source_tokens for size in sizes) > 1.2 * data.epoch_batches(0).total.source_tokens
 
 
 def test_run_whose_batches_were_formed_before_sampling_is_warned_about(world: World) -> None:
@@ -279,12 +279,12 @@ def test_damaged_corpus_is_reported_before_a_checkpoint_is_written(
             last_step.set()
             return written(trainer, *args)
 
-        def late(self: Prepared) -> None:
+        def late(self: PreparedCorpus) -> None:
             assert last_step.wait(60)
             raise ZooError("the corpus is damaged")
 
         patch.setattr(Trainer, "_write", write)
-        patch.setattr(Prepared, "verify", late)
+        patch.setattr(PreparedCorpus, "verify", late)
         with pytest.raises(ZooError, match="the corpus is damaged"):
             train(world("training.steps=1"))
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)

@@ -19,9 +19,9 @@ import numpy as np
 
 import compiler
 from specs import Spec
-from zoo.evaluation import resampled
-from zoo.evaluation.own_sets import texts
-from zoo.evaluation.resampled import Drawn, half_interval
+from zoo.evaluation import bootstrap
+from zoo.evaluation.bootstrap import FloatArray, interval_half_width
+from zoo.evaluation.evaluate import read_split
 from zoo.report import Report
 from zoo.training.sweeps.rows import SweepRow
 from zoo.training.sweeps.trials import Trial
@@ -51,7 +51,7 @@ class ScoreSample:
 
     seeds: tuple[float, ...]
     """Score of each seed."""
-    drawn: Drawn
+    drawn: FloatArray
     """Mean over the seeds for each bootstrap sample of sentences."""
 
     @property
@@ -60,9 +60,9 @@ class ScoreSample:
         return fmean(self.seeds)
 
     @property
-    def half_interval(self) -> float:
+    def interval_half_width(self) -> float:
         """Half of the interval that contains 95 % of the bootstrap samples."""
-        return half_interval(self.drawn)
+        return interval_half_width(self.drawn)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Difference:
     """Mean of the second row minus that of the first, and half of its 95 % confidence interval."""
 
     value: float
-    half_interval: float
+    interval_half_width: float
 
     @property
     def beyond_noise(self) -> bool:
@@ -146,16 +146,16 @@ def _row_result(row: SweepRow, trials: tuple[Trial, ...]) -> RowResult:
 
 
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
-    _, references = texts(spec, "dev", Report())
-    draws = resampled.draws(len(references))
-    drawn: dict[str, list[Drawn]] = {name: [] for name in METRICS}
+    _, references = read_split(spec, "dev", Report())
+    draws = bootstrap.sample_counts(len(references))
+    drawn: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
     for trial in trials:
         answers = trial.answers
         outputs = [answer.output for answer in answers]
-        drawn["bleu"].append(resampled.bleu_by(draws, outputs, references))
-        drawn["paper_bleu"].append(resampled.paper_bleu_by(draws, outputs, references, spec.corpus.target))
+        drawn["bleu"].append(bootstrap.bleu_by_sample(draws, outputs, references))
+        drawn["paper_bleu"].append(bootstrap.paper_bleu_by_sample(draws, outputs, references, spec.corpus.target))
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
-        drawn["perplexity"].append(resampled.log_perplexity_by(draws, logs, tokens))
+        drawn["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
     scores = [trial.run.known_scores["dev"] for trial in trials]
     by_seed = {
         name: [_INFINITE_PERPLEXITY if score[name] is None else float(score[name]) for score in scores]

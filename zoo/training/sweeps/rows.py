@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 import specs
-from specs import ENTITLING, Parsing, Spec, ZooError, nearest
-from specs.catalogue import within
+from specs import METADATA_FIELDS, Parsing, Spec, ZooError, nearest
+from specs.catalogue import specs_in_folder
 
 SEED = "training.seed"
 _WORD = re.compile("[A-Za-z_]+")
@@ -42,7 +42,7 @@ class NotProportional(ZooError):
     def __init__(self, row: Spec, key: str, scaled: float, ratio: Fraction) -> None:
         self.key, self.multiple = key, ratio.denominator
         super().__init__(
-            f"`{row.short}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of {scaled:g} is not a "
+            f"`{row.short_name}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of {scaled:g} is not a "
             "whole number",
             where=f"command line: `{key}`",
             hint=_multiples_hint(key, self.multiple),
@@ -78,16 +78,16 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
     if any(text.partition("=")[0].strip() == SEED for text in overrides):
         hint = "`--seeds N` trains with the seeds 1 to N"
         raise ZooError(f"`{SEED}` is set by the sweep itself", where="command line", hint=hint)
-    unique = dict.fromkeys(spec for reference in references for spec in within(reference) or (reference,))
+    unique = dict.fromkeys(spec for reference in references for spec in specs_in_folder(reference) or (reference,))
     plain = {reference: specs.load(reference) for reference in unique}
     _require_distinct_names(plain)
     rows: dict[str, SweepRow] = {}
     errors: list[ZooError] = []
-    for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short))):
+    for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short_name))):
         try:
             rows[reference] = _make_row(reference, plain, rows, overrides)
         except NotProportional as error:
-            errors += [error, *error.further]
+            errors += [error, *error.additional]
     if errors:
         raise _merge_errors(errors)
     result = tuple(rows.values())
@@ -105,7 +105,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
         return SweepRow(_name(spec), reference, tuple(overrides), scaled, None, ())
     given, own = keep_proportions(reference, plain[parent], rows[parent].spec, overrides)
     scaled = specs.load(reference, [*given, *own])
-    changed = [key for key in specs.difference(scaled, rows[parent].spec) if key not in ENTITLING]
+    changed = [key for key in specs.difference(scaled, rows[parent].spec) if key not in METADATA_FIELDS]
     return SweepRow(_name(spec), reference, (*given, *own), scaled, rows[parent].name, tuple(changed))
 
 
@@ -133,7 +133,7 @@ def keep_proportions(
     errors: list[ZooError] = []
     plain = _values_by_key(specs.load(reference, overrides))
     for key, (parent_value, row_value) in specs.difference(row, parent).items():
-        if key in ENTITLING:
+        if key in METADATA_FIELDS:
             continue
         try:
             scaled = _values_by_key(scaled_parent).get(key, parent_value)
@@ -145,7 +145,7 @@ def keep_proportions(
             own.append(f"{key}={_format_value(value)}")
     if errors:
         first, *further = errors
-        first.further = tuple(further)
+        first.additional = tuple(further)
         raise first
     own_keys = {text.partition("=")[0] for text in own}
     return [text for text in overrides if text.partition("=")[0].strip() not in own_keys], own
@@ -155,8 +155,10 @@ def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, 
     if scaled == parent_value or not (_is_number(row_value) and _is_number(parent_value)):
         return row_value
     if not _is_number(scaled) or not parent_value:
-        problem = f"`{row.short}` sets `{key}` to {row_value} instead of {parent_value}, which has no ratio to {scaled}"
-        hint = f"omit `{key}`, or `{row.short}`"
+        problem = (
+            f"`{row.short_name}` sets `{key}` to {row_value} instead of {parent_value}, which has no ratio to {scaled}"
+        )
+        hint = f"omit `{key}`, or `{row.short_name}`"
         raise ZooError(problem, where=f"command line: `{key}`", hint=hint)
     ratio = Fraction(str(row_value)) / Fraction(str(parent_value))
     exact = ratio * Fraction(str(scaled))
@@ -199,7 +201,7 @@ def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
     parent = specs.parent(reference)
     if parent is None:
         return None
-    return next((name for name, spec in plain.items() if (spec.short, spec) == (parent.short, parent)), None)
+    return next((name for name, spec in plain.items() if (spec.short_name, spec) == (parent.short_name, parent)), None)
 
 
 def _depth(reference: str, plain: dict[str, Spec]) -> int:
@@ -220,7 +222,7 @@ def _merge_errors(errors: Sequence[ZooError]) -> ZooError:
         ZooError(e.problem, where=e.where, hint=_multiples_hint(key, multiples[key]) if key in multiples else e.hint)
         for key, e in by_key.items()
     ]
-    return ZooError(merged[0].problem, where=merged[0].where, hint=merged[0].hint, further=merged[1:])
+    return ZooError(merged[0].problem, where=merged[0].where, hint=merged[0].hint, additional=merged[1:])
 
 
 def _require_distinct_names(plain: dict[str, Spec]) -> None:
@@ -243,7 +245,7 @@ def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
 
 
 def _name(spec: Spec) -> str:
-    return spec.short.rpartition("/")[2]
+    return spec.short_name.rpartition("/")[2]
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from typing import IO
 
 from compiler.host import cores
 from specs import Spec, ZooError
-from zoo.evaluation.kept_answers import KeptAnswer, kept
+from zoo.evaluation.outputs import SavedOutput, load_outputs
 from zoo.models.folder import RUNS
 from zoo.models.weights import read_facts
 from zoo.report import Report
@@ -87,9 +87,9 @@ class Trial:
         return list_checkpoints(self.run)[-1].progress.seconds
 
     @property
-    def answers(self) -> Sequence[KeptAnswer]:
+    def answers(self) -> Sequence[SavedOutput]:
         """Stored outputs for the dev set."""
-        return kept(self.run.answers("dev"))
+        return load_outputs(self.run.answers("dev"))
 
 
 def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
@@ -111,7 +111,7 @@ def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Tri
 
 def default_folder(rows: Sequence[SweepRow]) -> Path:
     """Return the default folder for the runs: `runs/sweep-FOLDER` if all specs are in one folder, else `runs/sweep`."""
-    folders = {row.spec.short.rpartition("/")[0] for row in rows}
+    folders = {row.spec.short_name.rpartition("/")[0] for row in rows}
     return RUNS / "-".join(["sweep", *(folders.pop().split("/") if len(folders) == 1 else [])]).rstrip("-")
 
 
@@ -142,7 +142,7 @@ class TrainingProcess:
             for line in stream:
                 self._error = line.rstrip() if line.startswith("error: ") else self._error
                 if line.strip():
-                    self._report.say(f"{self.trial.name}: {line.rstrip()}")
+                    self._report.info(f"{self.trial.name}: {line.rstrip()}")
 
     @property
     def status(self) -> int | None:
@@ -180,7 +180,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
         ZooError: Some trials failed. All others are finished by then.
     """
     waiting = [trial for trial in trials if not trial.finished]
-    report.say(f"{len(trials):,} runs, {len(trials) - len(waiting):,} of them finished")
+    report.info(f"{len(trials):,} runs, {len(trials) - len(waiting):,} of them finished")
     threads = max(1, cores() // jobs) if jobs > 1 and _THREADS not in os.environ else None
     running: list[TrainingProcess] = []
     failed: list[TrainingProcess] = []
@@ -203,7 +203,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                     running[-1].stop()
                 continue
             if waiting and not running and (problem := waiting[0].lock_problem) and problem != reported:
-                report.say(f"waiting: {(reported := problem)}")
+                report.info(f"waiting: {(reported := problem)}")
             time.sleep(_POLL_SECONDS)
     if failed:
         raise _failure(failed, len(trials))

@@ -38,7 +38,7 @@ def test_overrides_scale_the_base_and_other_rows_keep_their_proportions() -> Non
         assert row.spec == specs.load(row.reference, row.overrides), "the command line is complete"
         for key, (base_value, row_value) in specs.difference(plain[name].spec, plain["base"].spec).items():
             section, field = (*key.split("."), "")[:2]
-            if section in specs.ENTITLING:
+            if section in specs.METADATA_FIELDS:
                 continue
             now, base = (getattr(getattr(r.spec, section), field) for r in (row, scaled["base"]))
             expected = now == row_value if isinstance(row_value, str) else now * base_value == base * row_value
@@ -55,7 +55,7 @@ def test_overrides_scale_the_base_and_other_rows_keep_their_proportions() -> Non
 def test_sizes_that_are_no_whole_numbers_are_refused_with_a_hint_for_all_rows() -> None:
     with pytest.raises(ZooError, match=r"`table3/c-n2` has 1/3 of the `architecture.N` .* of 4 ") as caught:
         table3("architecture.N=4", "architecture.h=4", "architecture.d_k=6")
-    hints = [str(error.hint) for error in (caught.value, *caught.value.further)]
+    hints = [str(error.hint) for error in (caught.value, *caught.value.additional)]
     assert sorted(hint.partition(",")[0] for hint in hints) == [
         "set `architecture.N` to a multiple of 3",
         "set `architecture.d_k` to a multiple of 4",

@@ -95,7 +95,7 @@ def test_killed_sweep_resumes(trials: Trials, report: Any) -> None:
 @pytest.mark.slow
 def test_each_command_line_trains_its_run(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output of `--list` works with xargs and Slurm as README describes it."""
-    both = trials("training.steps=2", "compilation.without=[]", seeds=1)
+    both = trials("training.steps=2", "compilation.disabled_passes=[]", seeds=1)
     first, second = (f"{shlex.join(trial.command())}\n" for trial in both)
     Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
     Path("zoo").chmod(0o755)
