@@ -58,7 +58,7 @@ def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
     for key, title in _TITLES.items():
         body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, entries, evidence))]
     body += ['<h2 id="claims">Every claim</h2>', *_claims(entries, evidence)]
-    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, many=MAX_SERIES)
+    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, series_count=MAX_SERIES)
 
 
 _MORE = {"plots": "Plots", "claims": "Every claim"}

@@ -85,7 +85,7 @@ def test_search_is_that_of_the_spec(small: Small, monkeypatch: pytest.MonkeyPatc
         used.append(chooser)
         raise ZooError("stop here")
 
-    monkeypatch.setattr("zoo.training.benchmarks.searched", searched)
+    monkeypatch.setattr("zoo.training.benchmarks.search", searched)
     with pytest.raises(ZooError, match="stop here"):
         benchmark_decoding(spec, ONE_ROUND, device="cpu")
     assert used == [GenerationConfig.from_spec(spec, {}).strategy()]

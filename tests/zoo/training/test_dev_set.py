@@ -139,9 +139,9 @@ def test_program_is_built_for_what_the_metric_needs(
     fields = {"training.dev_score": name}
     spec = parsing(**fields) if name == "f1" else specs.load("tiny", fields)
     built: list[Any] = []
-    monkeypatch.setattr("zoo.training.dev_set.texts", lambda *_: (translator.sources, translator.references))
-    monkeypatch.setattr("zoo.training.dev_set.built", lambda spec, purposes, *_, **__: built.extend(purposes))
-    monkeypatch.setattr("zoo.training.dev_set.kind", lambda task: lambda *_, **__: translator)
+    monkeypatch.setattr("zoo.training.dev_set.read_split", lambda *_: (translator.sources, translator.references))
+    monkeypatch.setattr("zoo.training.dev_set.build_with_message", lambda spec, purposes, *_, **__: built.extend(purposes))
+    monkeypatch.setattr("zoo.training.dev_set.translator_class", lambda task: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})
     expected = evaluate_translator(translator, translator.sources, translator.references, Report())

@@ -250,7 +250,7 @@ def test_only_the_first_step_reports_compilation(trainer: Make, monkeypatch: pyt
         reported.append(text)
         yield
 
-    monkeypatch.setattr(trainers, "waiting", waiting)
+    monkeypatch.setattr(trainers, "message_if_slow", waiting)
     one = trainer()
     first, second, third = inputs_of(one, 3)
     one.step(first)

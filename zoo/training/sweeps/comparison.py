@@ -60,7 +60,7 @@ class ScoreSample:
         return fmean(self.seeds)
 
     @property
-    def interval_half_width(self) -> float:
+    def half_interval(self) -> float:
         """Half of the interval that contains 95 % of the bootstrap samples."""
         return interval_half_width(self.drawn)
 
@@ -79,7 +79,7 @@ class Difference:
     """Mean of the second row minus that of the first, and half of its 95 % confidence interval."""
 
     value: float
-    interval_half_width: float
+    half_interval: float
 
     @property
     def beyond_noise(self) -> bool:
