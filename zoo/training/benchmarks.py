@@ -320,8 +320,8 @@ def benchmark_training(
                 seconds, loss = timed(lambda: _round(trainer, inputs))
                 times.append(seconds)
                 progress.advance()
-    source, target, places = (
-        sum(getattr(step.size, name) for step in inputs) for name in ("source_tokens", "target_tokens", "places")
+    source, target, padded = (
+        sum(getattr(step.size, name) for step in inputs) for name in ("source_tokens", "target_tokens", "padded_tokens")
     )
     flops = sum(trainer.flops_of(step.size) for step in inputs)
     return TrainingSpeed(
@@ -336,7 +336,7 @@ def benchmark_training(
         step_seconds=spread(seconds / steps for seconds in times),
         source_tokens_per_second=spread(source / seconds for seconds in times),
         target_tokens_per_second=spread(target / seconds for seconds in times),
-        padding=1 - (source + target) / places,
+        padding=1 - (source + target) / padded,
         utilisation=spread(flops / seconds / peak for seconds in times),
         peak_flops=peak,
         memory_bytes=peak_memory(trainer.device),

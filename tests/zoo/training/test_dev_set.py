@@ -92,7 +92,7 @@ def test_checkpoints_report_scores_and_sample_translations(world: World, words: 
     sources, references = prepare(world(), Report()).texts("dev")
     for text in samples:
         rows = [row.split(None, 1) for row in text.splitlines() if row]
-        assert [row[0] for row in rows] == ["source", "reference", "ours"] * 3
+        assert [row[0] for row in rows] == ["source", "reference", "output"] * 3
         assert [row[1] for row in rows[::3]] == sources[:3]
         assert [row[1] for row in rows[1::3]] == references[:3]
     assert words.said.index(summaries[0]) < words.said.index(samples[0]) < words.said.index(summaries[1])
@@ -140,7 +140,9 @@ def test_program_is_built_for_what_the_metric_needs(
     spec = parsing(**fields) if name == "f1" else specs.load("tiny", fields)
     built: list[Any] = []
     monkeypatch.setattr("zoo.training.dev_set.read_split", lambda *_: (translator.sources, translator.references))
-    monkeypatch.setattr("zoo.training.dev_set.build_with_message", lambda spec, purposes, *_, **__: built.extend(purposes))
+    monkeypatch.setattr(
+        "zoo.training.dev_set.build_with_message", lambda spec, purposes, *_, **__: built.extend(purposes)
+    )
     monkeypatch.setattr("zoo.training.dev_set.translator_class", lambda task: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})

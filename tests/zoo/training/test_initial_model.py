@@ -45,7 +45,7 @@ def test_training_starts_with_weights_and_tokens_of_the_model(
     monkeypatch.setattr(Trainer, "train", watched)
     second = Run(Path("second"))
     with monkeypatch.context() as patch:  # killed before the first checkpoint: it starts from the model again
-        patch.setattr(checkpoints, "writing_folder", full)
+        patch.setattr(checkpoints, "atomic_folder", full)
         with pytest.raises(OSError, match="no space"):
             train_steps(world(*KEYS, "training.steps=2"), second.folder)
     train_steps(world(*KEYS, "training.steps=2"), second.folder)

@@ -53,11 +53,11 @@ def test_second_process_is_refused_and_names_the_first(world: World) -> None:
 
 def test_training_that_writes_nothing_leaves_no_folder(world: World) -> None:
     missing = world("corpus.train=[{source: a.en, target: a.de}]")
-    with pytest.raises(ZooError, match="not there"):
+    with pytest.raises(ZooError, match="does not exist"):
         train(missing, run="some/where")
     assert not Path("some").exists()
     Path("existing").mkdir()
-    with pytest.raises(ZooError, match="not there"):
+    with pytest.raises(ZooError, match="does not exist"):
         train(missing, run="existing")
     assert list(Path("existing").iterdir()) == []
 
