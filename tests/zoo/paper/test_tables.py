@@ -131,7 +131,7 @@ def test_different_network_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(network, "graph", lambda spec, other=other: other)
         claim = next(claim for claim in network.claims() if claim.key == f"network.{key}")
         assert claim.check(claim, evidence(None, Report())).status is Status.OPEN, key
-    monkeypatch.setattr(network, "encoding", lambda position, width: [0.1 * position] * width)
+    monkeypatch.setattr(network, "sinusoidal_encoding", lambda position, width: [0.1 * position] * width)
     assert not network._linear()[0]
 
 

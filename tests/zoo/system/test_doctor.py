@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_backends_are_listed_with_their_problems(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = replace(BACKENDS["inductor"], absent=lambda: "torch.compile needs a C++ compiler")
+    lost = replace(BACKENDS["inductor"], unavailable_reason=lambda: "torch.compile needs a C++ compiler")
     monkeypatch.setattr(doctor, "BACKENDS", {**BACKENDS, "inductor": lost})
     result = diagnosis()
     assert [backend.name for backend in result.backends] == list(BACKENDS)
