@@ -39,6 +39,7 @@ class Printed:
 
     @property
     def value(self) -> float:
+        """The number."""
         return float(self.text)
 
     @property
@@ -59,7 +60,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check finds about a claim."""
+    """Result of checking a claim."""
 
     status: Status
     because: str

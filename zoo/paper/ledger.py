@@ -15,7 +15,7 @@ _FIGURES = {
     4: "two heads seem to resolve an anaphora: their weights of `its` are very sharp",
     5: "heads have learned tasks that seem to follow the structure of the sentence",
 }
-"""What Figures 3 to 5 show of single heads in the fifth of the encoder's six layers."""
+"""Claims of Figures 3 to 5, which show single heads in the fifth of the encoder's six layers."""
 
 
 def figure_claims() -> Iterator[Claim]:

@@ -44,8 +44,8 @@ def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
         f"Every number of the paper, and whether it holds here. It is derived and checked by the compiler or from "
-        f"other numbers of the paper, measured by the runs in `{evidence.root}`, or not reproduced, with the reason. Every "
-        "status is computed."
+        f"other numbers of the paper, measured by the runs in `{evidence.root}`, or not reproduced, with the "
+        "reason. Every status is computed."
     )
     body = [
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",
@@ -58,7 +58,7 @@ def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
     for key, title in _TITLES.items():
         body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, entries, evidence))]
     body += ['<h2 id="claims">Every claim</h2>', *_claims(entries, evidence)]
-    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, many=MAX_SERIES)
+    return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, series_count=MAX_SERIES)
 
 
 _MORE = {"plots": "Plots", "claims": "Every claim"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import isclose
+from operator import attrgetter
 
 import specs
-from specs import Spec
 from zoo.paper.claims import Claim, Printed, corpus_size, equals, holds, needs_gpu, power_of_ten
 from zoo.paper.table2 import DAY, GPUS, HOUR, SUSTAINED
 from zoo.training.step import learning_rate
@@ -19,8 +19,9 @@ STEP_SECONDS = {"base": 0.4, "big": 1.0}
 
 def claims() -> Iterator[Claim]:
     """Yield the claims of sections 5, 6.1 and 6.3."""
-    for key, section, says, printed, unit, spec, read in _SET:
-        yield Claim(f"recipe.{key}", section, says, equals(_set(spec, read)), (Printed(printed),), unit, spec)
+    for key, section, says, printed, unit, spec, field in _SETTINGS:
+        check = equals(_setting(spec, field, unit))
+        yield Claim(f"recipe.{key}", section, says, check, (Printed(printed),), unit, spec)
     for key, section, says, printed, unit, spec in _CORPORA:
         yield Claim(f"recipe.{key}", section, says, corpus_size(), (Printed(printed),), unit, spec)
     for key, section, says, printed, unit, derive in _TIMES:
@@ -33,8 +34,12 @@ def claims() -> Iterator[Claim]:
         yield Claim(f"recipe.{key}", "5.3", says, holds(decide), spec="base")
 
 
-def _set(spec: str, read: Callable[[Spec], float]) -> Callable[[], tuple[float, str]]:
-    return lambda: (read(specs.load(spec)), f"value in the spec {spec}")
+def _setting(spec: str, field: str, unit: str) -> Callable[[], tuple[float, str]]:
+    def read() -> tuple[float, str]:
+        value = attrgetter(field)(specs.load(spec))
+        return value / K if unit.startswith("K ") else value, f"value in the spec {spec}"
+
+    return read
 
 
 def _hours() -> tuple[float, str]:
@@ -92,39 +97,31 @@ def _peak() -> tuple[bool, str]:
     return best == warmup and isclose(rate, (a.d_model * warmup) ** -0.5), f"{rate:.4g} at step {best:,}"
 
 
-_SET = (
-    ("vocabulary", "5.1", "shared vocabulary, EN-DE: about", "37000", "tokens", "base", lambda s: s.vocabulary.size),
-    ("vocabulary-french", "5.1", "word tokens, EN-FR", "32000", "tokens", "base-enfr", lambda s: s.vocabulary.size),
-    ("source", "5.1", "source tokens of a batch: about", "25000", "tokens", "base", lambda s: s.training.source_tokens),
-    ("target", "5.1", "target tokens of a batch: about", "25000", "tokens", "base", lambda s: s.training.target_tokens),
-    ("steps", "5.2", "base: steps", "100000", "steps", "base", lambda s: s.training.steps),
-    ("steps-big", "5.2", "big: steps", "300000", "steps", "big", lambda s: s.training.steps),
-    ("beta1", "5.3", "Adam: beta1", "0.9", "", "base", lambda s: s.training.beta1),
-    ("beta2", "5.3", "Adam: beta2", "0.98", "", "base", lambda s: s.training.beta2),
-    ("epsilon", "5.3", "Adam: epsilon", "1e-9", "", "base", lambda s: s.training.epsilon),
-    ("warmup", "5.3", "warmup_steps", "4000", "steps", "base", lambda s: s.training.warmup_steps),
-    ("dropout", "5.4", "base: P_drop", "0.1", "", "base", lambda s: s.architecture.dropout),
-    ("dropout-big", "Table 3", "big: P_drop", "0.3", "", "big", lambda s: s.architecture.dropout),
-    ("dropout-french", "6.1", "big, EN-FR: P_drop", "0.1", "", "big-enfr", lambda s: s.architecture.dropout),
-    ("smoothing", "5.4", "label smoothing", "0.1", "", "base", lambda s: s.training.label_smoothing),
-    ("average", "6.1", "base: checkpoints averaged", "5", "checkpoints", "base", lambda s: s.training.average),
-    ("average-big", "6.1", "big: checkpoints averaged", "20", "checkpoints", "big", lambda s: s.training.average),
-    (
-        "average-3",
-        "6.2",
-        "Table 3: checkpoints averaged",
-        "1",
-        "checkpoints",
-        "table3/base",
-        lambda s: s.training.average,
-    ),
-    ("beam", "6.1", "beam", "4", "hypotheses", "base", lambda s: s.decoding.beam),
-    ("alpha", "6.1", "length penalty alpha", "0.6", "", "base", lambda s: s.decoding.alpha),
-    ("longest", "6.1", "output: input length plus", "50", "tokens", "base", lambda s: s.decoding.extra_length),
-    ("parser-N", "6.3", "parser: layers", "4", "layers", "parsing/wsj", lambda s: s.architecture.N),
-    ("parser-d_model", "6.3", "parser: d_model", "1024", "features", "parsing/wsj", lambda s: s.architecture.d_model),
-    ("parser-beam", "6.3", "parser: beam", "21", "hypotheses", "parsing/wsj", lambda s: s.decoding.beam),
-    ("parser-alpha", "6.3", "parser: alpha", "0.3", "", "parsing/wsj", lambda s: s.decoding.alpha),
+_SETTINGS = (
+    ("vocabulary", "5.1", "shared vocabulary, EN-DE: about", "37000", "tokens", "base", "vocabulary.size"),
+    ("vocabulary-french", "5.1", "word tokens, EN-FR", "32000", "tokens", "base-enfr", "vocabulary.size"),
+    ("source", "5.1", "source tokens of a batch: about", "25000", "tokens", "base", "training.source_tokens"),
+    ("target", "5.1", "target tokens of a batch: about", "25000", "tokens", "base", "training.target_tokens"),
+    ("steps", "5.2", "base: steps", "100000", "steps", "base", "training.steps"),
+    ("steps-big", "5.2", "big: steps", "300000", "steps", "big", "training.steps"),
+    ("beta1", "5.3", "Adam: beta1", "0.9", "", "base", "training.beta1"),
+    ("beta2", "5.3", "Adam: beta2", "0.98", "", "base", "training.beta2"),
+    ("epsilon", "5.3", "Adam: epsilon", "1e-9", "", "base", "training.epsilon"),
+    ("warmup", "5.3", "warmup_steps", "4000", "steps", "base", "training.warmup_steps"),
+    ("dropout", "5.4", "base: P_drop", "0.1", "", "base", "architecture.dropout"),
+    ("dropout-big", "Table 3", "big: P_drop", "0.3", "", "big", "architecture.dropout"),
+    ("dropout-french", "6.1", "big, EN-FR: P_drop", "0.1", "", "big-enfr", "architecture.dropout"),
+    ("smoothing", "5.4", "label smoothing", "0.1", "", "base", "training.label_smoothing"),
+    ("average", "6.1", "base: checkpoints averaged", "5", "checkpoints", "base", "training.average"),
+    ("average-big", "6.1", "big: checkpoints averaged", "20", "checkpoints", "big", "training.average"),
+    ("average-3", "6.2", "Table 3: checkpoints averaged", "1", "checkpoints", "table3/base", "training.average"),
+    ("beam", "6.1", "beam", "4", "hypotheses", "base", "decoding.beam"),
+    ("alpha", "6.1", "length penalty alpha", "0.6", "", "base", "decoding.alpha"),
+    ("longest", "6.1", "output: input length plus", "50", "tokens", "base", "decoding.extra_length"),
+    ("parser-N", "6.3", "parser: layers", "4", "layers", "parsing/wsj", "architecture.N"),
+    ("parser-d_model", "6.3", "parser: d_model", "1024", "features", "parsing/wsj", "architecture.d_model"),
+    ("parser-beam", "6.3", "parser: beam", "21", "hypotheses", "parsing/wsj", "decoding.beam"),
+    ("parser-alpha", "6.3", "parser: alpha", "0.3", "", "parsing/wsj", "decoding.alpha"),
     (
         "parser-longest",
         "6.3",
@@ -132,26 +129,10 @@ _SET = (
         "300",
         "tokens",
         "parsing/wsj",
-        lambda s: s.decoding.extra_length,
+        "decoding.extra_length",
     ),
-    (
-        "parser-tokens",
-        "6.3",
-        "parser, WSJ only: vocabulary",
-        "16",
-        "K tokens",
-        "parsing/wsj",
-        lambda s: s.vocabulary.size / K,
-    ),
-    (
-        "semi-tokens",
-        "6.3",
-        "semi-supervised: vocabulary",
-        "32",
-        "K tokens",
-        "parsing/wsj-semi",
-        lambda s: s.vocabulary.size / K,
-    ),
+    ("parser-tokens", "6.3", "parser, WSJ only: vocabulary", "16", "K tokens", "parsing/wsj", "vocabulary.size"),
+    ("semi-tokens", "6.3", "semi-supervised: vocabulary", "32", "K tokens", "parsing/wsj-semi", "vocabulary.size"),
 )
 _CORPORA = (
     ("pairs", "5.1", "WMT14 EN-DE: about", "4.5e6", "pairs", "base"),

@@ -187,7 +187,7 @@ def _judgement(pair: RowPair, name: str) -> str:
         return verdict or ""
     if not difference.beyond_noise:
         return Verdict.NOISE
-    return "better" if get_metric(name).better(difference.value, 0.0) else "worse"
+    return "better" if get_metric(name).is_better(difference.value, 0.0) else "worse"
 
 
 def _format_changes(row: SweepRow) -> str:

@@ -41,6 +41,7 @@ class System:
 
     @property
     def key(self) -> str:
+        """Part of the keys of its claims."""
         return slug(f"{self.name}{' ensemble' if self.ensemble else ''}")
 
     @property

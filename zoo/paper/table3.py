@@ -26,6 +26,7 @@ class VariationRow:
 
     @property
     def spec(self) -> str:
+        """Short name of its spec."""
         return f"table3/{self.key}"
 
 

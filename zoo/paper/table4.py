@@ -19,6 +19,7 @@ class ParserRow:
 
     @property
     def key(self) -> str:
+        """Part of the key of its claim."""
         return slug(f"{self.name} {self.how}")
 
 

@@ -43,7 +43,7 @@ class LayerPlan:
 
 @dataclass(frozen=True)
 class StackPositions:
-    """How information travels between the positions of a stack (Table 1), for sentences of the plan's length."""
+    """Sequential operations and path lengths of a stack (Table 1), for sentences of the plan's length."""
 
     stack: str
     steps: int

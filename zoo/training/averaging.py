@@ -56,7 +56,7 @@ def average(run: Run, last: int | None = None) -> Path:
     require_undamaged(run, chosen)
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
     longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
-    # Remove the scores of the old weights first, so that they never stand beside the new ones.
+    # Remove the scores of the old weights first, so that they never accompany the new ones.
     for file in (run.scores, run.answers("dev"), run.answers("test")):
         file.unlink(missing_ok=True)
     Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)

@@ -120,8 +120,7 @@ def benchmark_decoding(
         how: Device, backend and precision.
 
     Raises:
-        ZooError: Device, backend or precision are not available, the backend has its own search, or the vocabulary
-            is too small for the search.
+        ZooError: Device, backend or precision are not available, or the vocabulary is too small for the search.
     """
     learned = spec.architecture.positional_encoding == "learned"
     if learned and spec.architecture.max_positions <= LENGTH:
@@ -136,11 +135,6 @@ def benchmark_decoding(
     require_memory_to_translate(spec, how["device"])
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     build_seconds, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
-    if program.search == "own":
-        raise ZooError(
-            f"the backend `{program.backend}` has its own search, and this benchmark measures the search of zoo",
-            hint="`python tests/benchmarks/decode.py` measures it together with the other backends",
-        )
     sources = random_sources(spec, work.sentences)
     translate = partial(translations, program, spec=spec, device=how["device"])
     first, _ = timed(partial(translate, sources[:1], batch=1))
@@ -247,7 +241,7 @@ def translations(
     workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
-    results = dict(search(program, [rows], beam, tokens=tokens, workers=workers, device=device))
+    results = dict(search(program, [rows], beam, max_batch_tokens=tokens, workers=workers, device=device))
     if any(len(best.tokens) != length - 1 for best, *_ in results.values()):
         raise ZooError(
             f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
@@ -326,8 +320,8 @@ def benchmark_training(
                 seconds, loss = timed(lambda: _round(trainer, inputs))
                 times.append(seconds)
                 progress.advance()
-    source, target, places = (
-        sum(getattr(step.size, name) for step in inputs) for name in ("source_tokens", "target_tokens", "places")
+    source, target, padded = (
+        sum(getattr(step.size, name) for step in inputs) for name in ("source_tokens", "target_tokens", "padded_tokens")
     )
     flops = sum(trainer.flops_of(step.size) for step in inputs)
     return TrainingSpeed(
@@ -342,7 +336,7 @@ def benchmark_training(
         step_seconds=spread(seconds / steps for seconds in times),
         source_tokens_per_second=spread(source / seconds for seconds in times),
         target_tokens_per_second=spread(target / seconds for seconds in times),
-        padding=1 - (source + target) / places,
+        padding=1 - (source + target) / padded,
         utilisation=spread(flops / seconds / peak for seconds in times),
         peak_flops=peak,
         memory_bytes=peak_memory(trainer.device),

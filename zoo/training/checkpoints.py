@@ -86,10 +86,12 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
+        """Number of steps done."""
         return int(self.folder.name)
 
     @property
     def weights(self) -> Path:
+        """File of the weights."""
         return self.folder / WEIGHTS
 
     @property

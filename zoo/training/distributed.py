@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 _TIMEOUT = timedelta(days=7)
-"""How long processes wait for work that only the first does, such as preparing a corpus or scoring the dev set. The
+"""Time that processes wait for work that only the first does, such as preparing a corpus or scoring the dev set. The
 launcher detects the death of a process, so this timeout does not have to."""
 _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 """Key that the first process publishes its port under, the seconds that the others try to connect, and the time of

@@ -39,7 +39,7 @@ IN_USE = "is being trained by"
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Facts beside the spec that determine a run's weights. A resumed run must match them. Stored in `data.json`."""
+    """Facts that, with the spec, determine a run's weights. A resumed run must match them. Stored in `data.json`."""
 
     fingerprint: str
     """Hash of the prepared corpus."""
@@ -67,6 +67,7 @@ class Run(ModelFolder):
 
     @property
     def log(self) -> Path:
+        """File with a line of figures every `training.log_steps` steps."""
         return self.folder / "log.jsonl"
 
     @property

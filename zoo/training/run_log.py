@@ -100,7 +100,7 @@ class RunLog:
 
     def _clear(self) -> None:
         self._results: list[StepResult] = []
-        self._source = self._target = self._places = 0
+        self._source = self._target = self._padded = 0
         self._flops = 0.0
 
     def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
@@ -114,7 +114,7 @@ class RunLog:
         self._results.append(result)
         self._source += size.source_tokens
         self._target += size.target_tokens
-        self._places += size.padded_tokens
+        self._padded += size.padded_tokens
         self._flops += flops
 
     def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class RunLog:
             "learning_rate": float(f"{rate:.6g}"),
             "source_tokens_per_second": round(self._source / seconds, 1),
             "target_tokens_per_second": round(self._target / seconds, 1),
-            "padding": round(1 - (self._source + self._target) / max(1, self._places), 4),
+            "padding": round(1 - (self._source + self._target) / max(1, self._padded), 4),
             "utilisation": round(self._flops / seconds / self._peak, 4),
             "memory_bytes": peak_memory(self._device),
             "seconds": round(progress.seconds, 2),

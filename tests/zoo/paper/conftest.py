@@ -1,4 +1,4 @@
-"""Runs as their folders tell of them, without a training."""
+"""Folders of runs, made without a training."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import specs
 
 SMALL = {"architecture": {"N": 1, "d_model": 32, "d_ff": 64, "h": 2, "d_k": 16, "d_v": 16}}
 LINE = {"source_tokens_per_second": 100.0, "target_tokens_per_second": 80.0, "utilisation": 0.5}
-Made = Callable[..., Path]
 
 
 @pytest.fixture
-def made() -> Made:
-    """A run of a spec under runs/: with overrides, scores by set, lines of its log, how many shared its batches."""
+def make_run() -> Callable[..., Path]:
+    """Makes the folder of a run under `runs/`, with a spec, scores by set, and the lines of a log."""
 
     def make(
         spec: str,

@@ -1,4 +1,4 @@
-"""The report is one file that any browser reads: whole, escaped, with nothing to fetch."""
+"""The page is a single valid HTML file without references to others, and shows what the tables say."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from zoo.paper.evidence import evidence
 from zoo.paper.ledger import ledger
 from zoo.paper.page import paper_page
 from zoo.paper.plots import all_plots
 from zoo.report import Report
 
-Made = Callable[..., Path]
+pytestmark = pytest.mark.integration
 VOID = {"meta", "input"}
 
 
 class Reader(HTMLParser):
-    """What is open must be closed in turn."""
+    """Parser that checks that elements are closed in the right order."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -37,46 +39,34 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_refers_to_nothing_outside(made: Made) -> None:
-    made("table3/a-h1", "one", scores={"dev": {"bleu": 20.0, "perplexity": 7.5}})
+def test_page_is_valid_and_self_contained(make_run: Callable[..., Path]) -> None:
+    """Names of runs are escaped, and the plots of our runs show what Table 3 says."""
+    for number, score in enumerate((20.0, 22.0)):
+        scores = {"dev": {"bleu": 90.0, "paper_bleu": score, "perplexity": 7.5}}
+        make_run("table3/a-h1", f"<b>&amp;'\"<script>{number}", scores=scores)
+    make_run("table3/a-h1", "shorter", log=(), scores={"dev": {"bleu": 3.0}})
     known = evidence(None, Report())
     entries = ledger(known)
     source = paper_page(entries, known)
     tags = Reader(source).tags
-    ids = [given["id"] for _, given in tags if "id" in given]
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    links = [given["href"] or "" for tag, given in tags if tag == "a"]
+    links = [attributes["href"] or "" for tag, attributes in tags if tag == "a"]
     assert {link.removeprefix("#") for link in links} <= set(ids)
     assert all(link.startswith("#") for link in links)
     assert not re.search(r"https?:|@import|url\(|<script|<link|<img", source)
-    assert len([tag for tag, given in tags if tag == "tr" and "claim" in (given.get("class") or "")]) == len(entries)
-    titles = [given for tag, given in tags if tag == "svg"]
-    assert len(titles) == 8  # two of them of our own run
-    assert all(set((given["aria-labelledby"] or "").split()) <= set(ids) for given in titles)
+    assert "&lt;b&gt;&amp;amp;" in source
+    rows = [tag for tag, attributes in tags if tag == "tr" and "claim" in (attributes.get("class") or "")]
+    assert len(rows) == len(entries)
+    drawings = [attributes for tag, attributes in tags if tag == "svg"]
+    assert len(drawings) == 8, "two of them show our own runs"
+    assert all(set((attributes["aria-labelledby"] or "").split()) <= set(ids) for attributes in drawings)
+    bleu = next(entry.finding for entry in entries if entry.claim.key == "table3.a-h1.bleu")
+    ours = [plot for plot in all_plots(entries, known) if "our runs" in plot.title]
+    assert [[y for series in plot.series for _, y in series.points] for plot in ours] == [[7.5], [bleu.value]]
+    assert bleu.value == 21.0
 
 
-def test_without_runs_nothing_of_ours_is_drawn() -> None:
+def test_page_without_runs_has_no_plots_of_our_own() -> None:
     known = evidence(None, Report())
     assert "our runs" not in paper_page(ledger(known), known)
-
-
-def test_what_runs_say_of_themselves_is_only_words(made: Made) -> None:
-    made("table3/a-h1", "<b>&amp;'\"<script>", scores={"dev": {"bleu": 20.0}})
-    known = evidence(None, Report())
-    source = paper_page(ledger(known), known)
-    Reader(source)
-    assert "<script" not in source
-    assert "&lt;b&gt;&amp;amp;" in source
-
-
-def test_the_plots_of_our_runs_are_of_what_the_table_says(made: Made) -> None:
-    for number, score in enumerate((20.0, 22.0)):
-        scores = {"dev": {"bleu": 90.0, "paper_bleu": score, "perplexity": 7.5}}
-        made("table3/a-h1", f"{number}", scores=scores)
-    made("table3/a-h1", "shorter", log=(), scores={"dev": {"bleu": 3.0}})
-    known = evidence(None, Report())
-    entries = ledger(known)
-    found = next(entry.finding for entry in entries if entry.claim.key == "table3.a-h1.bleu")
-    ours = [plot for plot in all_plots(entries, known) if "our runs" in plot.title]
-    assert [[y for series in plot.series for _, y in series.points] for plot in ours] == [[7.5], [found.value]]
-    assert found.value == 21.0

@@ -1,4 +1,4 @@
-"""The plan of a spec is the sum of its parts, and agrees with what torch counts when the program runs."""
+"""The plan of a spec is the sum of its parts, and agrees with torch's counts when the program runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from zoo.planning import plan as plans
 from zoo.planning.memory_estimate import batch_rows
 
 
-@pytest.mark.parametrize("name", ["base", "big", "tiny", "table3/e-learned"])
-def test_layers_add_up(name: str) -> None:
+@pytest.mark.parametrize("name", ["base", "table3/e-learned"])
+def test_layers_add_up_for_shipped_specs(name: str) -> None:
     plan = plans.plan(specs.load(name))
     assert sum(layer.parameters for layer in plan.layers) == plan.parameters
     assert sum(layer.flops_per_token for layer in plan.layers) == pytest.approx(plan.flops_per_token)
@@ -27,7 +27,7 @@ def test_layers_add_up(name: str) -> None:
 @pytest.mark.parametrize(
     "fields", [{}, {"norm": "pre"}, {"tied_embeddings": "none"}, {"tied_embeddings": "target", "projection_bias": True}]
 )
-def test_layers_add_up_whatever_the_architecture(small: Callable[..., Spec], fields: dict[str, object]) -> None:
+def test_layers_add_up_for_any_architecture(small: Callable[..., Spec], fields: dict[str, object]) -> None:
     plan = plans.plan(small(**fields))
     assert sum(layer.parameters for layer in plan.layers) == plan.parameters
     assert [layer.name for layer in plan.layers if "embedding" in layer.name or "logits" in layer.name] == [
@@ -37,7 +37,7 @@ def test_layers_add_up_whatever_the_architecture(small: Callable[..., Spec], fie
     ]
 
 
-def test_flops_are_those_that_torch_counts(small: Callable[..., Spec]) -> None:
+def test_flops_equal_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     spec, length = small(dropout=0.0), 7
     program = compiler.build(spec, [compiler.Purpose.SCORE])
     source = torch.tensor([[5] * (length - 1) + [EOS]])
@@ -50,11 +50,11 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     assert counter.get_total_flops() == plan.flops_per_token * length + padding
 
 
-def test_a_pass_says_what_was_before_it_and_after_it(small: Callable[..., Spec]) -> None:
+def test_passes_list_the_sizes_before_and_after(small: Callable[..., Spec]) -> None:
     plan = plans.plan(small(tied_embeddings="none"))
     assert plan.program_parameters - plan.parameters == 3 * 16  # rows of the padded table
-    by_name = {each.name: each for each in plan.passes}
-    assert list(by_name) == [each.name for each in compiler.PASSES]
+    by_name = {effect.name: effect for effect in plan.passes}
+    assert list(by_name) == [effect.name for effect in compiler.PASSES]
     for before, after in pairwise(plan.passes):
         assert before.after == after.before
     padded = by_name["pad_vocabulary"]
@@ -67,20 +67,20 @@ def test_a_pass_says_what_was_before_it_and_after_it(small: Callable[..., Spec])
     assert by_name["beams_as_queries"].after.step_bytes < by_name["beams_as_queries"].before.step_bytes
     assert by_name["chunk_loss"].after.activation_bytes < by_name["chunk_loss"].before.activation_bytes
     assert by_name["drop_dropout"].after.operations < by_name["drop_dropout"].before.operations
-    assert [name for name, each in by_name.items() if not each.exact] == ["bfloat16", "int8"]
+    assert [name for name, effect in by_name.items() if not effect.exact] == ["bfloat16", "int8"]
 
 
-@pytest.mark.parametrize(("precision", "part"), [("bfloat16", 2), ("int8", 3.5)])
-def test_a_precision_shows_in_what_is_read(precision: str, part: float) -> None:
+@pytest.mark.parametrize(("precision", "ratio"), [("bfloat16", 2), ("int8", 3.5)])
+def test_lower_precision_reduces_memory_traffic(precision: str, ratio: float) -> None:
     plan = plans.plan(specs.load("base", {"compilation": {"precision": precision}}))
-    done = next(each for each in plan.passes if each.name == precision)
-    assert done.before.step_bytes / done.after.step_bytes == pytest.approx(part, rel=0.1)
+    done = next(effect for effect in plan.passes if effect.name == precision)
+    assert done.before.step_bytes / done.after.step_bytes == pytest.approx(ratio, rel=0.1)
     assert done.after.activation_bytes == done.before.activation_bytes
     assert plan.weight_bytes == 4 * plan.parameters
 
 
-def test_a_sentences_flops_are_those_that_torch_counts(small: Callable[..., Spec]) -> None:
-    """Translated greedily, without the cache's room for more than there is."""
+def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..., Spec]) -> None:
+    """Greedy search, without unused positions in the cache."""
     spec, length = small(), 5
     compilation = spec.compilation.model_copy(update={"disabled_passes": ("plan_cache",)})
     spec = spec.model_copy(
@@ -94,15 +94,15 @@ def test_a_sentences_flops_are_those_that_torch_counts(small: Callable[..., Spec
     assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
 
 
-def test_a_pass_that_is_off_is_not_shown(small: Callable[..., Spec]) -> None:
+def test_disabled_pass_is_not_listed(small: Callable[..., Spec]) -> None:
     spec = specs.load("tiny", {"compilation": {"disabled_passes": ["fuse_projections"]}})
-    assert "fuse_projections" not in [each.name for each in plans.plan(spec).passes]
+    assert "fuse_projections" not in [effect.name for effect in plans.plan(spec).passes]
     assert "query_key_value" not in plans.code(spec)
     assert "query_key_value" in plans.code(small())
 
 
-def test_the_cache_is_the_bytes_that_a_decoder_carries(small: Callable[..., Spec]) -> None:
-    spec, length = small(), 16  # as many as a planned cache has room for at first
+def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) -> None:
+    spec, length = small(), 16  # the initial capacity of a planned cache
     program = compiler.build(spec)
     state = program.encode(torch.tensor([[5] * (length - 1) + [EOS]]))
     for _ in range(length):
@@ -111,34 +111,34 @@ def test_the_cache_is_the_bytes_that_a_decoder_carries(small: Callable[..., Spec
     assert plans.plan(spec, length).cache_bytes == sum(tensor.nbytes for tensor in carried)
 
 
-def test_the_code_is_python_for_training_and_translating() -> None:
+def test_code_is_python_for_training_and_translating() -> None:
     code = plans.code(specs.load("tiny"))
     compile(code, "tiny.py", "exec")
     assert all(f"def {purpose}(" in code for purpose in (compiler.Purpose.TRAIN, *compiler.TRANSLATE))
 
 
-def test_it_is_drawn_into_a_file(small: Callable[..., Spec]) -> None:
+def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
     file = plans.draw_to(small(), Path("figure.svg"))
     text = file.read_text(encoding="utf-8")
     assert text.startswith("<svg ")
     assert f"{plans.plan(small()).parameters:,} parameters" in text
     with pytest.raises(ZooError, match=r"does not end in \.svg") as caught:
         plans.draw_to(small(), Path("figure.png"))
-    assert caught.value.hint == "the drawing is SVG: call it `figure.svg`"
+    assert "`figure.svg`" in str(caught.value.hint)
     assert not Path("figure.png").exists()
 
 
-def test_steps_and_paths_are_those_of_what_is_in_the_layers(small: Callable[..., Spec]) -> None:
-    """Table 1, of the whole stacks of a spec; layers that do not reach far enough connect what they reach."""
-    network, memory = {"kind": "feed_forward"}, {"kind": "cross_attention"}
+def test_steps_and_paths_follow_from_the_layers(small: Callable[..., Spec]) -> None:
+    """Table 1 for whole stacks. Without a path, `reach` is the largest distance that the layers connect."""
+    feed_forward, memory = {"kind": "feed_forward"}, {"kind": "cross_attention"}
     near = {"kind": "restricted_attention", "radius": 3}
-    plan = plans.plan(small(encoder=[near, network], decoder=[{"kind": "ssru"}, memory, network]), 10)
+    plan = plans.plan(small(encoder=[near, feed_forward], decoder=[{"kind": "ssru"}, memory, feed_forward]), 10)
     assert plan.positions == (plans.StackPositions("encoder", 1, None, 6), plans.StackPositions("decoder", 11, 10, 9))
-    plan = plans.plan(small(encoder=[near, network]), 7)
+    plan = plans.plan(small(encoder=[near, feed_forward]), 7)
     assert plan.positions == (plans.StackPositions("encoder", 1, 2, 6), plans.StackPositions("decoder", 2, 1, 6))
 
 
 @pytest.mark.parametrize(("accumulation_steps", "part"), [(1, 925), (2, 463), (500, 2), (925, 1), (1000, 1)])
-def test_a_part_is_as_large_as_the_largest_that_is_computed(accumulation_steps: int, part: int) -> None:
-    """Of 25,000 tokens in pairs of 27: what is left over goes with the others."""
-    assert batch_rows(specs.load("base", [f"training.accumulation_steps={accumulation}"]), 27) == (925, part)
+def test_accumulation_step_has_the_rows_of_its_largest_part(accumulation_steps: int, part: int) -> None:
+    """25,000 tokens in pairs of 27. Remaining rows are distributed over the parts."""
+    assert batch_rows(specs.load("base", [f"training.accumulation_steps={accumulation_steps}"]), 27) == (925, part)

@@ -1,4 +1,4 @@
-"""What `zoo doctor` finds: every backend with the reason where it is absent, and nothing is changed by looking."""
+"""`zoo doctor` lists every backend with the reason if it is not available, and changes nothing."""
 
 from __future__ import annotations
 
@@ -18,60 +18,49 @@ from zoo.system.doctor import diagnosis
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_backend_is_told_with_why_it_is_absent(home: Path) -> None:
-    found = diagnosis()
-    assert [each.name for each in found.backends] == list(BACKENDS)
-    for each in found.backends:
-        assert each.problem == BACKENDS[each.name].unavailable_reason()
-        assert each.summary == BACKENDS[each.name].summary
-    assert "eager" in [each.name for each in found.backends if each.problem is None]
+def test_backends_are_listed_with_their_problems(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = replace(BACKENDS["inductor"], unavailable_reason=lambda: "torch.compile needs a C++ compiler")
+    monkeypatch.setattr(doctor, "BACKENDS", {**BACKENDS, "inductor": lost})
+    result = diagnosis()
+    assert [backend.name for backend in result.backends] == list(BACKENDS)
+    for backend in result.backends:
+        expected = lost if backend.name == "inductor" else BACKENDS[backend.name]
+        assert (backend.problem, backend.summary) == (expected.unavailable_reason(), expected.summary)
+    available = {backend.name for backend in result.backends if backend.problem is None}
+    assert "eager" in available
+    assert {"translating on cpu", "training on cpu"} <= result.automatic.keys()
+    assert set(result.automatic.values()) <= available | {"inductor"}
     assert not home.exists()
 
 
-def test_what_auto_takes_is_present() -> None:
-    found = diagnosis()
-    present = {each.name for each in found.backends if each.problem is None}
-    assert {"translating on cpu", "training on cpu"} <= found.automatic.keys()
-    assert set(found.automatic.values()) <= present
-
-
-def test_versions_machine_and_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_machine_and_folders(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "compiled" / "one").mkdir(parents=True)
     (home / "compiled" / "one" / "artefact").write_bytes(b"12345")
     disk = shutil.disk_usage(home)._replace(free=12345)
     monkeypatch.setattr(shutil, "disk_usage", {home: disk}.__getitem__)
-    found = diagnosis()
-    assert found.versions["zoo"] == zoo.__version__
-    assert found.versions["torch"] == torch.__version__
-    assert found.processor.cores >= found.processor.usable >= 1
-    assert found.processor.model
-    assert len(found.gpus) == torch.cuda.device_count()
-    assert {place.what: place.bytes for place in found.places}["compiled programs"] == 5
-    assert all(Path(place.folder).is_relative_to(home) for place in found.places)
-    assert found.packages == {name: str(ROOT / name) for name in ("specs", "compiler", "zoo", "cli")}
-    assert json.loads(json.dumps(asdict(found)))["free_bytes"] == 12345
+    result = diagnosis()
+    assert result.versions["zoo"] == zoo.__version__
+    assert result.versions["torch"] == torch.__version__
+    assert result.processor.cores >= result.processor.usable >= 1
+    assert result.processor.model
+    assert len(result.gpus) == torch.cuda.device_count()
+    assert {folder.contents: folder.bytes for folder in result.places}["compiled programs"] == 5
+    assert all(Path(folder.folder).is_relative_to(home) for folder in result.places)
+    assert result.packages == {name: str(ROOT / name) for name in ("specs", "compiler", "zoo", "cli")}
+    assert json.loads(json.dumps(asdict(result)))["free_bytes"] == 12345
 
 
-def test_an_absent_backend_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = replace(BACKENDS["inductor"], absent=lambda: "torch.compile needs a C++ compiler")
-    monkeypatch.setattr(doctor, "BACKENDS", {**BACKENDS, "inductor": lost})
-    told = {each.name: each.problem for each in diagnosis().backends}
-    assert told["inductor"] == "torch.compile needs a C++ compiler"
-    assert told["eager"] is None
+def test_missing_information_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise doctor.metadata.PackageNotFoundError(name)
 
-
-def test_a_machine_that_says_little_is_described_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "cpuinfo", dict)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    monkeypatch.setattr(doctor.metadata, "version", _missing)
-    found = diagnosis()
-    assert found.processor.compiler is None
-    assert found.processor.instructions == ()
-    assert found.versions["ctranslate2"] is None
-
-
-def _missing(name: str) -> str:
-    raise doctor.metadata.PackageNotFoundError(name)
+    monkeypatch.setattr(doctor.metadata, "version", missing)
+    result = diagnosis()
+    assert result.processor.compiler is None
+    assert result.processor.instructions == ()
+    assert result.versions["ctranslate2"] is None
 
 
 def test_tensorrt_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,13 @@
-"""A trainer of the world in which training takes a second."""
+"""A prepared corpus and a trained run, made once per session and copied into the home of each test."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from specs import Spec
 from zoo.data.prepare import prepare
@@ -13,17 +15,53 @@ from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
+from zoo.training.train import train
 from zoo.training.trainer import Trainer
 
 
 @pytest.fixture
+def world(world: Callable[..., Spec]) -> Callable[..., Spec]:
+    """The tiny world with a backend that compiles nothing."""
+    return lambda *overrides: world("compilation.backend=eager", *overrides)
+
+
+@pytest.fixture
+def shared_world(world: Callable[..., Spec], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the `home` and the finished `run` of this world, shared by all tests and all xdist workers."""
+    root = tmp_path_factory.getbasetemp()
+    folder = (root.parent if root.name.startswith("popen-") else root) / "world"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "finished").exists():
+            folder.mkdir(exist_ok=True)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("ZOO_HOME", str(folder / "home"))
+                patch.chdir(folder)
+                train(world(), run="run")
+            (folder / "finished").touch()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def prepared_home(request: pytest.FixtureRequest, home: Path) -> None:
+    """Prepare the corpus of the world, and calibrate its spec, for tests that use it."""
+    if "world" in request.fixturenames:
+        for name in ("prepared", "calibrations"):
+            shutil.copytree(request.getfixturevalue("shared_world") / "home" / name, home / name)
+
+
+@pytest.fixture
+def finished_run(shared_world: Path) -> Run:
+    """A copy of the run of `world()`: 24 steps, with checkpoints at 16, 20 and 24."""
+    return Run(Path(shutil.copytree(shared_world / "run", "runs/tiny")))
+
+
+@pytest.fixture
 def trainer(world: Callable[..., Spec], words: Report) -> Callable[..., Trainer]:
-    """A trainer of this world that is before its first step; of the run `nowhere`, unless it is told otherwise."""
+    """Makes a trainer of this world before its first step, for the run `nowhere` by default."""
 
-    def made(*more: str, run: Path | str = "nowhere") -> Trainer:
-        spec = world(*more)
-        return Trainer(
-            spec, TrainingSet(spec, prepare(spec, Report()).store("train")), Run(Path(run)), Processes("cpu"), words
-        )
+    def make(*overrides: str, run: Path | str = "nowhere") -> Trainer:
+        spec = world(*overrides)
+        data = TrainingSet(spec, prepare(spec, Report()).store("train"))
+        return Trainer(spec, data, Run(Path(run)), Processes("cpu"), words)
 
-    return made
+    return make

@@ -38,7 +38,7 @@ _NORMAL = 1.96
 
 
 class Verdict(StrEnum):
-    """What the measured difference says about an expected ordering of two rows."""
+    """Result of comparing an expected ordering of two rows with the measured difference."""
 
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
@@ -56,10 +56,11 @@ class ScoreSample:
 
     @property
     def mean(self) -> float:
+        """Mean over the seeds."""
         return fmean(self.seeds)
 
     @property
-    def interval_half_width(self) -> float:
+    def half_interval(self) -> float:
         """Half of the interval that contains 95 % of the bootstrap samples."""
         return interval_half_width(self.drawn)
 
@@ -78,7 +79,7 @@ class Difference:
     """Mean of the second row minus that of the first, and half of its 95 % confidence interval."""
 
     value: float
-    interval_half_width: float
+    half_interval: float
 
     @property
     def beyond_noise(self) -> bool:

@@ -40,6 +40,7 @@ class Trial:
 
     @property
     def name(self) -> str:
+        """Name of the run's folder."""
         return self.run.folder.name
 
     @property

@@ -1,4 +1,4 @@
-"""A folder of two specs that train in a second: a row, and one that extends it."""
+"""A folder of two specs that train in a second: one that extends tiny, and one that extends the first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-_BASE = """
+_PLAIN = """
 extends: tiny
 name: micro
 architecture: {N: 2, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4}
 vocabulary: {size: 200}
 corpus:
   train: [{grammar: 300}]
-  dev: [{grammar: 30}]
+  dev: [{grammar: 8}]
 training:
   steps: 30
   source_tokens: 400
@@ -28,9 +28,9 @@ compilation: {backend: eager}
 
 
 @pytest.fixture
-def mine(home: Path) -> Path:
-    folder = Path("mine")
+def own_specs(home: Path) -> Path:
+    folder = Path("own")
     folder.mkdir()
-    (folder / "plain.yaml").write_text(_BASE)
+    (folder / "plain.yaml").write_text(_PLAIN)
     (folder / "flat.yaml").write_text("extends: plain.yaml\nname: flat\narchitecture: {N: 1}\n")
     return folder

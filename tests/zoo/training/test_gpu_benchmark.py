@@ -1,4 +1,4 @@
-"""The script for a GPU runs at toy size on a CPU: every part gives its figures, or says why it has none."""
+"""The benchmark script for GPUs runs at toy size on a CPU: each part has results, or a reason for having none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:
-    """The table, and the rows of each part."""
+    """Run the script. Return its table, and the rows of each part."""
     command = [
         sys.executable,
         "-m",
@@ -32,7 +32,7 @@ def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:
 
 
 @pytest.mark.slow
-def test_every_part_gives_its_figures() -> None:
+def test_each_part_has_results() -> None:
     table, found = run("correct", "training", "decoding", "packed", "real")
     limits = found["limits"]["limits"]
     assert (limits["device"], limits["size"]) == ("cpu", "toy")
@@ -76,7 +76,7 @@ def test_every_part_gives_its_figures() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_what_is_compiled_is_measured_too() -> None:
+def test_compilation_is_measured() -> None:
     _, found = run("artefacts", "--limit", "1700")
     aot, cache = found["artefacts"]["aot"], found["artefacts"]["torch.compile's cache"]
     assert aot["with other weights, s"] < aot["built, s"] / 2
@@ -86,7 +86,7 @@ def test_what_is_compiled_is_measured_too() -> None:
 
 
 @pytest.mark.slow
-def test_what_runs_past_its_limit_keeps_what_it_has() -> None:
+def test_results_before_the_time_limit_are_kept() -> None:
     _, found = run("correct", "--limit", "3")
     *whole, last = found["correct"].items()
     assert whole

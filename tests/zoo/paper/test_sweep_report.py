@@ -1,0 +1,108 @@
+"""The report of a sweep with invented scores: which of the paper's orderings they confirm."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from zoo.paper.sweep_report import pair_table, row_table, sweep_json, sweep_notes
+from zoo.training.sweeps.comparison import METRICS, RowResult, ScoreSample, SeedVariance, SweepComparison, row_pairs
+from zoo.training.sweeps.rows import make_rows
+
+SCORES = {  # perplexity and BLEU; the paper has 4.92/25.8, 5.29/24.9, 6.11/23.7, 5.19/25.3, 4.92/25.7
+    "base": (9.0, 20.0),
+    "a-h1": (8.0, 20.1),
+    "c-n2": (12.0, 17.0),
+    "c-n4": (10.0, 19.9),
+    "e-learned": (9.01, 18.0),
+}
+
+
+@pytest.fixture(params=[1, 2], ids=["one seed", "two seeds"])
+def comparison(request: pytest.FixtureRequest) -> SweepComparison:
+    results, seeds = [], request.param
+    for row in make_rows([f"table3/{name}" for name in SCORES], []):
+        perplexity, bleu = SCORES[row.name]
+        scores = {"perplexity": math.log(perplexity), "bleu": bleu, "paper_bleu": bleu}
+        noise = np.random.default_rng(1).normal(0, 1, 1_000)
+        samples = {name: ScoreSample((score,) * seeds, score + 0.3 * noise) for name, score in scores.items()}
+        results.append(RowResult(row, (), 1000, 65.0, samples))
+    bleu_variance = SeedVariance(0.04 * (seeds - 1), 5 * (seeds - 1))
+    perplexity_variance = SeedVariance(0.0001 * (seeds - 1), 5 * (seeds - 1))
+    variances = {"perplexity": perplexity_variance, "bleu": bleu_variance, "paper_bleu": bleu_variance}
+    return SweepComparison(tuple(results), tuple(row_pairs(results, variances)), variances)
+
+
+def has_seeds(comparison: SweepComparison) -> bool:
+    return len(comparison.results[0].samples["bleu"].seeds) > 1
+
+
+def verdicts(comparison: SweepComparison, metric: str) -> dict[str, str | None]:
+    pairs = sweep_json(comparison)["pairs"]
+    return {f"{pair['row']} {pair['than']}": pair["by"][metric]["verdict"] for pair in pairs}
+
+
+def test_orderings_are_confirmed_contradicted_or_within_noise(comparison: SweepComparison) -> None:
+    assert verdicts(comparison, "perplexity") == {
+        "a-h1 base": "contradicted",
+        "c-n2 base": "confirmed",
+        "c-n4 base": "confirmed",
+        "c-n4 c-n2": "confirmed",
+        "e-learned base": None,  # the paper prints the same number
+    }
+    seeds = has_seeds(comparison)
+    assert verdicts(comparison, "paper_bleu") == {
+        "a-h1 base": "within noise" if seeds else "contradicted",
+        "c-n2 base": "confirmed",
+        "c-n4 base": "within noise" if seeds else "confirmed",
+        "c-n4 c-n2": "confirmed",
+        "e-learned base": "confirmed",
+    }
+    assert set(verdicts(comparison, "bleu").values()) == {None}, "the paper prints another BLEU"
+
+
+def test_tables_contain_the_papers_numbers(comparison: SweepComparison) -> None:
+    columns, lines = row_table(comparison)
+    by_name = {line[0]: dict(zip(columns, line, strict=True)) for line in lines}
+    assert by_name["c-n2"]["sets"] == "N=2"
+    assert by_name["c-n2"]["paper: perplexity>"] == "6.11"
+    assert by_name["c-n2"]["paper's BLEU>"].startswith("17.00 ± 0.5")
+    assert by_name["base"]["perplexity>"].startswith("9.000 ± 5.")
+    columns, lines = pair_table(comparison)
+    assert all(len(line) == len(columns) for line in lines)
+    (line,) = [line for line in lines if line[:2] == ["c-n2", "base"]]
+    assert line[2].startswith("1.333 ± ")
+    assert (line[3], line[4], line[6]) == ("1.242", "confirmed", "-2.1")
+
+
+def test_notes_describe_intervals_and_orderings(comparison: SweepComparison) -> None:
+    notes = "\n".join(sweep_notes(comparison))
+    assert ("5 degrees of freedom" if has_seeds(comparison) else "needs several seeds per row") in notes
+    assert "of 9 orderings that Table 3 prints" in notes
+    assert ("more than one in twenty" in notes) is not has_seeds(comparison)
+    assert "base: as shipped" in notes
+
+
+def test_json_is_complete_and_has_only_finite_numbers(comparison: SweepComparison) -> None:
+    result = json.loads(json.dumps(sweep_json(comparison), allow_nan=False))
+    assert [row["row"] for row in result["rows"]] == list(SCORES)
+    assert result["rows"][1]["sets"] == {"architecture.h": 1, "architecture.d_k": 512, "architecture.d_v": 512}
+    assert set(result["rows"][0]["scores"]) == set(METRICS)
+
+
+def test_rows_outside_of_table_3_are_better_or_worse() -> None:
+    rows = make_rows(["tiny", "variants/deep-shallow", "base"], [])
+    assert {row.name: row.parent for row in rows} == {"base": None, "tiny": "base", "deep-shallow": "base"}
+    results = [
+        RowResult(row, (), 1, 1.0, {name: ScoreSample((score,), np.full(1_000, score)) for name in METRICS})
+        for row, score in zip(rows, (1.0, 2.0, 1.5), strict=True)
+    ]
+    variances = dict.fromkeys(METRICS, SeedVariance(0.0, 0))
+    comparison = SweepComparison(tuple(results), tuple(row_pairs(results, variances)), variances)
+    _, lines = pair_table(comparison)
+    # The corpus of tiny differs, so it is not compared.
+    assert [line[:2] + line[3::2] for line in lines] == [["deep-shallow", "base", "worse", "better"]]
+    assert len(list(sweep_notes(comparison))) == 2

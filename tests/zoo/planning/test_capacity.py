@@ -1,0 +1,72 @@
+"""Specs that do not fit the memory are refused before any of it is allocated."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import specs
+import zoo
+from specs import Spec, ZooError
+from zoo.generation.compilation import compile_spec
+from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
+from zoo.system import device_memory
+from zoo.training.benchmarks import DecodingWork, benchmark_decoding, benchmark_training
+from zoo.training.train import train
+
+
+@pytest.fixture
+def huge() -> Spec:
+    architecture = {"N": 8, "d_model": 65_536, "d_ff": 262_144}
+    return specs.load("tiny", {"architecture": architecture, "compilation": {"backend": "eager"}})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda spec: zoo.model(spec),
+        lambda spec: compile_spec(spec, device="cpu"),
+        lambda spec: benchmark_decoding(spec, DecodingWork(1, 1, 1), device="cpu"),
+        lambda spec: benchmark_training(spec, device="cpu"),
+    ],
+)
+def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[Spec], object]) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ZooError, match=r"needs \S+ TB of memory, and this machine has") as caught:
+        use(huge)
+    assert caught.value.hint
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+def test_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.training.train.require_space", lambda *given: None)
+    with pytest.raises(ZooError, match="to train `transformer-tiny-ende` needs"):
+        train(huge, device="cpu")
+    assert not Path("runs").exists()
+
+
+def test_several_processes_share_the_state(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = small()
+    weights = weight_bytes(spec)
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 2 * weights)
+    require_memory_to_translate(spec, "cpu")
+    require_memory_to_train(spec, "cpu", processes=2)
+    with pytest.raises(ZooError, match="needs") as caught:
+        require_memory_to_train(spec, "cpu")
+    assert "torchrun" in str(caught.value.hint)
+
+
+def test_more_hypotheses_allow_fewer_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, cpu = specs.load("base"), torch.device("cpu")
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 8_000_000_000)
+    sentences = [max_sentences(spec, hypotheses, cpu) for hypotheses in (4, 64, 1024)]
+    assert sentences == sorted(sentences, reverse=True)
+    assert sentences[0] * 16 > 4096, "usual settings are not limited"
+    assert 16 * sentences[-1] * 1024 * 37_000 <= 4_000_000_000
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 100_000_000)
+    with pytest.raises(ZooError, match="to follow 1,024 hypotheses of one sentence needs 606 MB"):
+        max_sentences(spec, 1024, cpu)

@@ -1,0 +1,209 @@
+"""Estimates of training time and memory: formulas, and calibrations that are measured once per machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from compiler import Purpose, cost, graphs, trainable
+from compiler.switches import DEFAULT, keeps_memory, matrix_libraries, matrix_library
+from specs import Spec, ZooError
+from zoo.planning import training_estimate
+from zoo.planning.training_estimate import calibrate, estimate_training, forecast_training, full_batch
+from zoo.report import Report
+from zoo.system import calibration, device_memory, processors
+from zoo.system.calibration import Calibration, emulation_warning
+from zoo.system.processors import DeviceSpeed, device_speed
+from zoo.training import step
+from zoo.training.forecast import StartMeasurements
+from zoo.training.train import train_steps
+
+World = Callable[..., Spec]
+ROOT = str(Path(__file__).parents[3])
+SPEED = DeviceSpeed(flops=1e9, bytes=1e9)
+OTHER = matrix_libraries()[-1]
+MEASURED = Calibration("measured", 10, 27, {matrix_library(): 2.0, OTHER: 1.0}, None, 1.0, 0.0)
+EMULATED = replace(MEASURED, bfloat16=MEASURED.seconds("float32") * 2.6)
+TWO_LIBRARIES = pytest.mark.skipif(len(matrix_libraries()) < 2, reason="this processor has one float32 library")
+
+
+def test_time_follows_from_flops_and_bytes(world: World) -> None:
+    spec = world()
+    batch = full_batch(spec, 20)
+    assert batch == (20, 400, 400, 800)
+    whole = forecast_training(spec, batch, 10, SPEED)
+    assert whole.seconds == pytest.approx(10 * whole.step_seconds)
+    products = forecast_training(spec, batch, 1, replace(SPEED, bytes=1e30)).step_seconds
+    traffic = forecast_training(spec, batch, 1, replace(SPEED, flops=1e30)).step_seconds
+    assert products + traffic == pytest.approx(whole.step_seconds)
+    flops = 3 * cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]).flops(batch=20, source=20, target=20)
+    assert products == pytest.approx(0.88 * flops / 1e9)
+
+
+def test_accumulation_saves_memory_and_used_memory_counts(world: World) -> None:
+    batch = full_batch(world(), 20)
+    whole = forecast_training(world(), batch, 1, SPEED).memory_bytes
+    assert forecast_training(world("training.accumulation_steps=4"), batch, 1, SPEED).memory_bytes < whole
+    assert forecast_training(world(), batch, 1, SPEED, used_bytes=1000).memory_bytes == whole + 1000
+
+
+def test_calibration_scales_the_time_of_each_pass(world: World) -> None:
+    spec, speed = world("training.accumulation_steps=2"), DeviceSpeed(1e9, 1e30)
+    batch = full_batch(spec, 20)
+    plain = forecast_training(spec, batch, 1, speed).step_seconds
+    slow = replace(MEASURED, level=3.0, new_shape=0.25)
+    slower = forecast_training(spec, batch, 1, speed, calibration=slow).step_seconds
+    assert slower == pytest.approx(3 * plain + 2 * 0.25)
+
+
+def test_estimate_names_what_was_chosen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimate = estimate_training(world(), 20, "cpu")
+    assert (estimate.device, estimate.precision, estimate.steps) == ("cpu", "float32", 24)
+    assert estimate.matrix_library in matrix_libraries()
+    assert estimate.seconds == pytest.approx(24 * estimate.step_seconds)
+    assert estimate.fits
+    assert min(device_speed(torch.device("cpu"), "float32").flops, estimate.bytes) > 0
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 1000)
+    monkeypatch.setattr(training_estimate, "calibrate", lambda *_: pytest.fail("it would exhaust the memory"))
+    estimate = estimate_training(world(), 20, "cpu")
+    assert (estimate.fits, estimate.device_bytes) == (False, 1000)
+    with pytest.raises(ZooError, match="tpu"):
+        estimate_training(world(), 20, "tpu")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not keeps_memory(), reason="the memory that this C library keeps is not predicted")
+def test_forecast_of_memory_is_met() -> None:
+    """In a new process, whose memory nothing else has used."""
+    keys = ["corpus.train=[{grammar: 3000}]", "corpus.dev=[{grammar: 3}]", "training.steps=60"]
+    command = [sys.executable, "-m", "zoo", "train", "tiny", *keys, "training.checkpoint_steps=60"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ROOT})
+    line = next(line for line in done.stderr.splitlines() if "steps took" in line)
+    actual, expected = map(float, re.findall(r"([\d.]+) MB", line))
+    assert expected == pytest.approx(actual, rel=0.2)
+
+
+def test_calibration_is_measured_once_per_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = calibrate(world(), Report())
+    assert first is not None
+    assert (first.length, first.rows) == (27, 400 // 27)
+    assert all(seconds > 0 for seconds in first.float32.values())
+    assert first.level > 0
+    assert first.bfloat16 is None
+    with monkeypatch.context() as patch:
+        patch.setattr(training_estimate, "_measure", lambda passes: pytest.fail("it is stored"))
+        assert calibrate(world("training.steps=7", "training.learning_rate=0.5"), Report()) == first
+    monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
+    assert calibrate(world("architecture.d_ff=25"), Report()) == MEASURED
+    monkeypatch.setattr(calibration, "cpuinfo", lambda: {"model name": "another processor"})
+    assert calibrate(world(), Report()) == MEASURED
+
+
+def test_calibration_of_a_busy_machine_is_not_stored(world: World, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
+    monkeypatch.setattr(training_estimate, "_is_busy", lambda: True)
+    assert calibrate(world(), words) == MEASURED
+    assert calibration.load_calibration(world()) is None
+    assert "other programs were running" in words.said[-1]
+
+
+def test_calibration_does_not_change_the_program(world: World) -> None:
+    """Also with bfloat16, and with fewer learned positions than a pass usually has."""
+    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=20", "corpus.max_length=10"]
+    spec = world(*learned, "decoding.extra_length=2", "training.precision=bfloat16")
+    program = trainable(spec)
+    before = {name: tensor.clone() for name, tensor in program.state_dict().items()}
+    library = torch.backends.mkldnn.matmul.fp32_precision
+    measured = calibrate(spec, Report(), program)
+    assert measured is not None
+    assert measured.length < 20
+    assert measured.bfloat16
+    assert measured.seconds("bfloat16") == measured.bfloat16
+    assert all(torch.equal(tensor, before[name]) for name, tensor in program.state_dict().items())
+    assert all(parameter.grad is None for parameter in program.parameters())
+    assert torch.backends.mkldnn.matmul.fp32_precision == library
+
+
+def test_exhausted_memory_means_no_calibration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(passes: Any) -> Calibration:
+        raise MemoryError
+
+    monkeypatch.setattr(training_estimate, "_measure", fail)
+    assert calibrate(world(), Report()) is None
+
+
+@pytest.mark.parametrize(("other", "chosen"), [(0.5, OTHER), (0.98, matrix_library()), (1.5, matrix_library())])
+def test_other_library_must_be_clearly_faster(other: float, chosen: str) -> None:
+    assert replace(MEASURED, float32={matrix_library(): 1.0} | {OTHER: other}).matrix_library == chosen
+
+
+def test_damaged_calibration_is_ignored(world: World) -> None:
+    calibration.save_calibration(world(), MEASURED)
+    assert calibration.all_calibrations() == [calibration.load_calibration(world())] == [MEASURED]
+    file = calibration._file(world())
+    for text in ("{", "{}", '{"calibration": {"name": "x"}}', '{"calibration": 3}', "[]"):
+        file.write_text(text)
+        assert calibration.load_calibration(world()) is None
+        assert calibration.all_calibrations() == []
+
+
+def test_emulated_bfloat16_is_warned_about(world: World, words: Any) -> None:
+    spec = world("training.precision=bfloat16")
+    calibration.save_calibration(spec, EMULATED)
+    assert EMULATED.slowdown == pytest.approx(2.6)
+    assert replace(EMULATED, bfloat16=0.4).slowdown is None
+    StartMeasurements.measure(spec, trainable(spec), words)
+    assert words.said == [f"bfloat16 {emulation_warning(2.6)}"]
+    assert "2.6 times as long as float32" in words.said[0]
+    assert estimate_training(spec, 27, "cpu").slowdown == EMULATED.slowdown
+
+
+@TWO_LIBRARIES
+@pytest.mark.integration
+def test_training_uses_the_library_that_the_run_was_started_with(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries: list[str] = []
+    original = step.Updater.step
+
+    def recording(self: Any, *args: Any) -> Any:
+        libraries.append(torch.backends.mkldnn.matmul.fp32_precision)
+        return original(self, *args)
+
+    monkeypatch.setattr(step.Updater, "step", recording)
+    calibration.save_calibration(world(), MEASURED)
+    train_steps(world("training.steps=2"), "runs/tiny")
+    assert MEASURED.matrix_library == DEFAULT
+    assert set(libraries) == {torch.backends.mkldnn.matmul.fp32_precision} != {"bf16"}
+    calibration.save_calibration(world(), replace(MEASURED, float32={matrix_library(): 1.0, OTHER: 5.0}))
+    train_steps(world("training.steps=4"), "runs/tiny")
+    assert "bf16" not in libraries
+    assert len(libraries) == 4
+
+
+@TWO_LIBRARIES
+def test_speed_is_measured_with_the_default_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrations are relative to it."""
+    libraries: list[str] = []
+
+    def record(work: Any, device: Any, rounds: int) -> float:
+        libraries.append(torch.backends.mkldnn.matmul.fp32_precision)
+        return 1.0
+
+    monkeypatch.setattr(processors, "_fastest", record)
+    processors.matrix_peak.cache_clear()
+    processors.device_speed.cache_clear()
+    try:
+        assert device_speed(torch.device("cpu"), "float32").flops == 2 * 1024**3
+    finally:
+        processors.matrix_peak.cache_clear()
+        processors.device_speed.cache_clear()
+    assert libraries[0] == "bf16"  # torch's name of oneDNN's setting
+    assert len(libraries) == 2

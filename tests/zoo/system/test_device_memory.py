@@ -1,0 +1,54 @@
+"""The peak memory of a process: its own, in bytes, and never decreasing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from zoo.system.device_memory import fits_memory, is_out_of_memory
+
+PEAK = """
+import json, pathlib, re, subprocess, sys, torch
+from zoo.system.device_memory import peak_memory
+cpu, status = torch.device("cpu"), pathlib.Path("/proc/self/status")
+before = peak_memory(cpu)
+tensor = torch.ones(25_000_000)
+after = peak_memory(cpu)
+code = "import torch; from zoo.system.device_memory import peak_memory; print(peak_memory(torch.device('cpu')))"
+larger = b"1" * 400_000_000
+child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+del tensor, larger
+linux = re.search(r"VmHWM:\\s*(\\d+) kB", status.read_text()) if status.exists() else None
+later = peak_memory(cpu)
+print(json.dumps([before, after, later, 1024 * int(linux[1]) if linux else later, int(child)]))
+"""
+
+
+@pytest.mark.integration
+def test_peak_grows_with_allocations_and_is_not_inherited(request: pytest.FixtureRequest) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, cwd=request.config.rootpath, check=True
+    )
+    before, after, later, linux, child = json.loads(done.stdout)
+    assert after - before == pytest.approx(100e6, rel=0.3)
+    assert later == pytest.approx(linux, rel=0.02)
+    assert later > after
+    assert child < later - 200e6, "the peak of the parent process does not count"
+
+
+def test_errors_of_memory_are_recognised() -> None:
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(torch.OutOfMemoryError())
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 4 bytes"))
+    assert not is_out_of_memory(RuntimeError("shapes differ"))
+    assert not is_out_of_memory(OSError("out of memory"))
+
+
+def test_a_tenth_of_the_memory_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.system.device_memory.available_memory", lambda device: 1000)
+    assert fits_memory(900, torch.device("cpu"))
+    assert not fits_memory(901, torch.device("cpu"))

@@ -1,0 +1,198 @@
+"""Trials of a sweep: finished ones are left, others resume, changed ones are refused, and failures are reported."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from specs import ZooError
+from zoo.training.run import IN_USE, Run
+from zoo.training.sweeps.comparison import compare
+from zoo.training.sweeps.rows import make_rows
+from zoo.training.sweeps.trials import Trial, default_folder, make_trials, train_all
+from zoo.training.train import train
+
+ROOT = Path(__file__).parents[4]
+FOLDER = Path("runs/sweep")
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+Trials = Callable[..., tuple[Trial, ...]]
+
+
+@pytest.fixture
+def trials(own_specs: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the processes that train
+    return lambda *overrides, seeds=2: make_trials(make_rows(["own"], overrides), seeds, FOLDER)
+
+
+def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> None:
+    keys = ("training.steps=4", "training.checkpoint_steps=2")
+    four = trials(*keys)
+    assert [trial.name for trial in four] == ["plain.seed1", "flat.seed1", "plain.seed2", "flat.seed2"]
+    for trial in four:
+        assert not trial.finished
+        train(trial.spec, run=trial.run.folder)
+        assert trial.finished
+    assert train_all(four, jobs=2, device="cpu", report=report)
+    assert report.said == ["4 runs, 4 of them finished"]
+    rows = make_rows(["own"], keys)
+    result = compare(rows, make_trials(rows, 2, FOLDER), report)
+    assert [(r.row.name, len(r.trials)) for r in result.results] == [("plain", 2), ("flat", 2)]
+    (pair,) = result.pairs
+    for name, sample in result.results[0].samples.items():
+        assert sample.drawn.mean() == pytest.approx(sample.mean, abs=max(sample.half_interval, 1e-9)), name
+        assert result.variances[name].degrees == 2
+        assert pair.differences[name].value == pytest.approx(result.results[1].samples[name].mean - sample.mean)
+    assert not trials(*keys[1:], "training.steps=5")[0].finished, "it has one more step"
+    with pytest.raises(ZooError, match="started with another spec") as caught:
+        trials("training.warmup_steps=11")
+    assert "--folder DIR" in str(caught.value.hint)
+
+
+def start_sweep(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "zoo", "sweep", "own", "--folder", str(FOLDER), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], run: Run) -> None:
+    while process.poll() is None and not (run.checkpoints.is_dir() and any(run.checkpoints.iterdir())):
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_killed_sweep_resumes(trials: Trials, report: Any) -> None:
+    """Killed while the second of four runs trains: finished runs are left, and the second resumes."""
+    four = trials("training.steps=60")
+    for finished in four[0], four[3]:
+        train(finished.spec, run=finished.run.folder)
+    process = start_sweep("training.steps=60", "--seeds", "2")
+    wait_for_checkpoint(process, four[1].run)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert [trial.finished for trial in four] == [True, False, False, True]
+    before = four[0].run.weights.stat().st_mtime_ns
+    assert train_all(four, jobs=2, device="cpu", report=report)
+    messages = "\n".join(report.said)
+    assert "4 runs, 2 of them finished" in messages
+    assert "plain.seed1:" not in messages
+    assert re.search(r"flat\.seed1: (resuming at step \d+|nothing left to train)", messages)
+    assert four[0].run.weights.stat().st_mtime_ns == before
+    assert all(trial.finished for trial in four)
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(trial.name for trial in four)
+
+
+@pytest.mark.slow
+def test_each_command_line_trains_its_run(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output of `--list` works with xargs and Slurm as README describes it."""
+    both = trials("training.steps=2", "compilation.disabled_passes=[]", seeds=1)
+    first, second = (f"{shlex.join(trial.command())}\n" for trial in both)
+    Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
+    Path("zoo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
+    by_xargs, by_line_number = (
+        "tr '\\n' '\\0' < lines | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'",
+        ('eval "$(sed -n ${SLURM_ARRAY_TASK_ID}p lines)"'),
+    )
+    for command, lines in ((by_xargs, first), (by_line_number, first + second)):
+        Path("lines").write_text(lines)
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert all(trial.finished for trial in both)
+
+
+@pytest.mark.slow
+def test_stop_makes_each_run_write_its_checkpoint(trials: Trials) -> None:
+    process = start_sweep("training.steps=100000")
+    first, *_ = trials("training.steps=100000", seeds=1)
+    wait_for_checkpoint(process, first.run)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "plain.seed1: stopped at step" in output
+    assert "flat.seed1" not in output
+    assert first.lock_problem is None
+
+
+class StubTrial:
+    """Trial whose process runs a script instead of a training."""
+
+    def __init__(self, script: str, lock_problem: Callable[[], str | None] = lambda: None, name: str = "stub") -> None:
+        self.name, self._lock_problem = name, lock_problem
+        Path(f"{name}.py").write_text(script)
+
+    def command(self, device: str) -> list[str]:
+        return [self.name]
+
+    @property
+    def finished(self) -> bool:
+        return Path(f"{self.name}.done").exists()
+
+    @property
+    def lock_problem(self) -> str | None:
+        return self._lock_problem()
+
+
+DONE = "import pathlib, sys\npathlib.Path(sys.argv[0]).with_suffix('.done').touch()\n"
+FAIL_ONCE = "import pathlib, sys\nonce = pathlib.Path('once')\nif not once.exists():\n    once.touch()\n"
+
+
+def train_stubs(*stubs: StubTrial, report: Any, jobs: int = 1) -> bool:
+    return train_all(stubs, jobs=jobs, device="cpu", report=report)  # type: ignore[arg-type]
+
+
+def test_failure_is_reported_after_the_others_are_trained(tmp_path: Path, report: Any) -> None:
+    broken, whole = StubTrial("raise SystemExit('error: out of luck')", name="broken"), StubTrial(DONE, name="whole")
+    with pytest.raises(ZooError, match=r"1 of 2 runs failed:\n  broken: out of luck") as caught:
+        train_stubs(broken, whole, report=report)
+    assert caught.value.exit_code == 1
+    assert whole.finished
+    assert "broken: error: out of luck" in report.said
+
+
+def test_trial_that_another_process_locked_first_is_tried_again(tmp_path: Path, report: Any) -> None:
+    """The run was free when its process was started, but is locked when that process fails."""
+    problems = iter([None, *["another process trains it"] * 3])
+    stub = StubTrial(FAIL_ONCE + "    sys.exit(2)\n" + DONE, lambda: next(problems, None))
+    assert train_stubs(stub, report=report)
+    assert stub.finished
+
+
+def test_trial_whose_error_names_another_process_is_tried_again(tmp_path: Path, report: Any) -> None:
+    """The other process has ended by the time that the lock is tested."""
+    stub = StubTrial(FAIL_ONCE + f"    sys.exit('error: `x` {IN_USE} process 1')\n" + DONE)
+    assert train_stubs(stub, report=report)
+    assert stub.finished
+
+
+def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any) -> None:
+    stub = StubTrial("import time\ntime.sleep(600)\n", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert not train_stubs(stub, report=report)
+    assert not stub.finished
+
+
+def test_lock_that_cannot_be_tested_is_no_problem(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(run: Run) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    first, *_ = trials()
+    first.run.folder.mkdir(parents=True)
+    monkeypatch.setattr(Run, "locked", full)
+    assert first.lock_problem is None
+
+
+def test_default_folder_is_named_after_that_of_the_specs(own_specs: Path) -> None:
+    assert default_folder(make_rows(["table3"], [])) == Path("runs/sweep-table3")
+    assert default_folder(make_rows(["own"], [])) == Path("runs/sweep")
+    assert default_folder(make_rows(["base", "table3/a-h1"], [])) == Path("runs/sweep")

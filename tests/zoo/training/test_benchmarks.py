@@ -1,0 +1,175 @@
+"""Benchmarks of translating and training: their numbers are consistent, and impossible settings are refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from compiler import Purpose, build, graphs, interpret, lower
+from compiler.host import cores
+from compiler.initialization import initial_weights
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.generation.config import GenerationConfig
+from zoo.system import device_memory
+from zoo.system.clock import Spread, spread
+from zoo.training.benchmarks import (
+    LENGTH,
+    DecodingWork,
+    benchmark_decoding,
+    benchmark_training,
+    random_sources,
+    translations,
+    weights_avoiding,
+)
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[3]
+Small = Callable[..., Spec]
+ONE_ROUND = DecodingWork(sentences=2, rounds=1)
+
+
+def test_numbers_of_decoding_are_consistent(small: Small) -> None:
+    speed = benchmark_decoding(small(), DecodingWork(batch=2, sentences=5, rounds=3), device="cpu")
+    assert (speed.sentences, speed.batch, speed.rounds, speed.length) == (5, 2, 3, LENGTH)
+    assert (speed.precision, speed.device) == ("float32", "cpu")
+    for result in (speed.latency_seconds, speed.sentences_per_second, speed.tokens_per_second, speed.step_milliseconds):
+        assert 0 < result.min <= result.median <= result.max
+    assert speed.tokens_per_second.median == pytest.approx(LENGTH * speed.sentences_per_second.median)
+    assert speed.step_milliseconds.median == pytest.approx(5000 / speed.sentences_per_second.median / (3 * LENGTH))
+    assert min(speed.build_seconds, speed.first_seconds) > 0
+    assert (speed.host.cores, speed.host.threads) == (cores(), torch.get_num_threads())
+    assert speed.disagreement < 1e-4
+    assert 1e-5 < benchmark_decoding(small(), ONE_ROUND, precision="int8").disagreement < 1
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"norm": "pre", "tied_embeddings": "target"},
+        {"tied_embeddings": "none", "decoder": [{"kind": kind} for kind in ("self_attention", "cross_attention")]},
+        {"decoder": [{"kind": kind} for kind in ("feed_forward", "self_attention", "cross_attention")]},
+    ],
+    ids=str,
+)
+def test_no_translation_ends_before_its_limit(small: Small, shape: dict[str, object]) -> None:
+    """PAD, UNK, BOS and EOS are nearly impossible at every step, for any input."""
+    spec = small(**shape)
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
+    program = build(spec, weights=weights, device="cpu")
+    state = program.encode(torch.tensor([[5, 6, EOS], [7, EOS, PAD]]))
+    for token in (BOS, 9, 50):
+        log_probabilities, state = program.decode_step(state, torch.tensor([token, token]))
+        assert log_probabilities[:, [PAD, UNK, BOS, EOS]].max() < -15
+        assert log_probabilities[:, EOS + 1 :].max() > -6
+    (hypotheses,) = translations(program, [[5, 6, EOS]], spec, batch=1, n_best=2, length=11)
+    assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [10, 10]
+    assert not {PAD, UNK, BOS, EOS} & set(hypotheses[0].tokens)
+
+
+def with_decoding(spec: Spec, **fields: object) -> Spec:
+    return spec.model_copy(update={"decoding": spec.decoding.model_copy(update=fields)})
+
+
+def test_search_is_that_of_the_spec(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = with_decoding(small(), length_penalty="power", alpha=1.0, stopping_rule="full")
+    used: list[object] = []
+
+    def searched(program: object, chunks: object, chooser: object, **how: object) -> None:
+        used.append(chooser)
+        raise ZooError("stop here")
+
+    monkeypatch.setattr("zoo.training.benchmarks.search", searched)
+    with pytest.raises(ZooError, match="stop here"):
+        benchmark_decoding(spec, ONE_ROUND, device="cpu")
+    assert used == [GenerationConfig.from_spec(spec, {}).strategy()]
+    with pytest.raises(ZooError, match="measures beam search") as caught:
+        benchmark_decoding(with_decoding(small(), search="sample"), ONE_ROUND, device="cpu")
+    assert caught.value.hint == "set `decoding.search=beam`"
+
+
+def test_translations_do_not_depend_on_the_batch(small: Small) -> None:
+    spec = small()
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
+    program = build(spec, weights=weights, device="cpu")
+    sources = random_sources(spec, 5)
+    assert [len(source) for source in sources] == [len(source) for source in random_sources(spec, 7)[:5]]
+    one, many = (translations(program, sources, spec, batch=batch) for batch in (1, 4))
+    assert [hypotheses[0].tokens for hypotheses in one] == [hypotheses[0].tokens for hypotheses in many]
+    inputs = {"source": torch.tensor([sources[0]]), "target": torch.tensor([[BOS, *one[0][0].tokens, EOS]])}
+    scores = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
+    assert one[0][0].log_probability == pytest.approx(float(scores.sum()), rel=1e-5)
+
+
+def test_impossible_decoding_is_refused(small: Small) -> None:
+    for name in ("batch", "sentences", "rounds"):
+        with pytest.raises(ZooError, match=f"`{name}` is 0"):
+            DecodingWork(**{name: 0})
+    with pytest.raises(ZooError, match="a vocabulary of 101 tokens is too small for a beam of 60"):
+        benchmark_decoding(with_decoding(small(), beam=60, alpha=0.0), ONE_ROUND)
+
+    def learned(positions: int) -> Spec:
+        fields = {"positional_encoding": "learned", "max_positions": positions}
+        spec = small()
+        return spec.model_copy(update={"architecture": spec.architecture.model_copy(update=fields)})
+
+    with pytest.raises(ZooError, match=f"needs {LENGTH + 1} positions") as caught:
+        benchmark_decoding(learned(LENGTH), ONE_ROUND, device="cpu")
+    enough = int(str(caught.value.hint).partition("max_positions=")[2].rstrip("`"))
+    assert benchmark_decoding(learned(enough), ONE_ROUND, device="cpu").sentences == 2
+
+
+def test_spread_has_median_min_and_max() -> None:
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+    assert spread([4.0]) == Spread(4.0, 4.0, 4.0)
+
+
+def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
+    cpu = torch.device("cpu")
+    before = device_memory.peak_memory(cpu)
+    speed = benchmark_training(world(), steps=2, rounds=3, device="cpu")
+    assert (speed.name, speed.device, speed.steps, speed.rounds) == ("transformer-tiny-ende", "cpu", 2, 3)
+    for result in (speed.source_tokens_per_second, speed.target_tokens_per_second, speed.step_seconds):
+        assert 0 < result.min <= result.median <= result.max
+    tokens = speed.target_tokens_per_second.median * speed.step_seconds.median
+    assert 80 <= tokens <= 400  # at most the budget of a step
+    assert 0 <= speed.padding < 0.5
+    assert speed.utilisation.median > 0
+    assert before <= speed.memory_bytes <= device_memory.peak_memory(cpu)
+    assert 3 < speed.loss < 8  # ln 200 is 5.3
+
+
+def test_budgets_and_parts_of_the_corpus(world: Callable[..., Spec]) -> None:
+    """No sentence is longer than the spec's maximum, and weights of corpus parts have no effect."""
+    keys = ["architecture.positional_encoding=learned", "architecture.max_positions=12", "corpus.max_length=11"]
+    keys += ["training.source_tokens=12", "training.target_tokens=12"]
+    keys += ["corpus.train=[{grammar: 30, weight: 2}, {grammar: 20}]"]
+    speed = benchmark_training(world(*keys), steps=1, rounds=1)
+    assert speed.target_tokens_per_second.median * speed.step_seconds.median <= 12 + 1e-6
+    with pytest.raises(ZooError, match="cannot measure 0 rounds of 2 steps"):
+        benchmark_training(world(), steps=2, rounds=0)
+    with pytest.raises(ZooError, match=r"training\.source_tokens"):
+        benchmark_training(world("training.source_tokens=20"), steps=1, rounds=1)
+
+
+@pytest.mark.slow
+def test_comparison_with_other_systems_runs() -> None:
+    """All systems have the same weights, and those in float32 find the same translations."""
+    pytest.importorskip("ctranslate2")
+    pytest.importorskip("transformers")
+    script = ROOT / "tests" / "benchmarks" / "decode.py"
+    sizes = {"N": 1, "d_model": 32, "d_ff": 64, "d_k": 4, "d_v": 4}
+    small = [f"architecture.{field}={size}" for field, size in sizes.items()]
+    for work in ("b32", "b1", "latency"):
+        options = ["--work", work, "--systems", "eager-float32,marian-float32", "--rounds", "2", "--sentences", "4"]
+        command = [sys.executable, str(script), "base", *small, "vocabulary.size=500", *options, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        systems = json.loads(done.stdout)["systems"]
+        assert len(systems) == 4
+        assert all(system["same_tokens"] == system["same_sentences"] == 1 for system in systems.values())

@@ -1,0 +1,162 @@
+"""Checkpoints: resuming finds an undamaged one, however the last was interrupted, and outdated ones are removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from specs import Spec, ZooError
+from zoo.report import Report
+from zoo.training import checkpoints
+from zoo.training.checkpoints import TrainingProgress, TrainingState, gather_state, list_checkpoints
+from zoo.training.run import Run
+from zoo.training.train import train
+from zoo.training.trainer import Trainer
+
+pytestmark = pytest.mark.integration
+CHANGING = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
+WHOLE, REFUSED, KILLED = 0, 3, 9
+_save_file = safetensors.torch.save_file
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
+@pytest.mark.parametrize("how", ["killed", "full disk"])
+def test_write_interrupted_at_each_file_operation_leaves_a_valid_checkpoint(
+    how: str, finished_run: Run, trainer: Callable[..., Trainer]
+) -> None:
+    one, resumed = trainer("training.steps=28", run=finished_run.folder), trainer("training.steps=28")
+    one.progress = checkpoints.resume(one.run, one.program, one.updater.optimiser, Report())
+    states = {24: _state_of(one)}
+    for step in one.inputs():
+        one.step(step)
+        one.progress = TrainingProgress(*step.position)
+        if step.position.step == 28:
+            break
+    states[28] = _state_of(one)
+    outcomes = []
+    for number in range(1, 200):
+        shutil.rmtree("copy", ignore_errors=True)
+        shutil.copytree(finished_run.folder, "copy")
+        run = Run(Path("copy"))
+        ended = _save_in_a_child(run, one, states[28], how, number)
+        step = checkpoints.resume(run, resumed.program, resumed.updater.optimiser, Report()).step
+        actual, expected = _state_of(resumed), states[step]
+        for ours, theirs in ((actual.weights, expected.weights), (actual.moments, expected.moments)):
+            assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items()), (number, step)
+        outcomes.append((ended, step))
+        if ended == WHOLE:
+            break
+    assert outcomes[-1] == (WHOLE, 28)
+    assert {ended for ended, _ in outcomes[:-1]} == {KILLED if how == "killed" else REFUSED}
+    assert outcomes[0][1] == 24
+    assert len(outcomes) > 4
+    left = [path.name for path in run.checkpoints.iterdir()]
+    assert all(name.removeprefix("best-").isdigit() for name in left), left
+
+
+def _state_of(trainer: Trainer) -> TrainingState:
+    state = gather_state(trainer.program, trainer.updater.optimiser, keep=True)
+    assert state
+    return TrainingState(*({k: t.clone() for k, t in part.items()} for part in (state.weights, state.moments)))
+
+
+def _save_in_a_child(run: Run, one: Trainer, state: TrainingState, how: str, number: int) -> int:
+    """Fork a process that writes the checkpoint and is interrupted at one operation. Return its exit status."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    count = 0
+
+    def interrupt(path: object) -> None:
+        nonlocal count
+        count += 1
+        if count == number and how == "killed":
+            os._exit(KILLED)
+        if count == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        if writes or (how == "killed" and event in CHANGING):
+            interrupt(arguments[0])
+
+    def save_file(tensors: dict[str, torch.Tensor], path: Path) -> None:
+        """Interrupt after half of the file: Python has no audit event for what safetensors writes."""
+        _save_file(tensors, path)
+        os.truncate(path, path.stat().st_size // 2)
+        interrupt(path)
+        _save_file(tensors, path)
+
+    try:
+        safetensors.torch.save_file = save_file
+        sys.addaudithook(hook)
+        checkpoints.save_checkpoint(run, one.spec, state, one.progress)
+    except ZooError as error:
+        os._exit(REFUSED if "the disk is full" in str(error) else 4)
+    except BaseException:
+        os._exit(5)
+    os._exit(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [("weights.safetensors", "flip"), ("optimiser.safetensors", "truncate"), ("state.json", "empty")],
+)
+def test_damaged_checkpoint_is_reported_and_skipped(
+    finished_run: Run, trainer: Callable[..., Trainer], words: Any, file: str, damage: str
+) -> None:
+    newest = list_checkpoints(finished_run)[-1].folder
+    content = bytearray((newest / file).read_bytes())
+    content[len(content) // 2] ^= 4
+    (newest / file).write_bytes({"truncate": content[: len(content) // 2], "flip": content, "empty": b""}[damage])
+    one = trainer()
+    progress = checkpoints.resume(finished_run, one.program, one.updater.optimiser, words)
+    assert progress.step == 20
+    assert any(file in line and "going back" in line for line in words.said)
+    assert not newest.exists()
+
+
+def test_unreadable_checkpoint_is_kept(
+    finished_run: Run, world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest, opened = list_checkpoints(finished_run)[-1].folder, os.open
+
+    def fails(path: Any, *arguments: Any) -> int:
+        if path == newest.absolute() / "manifest.json" or path == newest / "manifest.json":
+            raise PermissionError
+        return opened(path, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fails)
+        with pytest.raises(ZooError, match=r"this user may not read .*manifest\.json"):
+            train(world("training.steps=28"))
+    assert list_checkpoints(finished_run)[-1].folder == newest
+
+
+def test_training_without_an_undamaged_checkpoint_is_an_error(finished_run: Run, world: Callable[..., Spec]) -> None:
+    for checkpoint in list_checkpoints(finished_run):
+        (checkpoint.folder / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(ZooError, match="can be resumed") as caught:
+        train(world("training.steps=28"))
+    assert "--fresh" in (caught.value.hint or "")
+
+
+def test_checkpoints_are_sorted_by_step(tmp_path: Path) -> None:
+    for step in (9_999_998, 10_000_000, 9_999_999, 4):
+        (tmp_path / "checkpoints" / f"{step:07d}").mkdir(parents=True)
+    assert [c.step for c in list_checkpoints(Run(tmp_path))] == [4, 9_999_998, 9_999_999, 10_000_000]
+
+
+def test_only_the_newest_two_checkpoints_keep_the_optimiser(finished_run: Run) -> None:
+    kept = list_checkpoints(finished_run)
+    assert [c.step for c in kept] == [16, 20, 24]
+    assert [c.resumable for c in kept] == [False, True, True]

@@ -1,0 +1,246 @@
+"""Several processes: the losses of one, identical weights after a resume, sharding, and restarts by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from specs import Spec, ZooError
+from zoo.planning.training_estimate import PROCESS_BYTES, full_batch, training_bytes
+from zoo.system import device_memory, memory
+from zoo.training import distributed
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.distributed import Processes, needs_sharding
+from zoo.training.run import Run
+from zoo.training.train import train
+
+World = Callable[..., Spec]
+PROGRAM = "from cli.app import main; main()"
+SMALL_DEVICES = f"from zoo.system import device_memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
+"""The same program on devices of which two can hold weights, gradients and moments, but not one."""
+TWO = ("--standalone", "--nproc-per-node", "2")
+PLAIN = ("architecture.dropout=0.0", "training.epsilon=1.0e-3")
+"""No dropout, and an epsilon with which Adam does not amplify rounding errors of tiny gradients."""
+
+
+def start_torchrun(run: str, spec: Spec, options: tuple[str, ...] = TWO, code: str = PROGRAM) -> subprocess.Popen[str]:
+    """Start `torchrun ... zoo train SPEC --run RUN`."""
+    Path(f"{run}.yaml").write_text(spec.yaml(), encoding="utf-8")
+    program = ["--no-python", "--", sys.executable, "-c", code, "train", f"{run}.yaml", "--run", run]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, *program]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def train_by_torchrun(run: str, spec: Spec, code: str = PROGRAM) -> Run:
+    process = start_torchrun(run, spec, code=code)
+    _, output = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    return Run(Path(run))
+
+
+def train_by_two_forks(run: str, spec: Spec) -> Run:
+    """Train in two processes that are forked from this one, which saves importing torch."""
+    children, port = [], free_port()
+    for rank in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                os.environ.update(TORCHELASTIC_RUN_ID="test", WORLD_SIZE="2", RANK=f"{rank}", LOCAL_RANK=f"{rank}")
+                os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=f"{port}")
+                train(spec, run=run, device="cpu")
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert statuses == [0, 0]
+    return Run(Path(run))
+
+
+def without_last_checkpoint(run: Run) -> str:
+    """Copy a run to the state before its last checkpoint."""
+    before = Run(Path(shutil.copytree(run.folder, f"{run.folder}-stopped")))
+    shutil.rmtree(list_checkpoints(before)[-1].folder)
+    before.weights.unlink()
+    return str(before.folder)
+
+
+def losses_of(run: Run) -> list[float]:
+    return [json.loads(line)["loss"] for line in run.log.read_text().splitlines()]
+
+
+def assert_same_weights(a: Run, b: Run) -> None:
+    for file in (a.weights, list_checkpoints(a)[-1].weights):
+        ours, theirs = load_file(file), load_file(b.folder / file.relative_to(a.folder))
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours), file
+
+
+def assert_similar(a: Run, b: Run) -> None:
+    """Sums are rounded differently with another number of processes."""
+    assert losses_of(b) == pytest.approx(losses_of(a), abs=1e-4)
+    for name, tensor in load_file(a.weights).items():
+        torch.testing.assert_close(load_file(b.weights)[name], tensor, atol=1e-4, rtol=1e-3)
+
+
+SHORT = ("training.steps=8", "training.log_steps=1", "training.average=1")
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
+@pytest.mark.parametrize("sharded", [False, True])
+def test_two_processes_equal_one(world: World, sharded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more accumulation steps than some shares of a batch have rows."""
+    keys = ["training.steps=3", "training.clip_norm=1.0", "training.accumulation_steps=12"] * sharded
+    spec = world(*PLAIN, *SHORT, *keys)
+    one = train(spec, run="one")
+    if sharded:
+        monkeypatch.setattr(device_memory, "available_memory", lambda device: 150_000)
+    two = train_by_two_forks("two", spec)
+    assert (two.identity.processes, two.identity.sharded) == (2, sharded)
+    assert_similar(one, two)
+
+
+@pytest.mark.slow
+def test_two_processes_resume_to_identical_weights(world: World) -> None:
+    spec = world(*PLAIN, *SHORT)
+    two = train_by_torchrun("two", spec)
+    assert_similar(train(spec, run="one"), two)
+    assert_same_weights(two, train_by_torchrun(without_last_checkpoint(two), spec))
+    sharded = train_by_torchrun("sharded", spec, SMALL_DEVICES)
+    resumed = train_by_torchrun(without_last_checkpoint(sharded), spec)
+    assert resumed.identity.sharded, "once a run is sharded it stays so"
+    assert_same_weights(sharded, resumed)
+
+
+@pytest.mark.slow
+def test_run_can_continue_sharded(world: World) -> None:
+    started = train_by_torchrun("run", world(*PLAIN, "training.steps=12"))
+    assert not started.identity.sharded
+    assert_similar(train(world(*PLAIN), run="one"), train_by_torchrun("run", world(*PLAIN), SMALL_DEVICES))
+    assert started.identity.sharded
+
+
+@pytest.mark.slow
+def test_stopped_launcher_leaves_a_checkpoint(world: World) -> None:
+    """With dropout, whose masks differ between processes."""
+    whole = train_by_torchrun("whole", world("training.steps=300"))
+    process = start_torchrun("stopped", world("training.steps=300"))
+    wait_for_step(process, Run(Path("stopped")), 20)
+    process.send_signal(signal.SIGTERM)
+    _, output = process.communicate(timeout=100)
+    assert process.returncode != 0
+    assert 5 <= list_checkpoints(Run(Path("stopped")))[-1].step < 300, output
+    assert_same_weights(whole, train_by_torchrun("stopped", world("training.steps=300")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [0, -1])
+def test_killed_worker_is_restarted_from_the_last_checkpoint(world: World, which: int) -> None:
+    whole = train_by_torchrun("whole", world("training.steps=300"))
+    process = start_torchrun("killed", world("training.steps=300"), options=(*TWO, "--max-restarts", "2"))
+    wait_for_step(process, Run(Path("killed")), 20)
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", f"{process.pid}"], capture_output=True, text=True, check=True
+    )
+    os.kill(int(re.findall(r"\d+", listed.stdout)[which]), signal.SIGKILL)
+    _, output = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    assert "resuming at step" in output
+    assert "Traceback" not in output.replace("Traceback : ", "")
+    assert_same_weights(whole, Run(Path("killed")))
+
+
+@pytest.mark.slow
+def test_two_machines_equal_two_processes(world: World) -> None:
+    """Two launchers that connect through an address, as on two machines that share a disk."""
+    whole = train_by_torchrun("whole", world())
+    options = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "zoo")
+    endpoint = ("--rdzv-endpoint", f"localhost:{free_port()}")
+    nodes = [start_torchrun("nodes", world(), options=(*options, *endpoint)) for _ in range(2)]
+    output = [node.communicate(timeout=280)[1] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], output
+    assert_same_weights(whole, Run(Path("nodes")))
+
+
+def wait_for_step(process: subprocess.Popen[str], run: Run, step: int) -> None:
+    while not any(checkpoint.step >= step for checkpoint in list_checkpoints(run)):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as opened:
+        opened.bind(("localhost", 0))
+        return int(opened.getsockname()[1])
+
+
+def test_single_process_needs_no_communication() -> None:
+    alone, sums = Processes("cpu"), torch.ones(2)
+    assert alone.first
+    assert alone.first_on_machine
+    assert alone.any(True, False) == (True, False)
+    assert alone.all_equal(3)
+    assert alone.all_reduce(sums) is sums
+    with alone.first_then_others(on_each_machine=True):
+        pass
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert distributed._gpu_of_process("auto", 1) == "cuda:1"
+    with pytest.raises(ZooError, match="2 GPUs for at least 3 processes"):
+        distributed._gpu_of_process("cuda", 2)
+    with pytest.raises(ZooError, match="`cuda:1` is a single GPU"):
+        distributed._gpu_of_process("cuda:1", 0)
+
+
+class TwoProcesses(Processes):
+    """Two processes that always agree."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.count = 2
+
+
+def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process holds the whole state, but only the activations of its share of a batch."""
+    spec = world()
+    mean = full_batch(spec, 20)
+    needed = PROCESS_BYTES + training_bytes(spec, mean.share(2))
+    assert needed < PROCESS_BYTES + training_bytes(spec, mean)
+    for extra, expected in ((2, False), (-2, True)):
+        available = int(needed / 0.9) + extra
+        monkeypatch.setattr(device_memory, "available_memory", lambda device, available=available: available)
+        assert needs_sharding(spec, mean, TwoProcesses()) is expected
+    used = [training_bytes(spec, mean, shards) for shards in (1, 2, 4, 8)]
+    assert used == sorted(used, reverse=True)
+    assert len(set(used)) == 4
+
+
+def test_memory_is_shared_by_processes_and_limited_by_containers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cpu, limit = torch.device("cpu"), tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "_CGROUP_LIMIT", limit)
+    whole = device_memory.available_memory(cpu)
+    limit.write_text("max\n")
+    assert device_memory.available_memory(cpu) == whole
+    limit.write_text("123456\n")
+    assert device_memory.available_memory(cpu) == 123456
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert device_memory.available_memory(cpu) == 123456 // 4

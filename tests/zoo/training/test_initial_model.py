@@ -1,0 +1,101 @@
+"""Starting from a model: its weights and its tokens, a new optimiser, and models that do not fit the spec."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import specs
+from specs import Spec, ZooError
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
+from zoo.text.vocabulary import Vocabulary
+from zoo.training import checkpoints, initial_model
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.initial_model import prepare_corpus
+from zoo.training.run import Run
+from zoo.training.train import train_steps
+from zoo.training.trainer import Trainer
+
+World = Callable[..., Spec]
+OTHER_TEXT = "corpus.train=[{grammar: 200}]"
+KEYS = ["training.start_from=runs/tiny", OTHER_TEXT, "architecture.dropout=0.3"]
+
+
+@pytest.mark.integration
+def test_training_starts_with_weights_and_tokens_of_the_model(
+    finished_run: Run, world: World, monkeypatch: pytest.MonkeyPatch, words: Any
+) -> None:
+    initial: list[dict[str, torch.Tensor]] = []
+    original = Trainer.train
+
+    def watched(trainer: Trainer, stopped: Callable[[], bool]) -> bool:
+        initial.append({name: tensor.clone() for name, tensor in trainer.program.weights().items()})
+        return original(trainer, stopped)
+
+    def full(folder: Path) -> NoReturn:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Trainer, "train", watched)
+    second = Run(Path("second"))
+    with monkeypatch.context() as patch:  # killed before the first checkpoint: it starts from the model again
+        patch.setattr(checkpoints, "atomic_folder", full)
+        with pytest.raises(OSError, match="no space"):
+            train_steps(world(*KEYS, "training.steps=2"), second.folder)
+    train_steps(world(*KEYS, "training.steps=2"), second.folder)
+    expected = load_file(finished_run.weights)
+    for weights in initial:
+        assert all(torch.equal(weights[name], tensor) for name, tensor in expected.items())
+    tokens = [(run.folder / "vocabulary.model").read_bytes() for run in (finished_run, second)]
+    assert tokens[0] == tokens[1]
+    shutil.rmtree(finished_run.folder)  # from now on the run resumes without the model
+    train_steps(world(*KEYS, "training.steps=3"), second.folder, report=words)
+    assert "resuming at step 2" in words.said
+    assert list_checkpoints(second)[-1].step == 3
+
+
+@pytest.mark.integration
+def test_same_text_with_other_tokens_is_another_corpus(finished_run: Run, world: World, words: Any) -> None:
+    learned = prepare_corpus(world(OTHER_TEXT), words)
+    given = prepare_corpus(world(OTHER_TEXT, "training.start_from=runs/tiny"), words)
+    assert learned.fingerprint != given.fingerprint
+    assert given.vocabulary.digest == prepare_corpus(world(), words).vocabulary.digest != learned.vocabulary.digest
+
+
+def test_other_architecture_or_vocabulary_is_refused(finished_run: Run, world: World) -> None:
+    with pytest.raises(ZooError, match=r"architecture\.d_ff: 24 in the model, 32 in the spec") as caught:
+        initial_model.initial_model(
+            world("training.start_from=runs/tiny", "architecture.d_ff=32", "vocabulary.size=190")
+        )
+    assert "vocabulary.size: 200 in the model, 190 in the spec" in str(caught.value)
+    with pytest.raises(ZooError, match="there is no model `nowhere`"):
+        initial_model.initial_model(world("training.start_from=nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("other", "overrides", "message"),
+    [
+        ("parsing/tiny", ["task.constrained=false"], None),
+        ("parsing/tiny", ["task.linearisation=vinyals"], "task.linearisation: tensor2tensor in the model, vinyals in"),
+        ("tiny", [], "task.kind: translation in the model, parsing in the spec"),
+    ],
+)
+def test_other_task_is_refused(
+    monkeypatch: pytest.MonkeyPatch, other: str, overrides: list[str], message: str | None
+) -> None:
+    model = Model(specs.load(other), cast(Vocabulary, None), cast(Weights, None))
+    monkeypatch.setattr(initial_model.find, "model", lambda name, report: Path(name))
+    monkeypatch.setattr(initial_model, "read_model", lambda folder: model)
+    spec = specs.load("parsing/tiny", ["training.start_from=first", *overrides])
+    if message is None:
+        assert initial_model.initial_model(spec) is model
+        return
+    with pytest.raises(ZooError) as caught:
+        initial_model.initial_model(spec)
+    assert message in str(caught.value)

@@ -1,0 +1,117 @@
+"""The log of a run: complete lines, speeds of the time in steps, TensorBoard events, and the forecast."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+from specs import Spec, ZooError
+from zoo.data.batches import BatchSize
+from zoo.training import run_log
+from zoo.training.checkpoints import TrainingProgress
+from zoo.training.run import Run
+from zoo.training.run_log import RunLog, TensorBoardEvents
+from zoo.training.step import StepResult
+from zoo.training.train import train
+
+
+def open_log(path: Path, start: TrainingProgress) -> RunLog:
+    return RunLog(path, start, 1e9, torch.device("cpu"), TensorBoardEvents(path.parent / "events", start.step))
+
+
+def add_step(log: RunLog) -> None:
+    log.add(BatchSize(2, 40, 60, 100), StepResult(*torch.tensor([6.0, 6.0, 1.0]), 60), 4e9)
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"step": 3, "lo', b"\x00\x00\x00", b'{"step": 3, "name": "M\xc3'])
+def test_incomplete_line_is_removed(tmp_path: Path, rest: bytes) -> None:
+    path = tmp_path / "log.jsonl"
+    whole = b'{"step": 1}\n{"step": 2}\n'
+    path.write_bytes(whole + rest)
+    open_log(path, TrainingProgress(step=2)).close()
+    assert path.read_bytes() == whole
+
+
+def test_speeds_refer_to_the_time_in_steps(tmp_path: Path) -> None:
+    """Time between steps, for checkpoints and the dev set, does not count."""
+    log = open_log(tmp_path / "log.jsonl", TrainingProgress(step=2, seconds=100.0))
+    lines = []
+    for seconds in (104.0, 106.0):
+        add_step(log)
+        lines.append(log.write(TrainingProgress(step=3, seconds=seconds), 0.1, {}))
+    assert [line["source_tokens_per_second"] for line in lines] == [10.0, 20.0]
+    assert [line["target_tokens_per_second"] for line in lines] == [15.0, 30.0]
+    assert [line["utilisation"] for line in lines] == [1.0, 2.0]
+    assert (lines[0]["loss"], lines[0]["padding"]) == (0.1, 0.0)
+
+
+def test_full_disk_is_reported_with_the_name_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path / "log.jsonl", TrainingProgress())
+    add_step(log)
+
+    def full(path: Path, *how: object, **more: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(ZooError, match=r"log\.jsonl` cannot be written: the disk is full"):
+            log.write(TrainingProgress(step=1, seconds=1.0), 0.1, {})
+
+
+def read_events(folder: Path) -> Iterator[Event]:
+    """Yield the records of all files: length, its checksum, the event, its checksum."""
+    for file in sorted(folder.iterdir()):
+        content = file.read_bytes()
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            yield Event.FromString(content[12 : 12 + length])
+            content = content[16 + length :]
+
+
+@pytest.mark.integration
+def test_resumed_training_continues_log_events_and_forecast(
+    finished_run: Run, world: Callable[..., Spec], words: Any
+) -> None:
+    """Each step is in the events once, though the lines after step 21 were lost."""
+    lines = finished_run.log.read_text().splitlines(keepends=True)
+    finished_run.log.write_text("".join(lines[:-1]))
+    train(world("training.steps=29"), report=words)
+    lines = [json.loads(line) for line in finished_run.log.read_text().splitlines()]
+    steps = [line["step"] for line in lines]
+    assert steps == [step for step in range(1, 30) if (step % 3 == 0 or step % 4 == 0 or step == 29) and step != 24]
+    memory = [line["memory_bytes"] for line in lines[-3:]]
+    assert memory == sorted(memory)
+    for line in lines:
+        assert 0.8 < line["target_tokens_per_second"] / line["source_tokens_per_second"] < 1.5
+        assert 0 < line["padding"] < 0.9
+        assert line["utilisation"] > 0
+    losses: dict[int, float] = {}
+    for event in read_events(finished_run.events):
+        if event.session_log.status == SessionLog.START:
+            losses = {step: loss for step, loss in losses.items() if step < event.step}
+        for value in event.summary.value:
+            if value.tag == "loss":
+                losses[event.step] = value.simple_value
+    del losses[24]
+    assert losses == pytest.approx({line["step"]: line["loss"] for line in lines}, abs=1e-4)
+    assert any(re.match(r"forecast for 5 steps: [\d:]+ and [\d.]+ [MG]B of memory, based on", s) for s in words.said)
+    assert any(re.match(r"5 steps took [\d:]+ and .*; the forecast was [\d:]+ and ", line) for line in words.said)
+
+
+def test_events_need_tensorboardx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "SummaryWriter", None)
+    log = open_log(tmp_path / "log.jsonl", TrainingProgress())
+    add_step(log)
+    log.write(TrainingProgress(step=1, seconds=1.0), 0.1, {})
+    log.close()
+    assert (tmp_path / "log.jsonl").read_text()
+    assert not (tmp_path / "events").exists()
