@@ -22,7 +22,7 @@ from zoo.publishing import proof
 from zoo.report import Report
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), CTranslate2Export(), OnnxExport())
-"""Formats that models are exported to. To add one, write a module and list its class here."""
+"""Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
 
 
@@ -34,7 +34,7 @@ class ExportResult:
     check: ExportCheck | None
     """Result of running the exported model in its engine. None if the engine is not installed."""
     notes: tuple[str, ...]
-    """What the user should know about the exported model, one sentence each."""
+    """Sentences for the user about the exported model."""
 
 
 def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:

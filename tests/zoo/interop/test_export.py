@@ -15,10 +15,9 @@ from safetensors.torch import load_file, save_file
 import zoo
 from specs import BOS, UNK, ZooError
 from zoo.files import manifest
-from zoo.interop.exporter import export_model
 from zoo.interop.exported import Bundle
-from zoo.interop.importer import import_model
-from zoo.interop.importer import ImportOptions
+from zoo.interop.exporter import export_model
+from zoo.interop.importer import ImportOptions, import_model
 from zoo.publishing import publish
 from zoo.report import Report
 from zoo.training.run import Run
