@@ -102,7 +102,9 @@ def read(folder: Path) -> ImportedModel:
 def require_same(tiny: SimpleNamespace, folder: Path) -> ImportedModel:
     """Compare the log-probabilities with those of the engine in float32."""
     imported = read(folder)
-    scores = open_translator(folder).score_batch(*([text.split() for text in side] for side in zip(*SENTENCES)))
+    scores = open_translator(folder).score_batch(
+        *([text.split() for text in side] for side in zip(*SENTENCES, strict=True))
+    )
     for score, (source, target) in zip(scores, SENTENCES, strict=True):
         found = torch.from_numpy(tiny.log_probabilities(imported, source, target))
         torch.testing.assert_close(found, torch.tensor(score.log_probs), atol=3e-5, rtol=0)
@@ -206,7 +208,7 @@ def test_spec_and_notes(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_search_finds_the_same_translations(tmp_path: Path) -> None:
-    """Compare n-best lists of several beam sizes, and the engine that `--check` uses.
+    """Compare n-best lists of several beam sizes.
 
     Left out are translations that reach the maximum length, which CTranslate2 truncates, and `min_length`, below which
     CTranslate2 gives EOS no share of the probability.
@@ -227,8 +229,20 @@ def test_search_finds_the_same_translations(tmp_path: Path) -> None:
                 assert [" ".join(tokens) for tokens in result.hypotheses] == [each.text for each in found]
                 assert result.scores == pytest.approx([each.score for each in found], abs=1e-4)
         assert compared > 20
+
+
+def _let_translations_begin(model: Any) -> None:
+    model.decoder.projection.bias[2] = 0
+
+
+@pytest.mark.integration
+def test_engine_of_the_check_returns_tokens_and_log_probabilities(tmp_path: Path) -> None:
+    imported = read(save(tmp_path, change=_let_translations_begin))
+    program = build(imported.spec, TRANSLATE, weights=imported.tensors, backend="eager", device="cpu")
+    texts = [source for source, _ in SENTENCES]
+    hypotheses = Translator(program, imported.vocabulary, imported.spec).hypotheses(texts, beam=1)
     translations = CTranslate2Import().open_engine(tmp_path, imported).translate(texts, beam=1)
-    for translation, (best, *_) in zip(translations, zoo.hypotheses(texts, beam=1), strict=True):
+    for translation, (best, *_) in zip(translations, hypotheses, strict=True):
         assert translation.tokens == imported.vocabulary.named(best.tokens)
         assert translation.log_probability == pytest.approx(best.log_probability, abs=1e-3)
 
