@@ -50,7 +50,12 @@ class Model:
         self.processor = tiny.processor(model)
         self.rows = self.processor.get_piece_size()
         self.weights = tiny.marian_weights(self.options, self.rows)
-        self.decoder = {"models": ["model.npz"], "vocabs": ["v.spm", "v.spm"], "beam-size": 6, "normalize": 0.6}
+        self.decoder: dict[str, Any] = {
+            "models": ["model.npz"],
+            "vocabs": ["v.spm", "v.spm"],
+            "beam-size": 6,
+            "normalize": 0.6,
+        }
         self.path = self.write()
 
     def write(self, decoder: dict[str, Any] | None = None, **options: Any) -> Path:
@@ -76,7 +81,8 @@ def test_imported_model_computes_the_same(tiny: SimpleNamespace, tmp_path: Path,
 
 
 def test_tied_layers_are_copied(tiny: SimpleNamespace, model: Model) -> None:
-    path = model.write(**{"dec-depth": 2, "transformer-tied-layers": [1, 1]})
+    options: dict[str, Any] = {"dec-depth": 2, "transformer-tied-layers": [1, 1]}
+    path = model.write(**options)
     tensors = read(path).tensors
     for name in ("feed_forward.w1", "self_attention.query", "cross_attention.norm_gain"):
         torch.testing.assert_close(tensors[f"decoder.0.{name}"], tensors[f"decoder.1.{name}"])
