@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.app import run
-from zoo.files import places
+from zoo.files import storage
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -18,7 +18,7 @@ Zoo = Callable[..., Any]
 
 @pytest.fixture
 def cache() -> Any:
-    folder = places.compiled() / f"native-{'1' * 24}"
+    folder = storage.compiled() / f"native-{'1' * 24}"
     folder.mkdir(parents=True)
     (folder / "kernels.so").write_bytes(b"x" * 1_000_000)
     return folder

@@ -107,7 +107,7 @@ def test_a_pull_that_is_interrupted_says_that_it_goes_on(
     def interrupted(name: str, report: object) -> Path:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(find, "pulled", interrupted)
+    monkeypatch.setattr(find, "pull_model", interrupted)
     done = zoo("pull", "model")
     assert done.status == 130
     assert "the same command goes on with it" in done.err

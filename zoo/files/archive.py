@@ -1,7 +1,9 @@
-"""Members of archives: taken out once, and only those that are needed."""
+"""Extract single members of archives, and read gzip files with a limit on their unpacked size."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import lzma
 import tarfile
 import zipfile
@@ -12,127 +14,176 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
 from specs import ZooError, nearest
-from zoo.files import places
-from zoo.files.download import Fetched
-from zoo.files.files import explained, require_space, writing
-from zoo.files.lock import lock_file
-from zoo.files.unpacking import require_text, unpacked
+from zoo.files import storage
+from zoo.files.atomic import atomic_file, convert_disk_errors
+from zoo.files.download import Fetched, lock_file
 from zoo.report import size
 
+MIN_LIMIT = 10_000_000
+"""Bytes to which a file of any size may unpack."""
+MAX_RATIO = 200
+"""Largest ratio of unpacked to packed bytes. Text compresses to about a fifth; only repetition reaches 200."""
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_MAX_HEADER_BYTES = 1_000_000
+_MAX_MEMBERS = 100_000
+_LISTED_MEMBERS = 5
 _UNREADABLE = (
     *(EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, OSError),
-    *(NotImplementedError, RuntimeError, ValueError),
+    *(NotImplementedError, RuntimeError, ValueError),  # unknown compression, a password, invalid names and numbers
 )
-"""Also of a way of packing that zipfile does not know, of a password, and of a name or number that is none."""
-_GZIP = b"\x1f\x8b"
-_CHUNK = 1 << 20
-_Partials = Mapping[str, tuple[Path, Path]]
-"""Where each member belongs, and where it is written before."""
-_SHOWN = 5
-_HEADER = 1_000_000  # bytes that a member's long name or its further facts may take
-_MEMBERS = 100_000
+_Targets = Mapping[str, tuple[Path, Path]]
+"""Final and temporary path of each member to extract."""
 
 
 class _Member(tarfile.TarInfo):
-    """One whose header is no larger than a header may be: tarfile holds it in memory."""
+    """Member of a tar archive. Reject oversized extended headers, which tarfile would hold in memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
-        if member.type in _HEADERS and member.size > _HEADER:
-            raise tarfile.ReadError(f"a header takes {size(member.size)}")
+        if member.type in _EXTENDED_HEADERS and member.size > _MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header has {size(member.size)}")
         return member
 
 
-_HEADERS = {
+_EXTENDED_HEADERS = {
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 }
 
 
-def taken_out(sha256: str, names: Sequence[str]) -> list[Path] | None:
-    """The members of the archive with this hash, or None if one of them has not been taken out yet."""
-    paths = [_place(sha256, name) for name in names]
+def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
+    """Return the extracted members of the archive with this SHA-256. None unless all were extracted before."""
+    paths = [_member_path(sha256, name) for name in names]
     return paths if all(path.is_file() for path in paths) else None
 
 
-def take_out(archive: Fetched, names: Sequence[str]) -> list[Path]:
-    """Takes the members out of a .tar, .tar.gz or .zip, whatever it is called, and returns where they are.
+def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
+    """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
 
-    Nothing is written but these members, and not before they have been read and found sound (of a .tar, with all else
-    that is in it). Raises ZooError where it has no such member, is damaged, or unpacks to more than text does.
+    Nothing else is written, and members appear only after they were read without error. A tar archive is read to its
+    end, so that its checksum is verified.
+
+    Returns:
+        The paths of the members, in the order of `names`.
+
+    Raises:
+        ZooError: A member is missing, the archive is damaged, or it unpacks to more than text would.
     """
-    members = {name: _place(archive.sha256, name) for name in names}
+    members = {name: _member_path(archive.sha256, name) for name in names}
     with ExitStack() as stack:
-        partials = {name: (place, stack.enter_context(writing(place))) for name, place in members.items()}
+        targets = {name: (path, stack.enter_context(atomic_file(path))) for name, path in members.items()}
         try:
-            unpack = _from_zip if zipfile.is_zipfile(archive.path) else _from_tar
-            seen = unpack(archive.path, partials)
+            unpack = _extract_zip if zipfile.is_zipfile(archive.path) else _extract_tar
+            available = unpack(archive.path, targets)
         except _UNREADABLE as error:
-            hint = f"remove it and its entry in `{lock_file()}`, then try again: it is fetched anew"
-            problem = f"`{archive.path}` is cut short, damaged, or no .tar, .tar.gz or .zip: {error}"
+            hint = f"remove the file and its entry in `{lock_file()}`, and run the command again to download it again"
+            problem = f"`{archive.path}` is not a .tar, .tar.gz or .zip file, or it is damaged: {error}"
             raise ZooError(problem, hint=hint, exit_code=1) from error
         for name in names:
-            if name not in seen:
-                raise _missing(archive.path, name, sorted(seen))
+            if name not in available:
+                raise _missing_member(archive.path, name, sorted(available))
     return list(members.values())
 
 
-def _from_tar(path: Path, partials: _Partials) -> set[str]:
-    """Reads the archive from front to end, once. Returns the names of all its files."""
-    seen: set[str] = set()
+def open_gzip(path: Path) -> IO[bytes]:
+    """Open a gzip file for reading. Reading raises ZooError when it unpacks to more than text would."""
+    inner = gzip.open(path)  # noqa: SIM115  (closed with the returned stream)
+    return io.BufferedReader(_LimitedReader(inner, path))
+
+
+class _LimitedReader(io.RawIOBase):
+    """Stream that counts the unpacked bytes and raises ZooError above the limit."""
+
+    def __init__(self, inner: gzip.GzipFile, path: Path) -> None:
+        self._inner, self._path, self._read = inner, path, 0
+        self._limit = _unpacked_limit(path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = self._inner.readinto(buffer)
+        self._read += count
+        if self._read > self._limit:
+            _require_plausible(self._path, self._read)
+        return count
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
+
+
+def _require_plausible(path: Path, unpacked: int) -> None:
+    """Raise ZooError if a packed file unpacks to more bytes than text would."""
+    packed = path.stat().st_size
+    if unpacked > (limit := _unpacked_limit(packed)):
+        raise ZooError(
+            f"`{path}` has {size(packed)} but unpacks to more than {size(limit)}, which is not plausible for text",
+            hint="download it again from its authors; if its text is like that, unpack the file yourself",
+        )
+
+
+def _unpacked_limit(packed: int) -> int:
+    return max(MIN_LIMIT, MAX_RATIO * packed)
+
+
+def _extract_tar(path: Path, targets: _Targets) -> set[str]:
+    """Read the archive once from front to end. Return the names of all its files."""
+    names: set[str] = set()
     count = 0
     with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-    with unpacked(path) if packed else path.open("rb") as stream:
+        is_gzip = file.read(2) == _GZIP_MAGIC
+    with open_gzip(path) if is_gzip else path.open("rb") as stream:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
-                if member.isfile() and name not in seen:
-                    seen.add(name)
-                    require_text(path, member.size)
-                    _copy(archive.extractfile(member), partials.get(name), member.size)
-                archive.members = []  # type: ignore[attr-defined]  # tarfile keeps them all
-                if (count := count + 1) > _MEMBERS:
-                    raise tarfile.ReadError(f"it has more than {_MEMBERS:,} members")
-        # What follows the last member holds the checksum.
-        while stream.read(_CHUNK):
+                if member.isfile() and name not in names:
+                    names.add(name)
+                    _require_plausible(path, member.size)
+                    _copy(archive.extractfile(member), targets.get(name), member.size)
+                archive.members = []  # type: ignore[attr-defined]  # tarfile would keep all of them
+                if (count := count + 1) > _MAX_MEMBERS:
+                    raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
+        while stream.read(_CHUNK):  # the checksum follows the last member
             pass
-    return seen
+    return names
 
 
-def _from_zip(path: Path, partials: _Partials) -> set[str]:
+def _extract_zip(path: Path, targets: _Targets) -> set[str]:
     with zipfile.ZipFile(path) as archive:
         members = {member.filename.removeprefix("./"): member for member in archive.infolist() if not member.is_dir()}
-        for name in partials.keys() & members.keys():
-            require_text(path, members[name].file_size)
+        for name in targets.keys() & members.keys():
+            _require_plausible(path, members[name].file_size)
             with archive.open(members[name]) as stream:
-                _copy(stream, partials[name], members[name].file_size)
+                _copy(stream, targets[name], members[name].file_size)
     return set(members)
 
 
-def _copy(stream: IO[bytes] | None, into: tuple[Path, Path] | None, size: int) -> None:
-    if stream is None or into is None:
+def _copy(stream: IO[bytes] | None, target: tuple[Path, Path] | None, size: int) -> None:
+    if stream is None or target is None:
         return
-    place, partial = into
-    require_space(place.parent, size, "a member of an archive")
-    with explained(place, partial), partial.open("wb") as file:  # a full disk is no damage
+    path, partial = target
+    storage.require_space(path.parent, size, "a member of an archive")
+    with convert_disk_errors(path, partial), partial.open("wb") as file:  # a full disk is not a damaged archive
         while chunk := stream.read(_CHUNK):
             file.write(chunk)
 
 
-def _place(sha256: str, name: str) -> Path:
-    """Where a member is put: its own path in a folder of its archive's, and never outside."""
-    steps = PurePosixPath(name.removeprefix("./"))
-    if steps.is_absolute() or ".." in steps.parts or any(sign in name for sign in "\\:\0"):
-        hint = "write it as the archive's list of members has it, such as `training/corpus.en`"
-        raise ZooError(f"`{name}` cannot be the path of an archive's member", hint=hint)
-    return places.archives() / "members" / sha256[:16] / steps
+def _member_path(sha256: str, name: str) -> Path:
+    """Return the path of an extracted member, always inside the folder of its archive."""
+    member = PurePosixPath(name.removeprefix("./"))
+    if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):
+        hint = "write it as the archive lists it, such as `training/corpus.en`"
+        raise ZooError(f"`{name}` is not a valid path of an archive member", hint=hint)
+    return storage.archives() / "members" / sha256[:16] / member
 
 
-def _missing(path: Path, name: str, members: list[str]) -> ZooError:
-    same = [each for each in members if PurePosixPath(each).name == PurePosixPath(name).name]
-    near = same[0] if same else nearest(name, members)
-    several = ", ".join(f"`{each}`" for each in members[:_SHOWN]) + (", ..." if len(members) > _SHOWN else "")
-    hint = f"did you mean `{near}`? " if near else ""
-    return ZooError(f"`{path.name}` has no member `{name}`", hint=f"{hint}it has {several or 'no member at all'}")
+def _missing_member(path: Path, name: str, members: list[str]) -> ZooError:
+    same_file_name = [member for member in members if PurePosixPath(member).name == PurePosixPath(name).name]
+    closest = same_file_name[0] if same_file_name else nearest(name, members)
+    listed = ", ".join(f"`{member}`" for member in members[:_LISTED_MEMBERS])
+    more = ", ..." if len(members) > _LISTED_MEMBERS else ""
+    hint = f"did you mean `{closest}`? " if closest else ""
+    return ZooError(f"`{path.name}` has no member `{name}`", hint=f"{hint}it has {listed or 'no members'}{more}")

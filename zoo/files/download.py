@@ -1,8 +1,13 @@
-"""Archives by address: fetched once, kept, and the same ever after.
+"""Download archives once, check them by SHA-256, and keep them.
 
-Two variables of the environment say where from. ZOO_MIRROR takes the place of scheme and host of every address: a
-folder (`/data/mirror` makes `http://host/a/b.tgz` the file `/data/mirror/a/b.tgz`, used where it lies) or an address
-(`https://mirror.org/wmt` makes it `https://mirror.org/wmt/a/b.tgz`). With ZOO_OFFLINE=1 the network is left alone.
+`corpus.lock` records the SHA-256 of each download, so that later downloads of the same address must be equal.
+
+Two environment variables control the source:
+
+* `ZOO_MIRROR` replaces the scheme and host of every address, by a folder or by an address. With the folder
+  `/data/mirror`, `http://host/a/b.tgz` is the file `/data/mirror/a/b.tgz`, which is used without copying. With
+  `https://mirror.org/wmt`, it is `https://mirror.org/wmt/a/b.tgz`.
+* `ZOO_OFFLINE=1` forbids to use the network.
 """
 
 from __future__ import annotations
@@ -10,141 +15,178 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from specs import ZooError
-from zoo.files import places
-from zoo.files.files import explained, flush, sha256
-from zoo.files.lock import Entry, alone, lock_file, record, recorded
-from zoo.files.transfer import discard, offline, transfer
+from zoo.files import storage
+from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
+from zoo.files.hashes import sha256
+from zoo.files.locks import exclusive
+from zoo.files.reading import read_json
+from zoo.files.transfer import discard, is_offline, transfer
 from zoo.report import Report
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that has the content it must have."""
+    """A downloaded file whose content was checked."""
 
     path: Path
     sha256: str
 
 
-def fetch(url: str, expected: str | None, report: Report) -> Fetched:
-    """The file at `url`, from here if it was fetched before.
+@dataclass(frozen=True)
+class _Record:
+    """SHA-256 and size of a file when it was downloaded for the first time."""
 
-    Its SHA-256 must be `expected`; where that is None, the one in `corpus.lock`; where there is none either, it is
-    recorded there, with a warning. Raises ZooError where it is not, and where the file cannot be had.
+    sha256: str
+    bytes: int
+
+
+def fetch(url: str, expected: str | None, report: Report) -> Fetched:
+    """Return the file at an address. Download it unless it was downloaded before.
+
+    Args:
+        url: The address, http(s):// or file://.
+        expected: The SHA-256 that the file must have. If None, the one in `corpus.lock` is required. If there is none
+            either, the SHA-256 is recorded there, with a warning.
+        report: Receives progress and warnings.
+
+    Raises:
+        ZooError: The file has another SHA-256, or cannot be downloaded.
     """
-    source = _source(url)
-    known = recorded(url)
-    fetched = _fetched(source, url, expected, known, report)
-    if expected is None and known is None and not url.startswith("file:"):
+    source, recorded = _source(url), _records().get(url)
+    if isinstance(source, Path):
+        if not source.is_file():
+            problem = f"there is no file `{source}`, which is used for `{url}`"
+            raise ZooError(problem, hint=_mirror_hint(), exit_code=1)
+        fetched = _accept(source, url, expected, recorded)
+    else:
+        path = storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
+        with convert_disk_errors(path), exclusive(path, report):
+            fetched = _downloaded_before(path, url, expected, report) or _download(path, source, url, expected, report)
+    if expected is None and recorded is None and not url.startswith("file:"):
         report.warn(
-            f"nothing says what `{url}` must be, so that this first download could not be verified; its SHA-256 "
-            f"{fetched.sha256} is kept in `{lock_file()}`, and held to from now on"
+            f"the spec gives no SHA-256 for `{url}`, so this first download could not be verified; its SHA-256 "
+            f"{fetched.sha256} was recorded in `{lock_file()}`, and later downloads are checked against it"
         )
     return fetched
 
 
-def _fetched(source: str | Path, url: str, expected: str | None, known: Entry | None, report: Report) -> Fetched:
-    if isinstance(source, Path):
-        if not source.is_file():
-            raise ZooError(f"there is no file `{source}`, which stands for `{url}`", hint=_mirror_hint(), exit_code=1)
-        return _accepted(source, url, expected, known)
-    path = places.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_name(url)}"
-    with explained(path), alone(path, report):
-        return _kept(path, url, expected, report) or _arrived(path, source, url, expected, report)
+def recorded_sha256(url: str) -> str | None:
+    """Return the SHA-256 of the first download of an address. None if it was never downloaded."""
+    record = _records().get(url)
+    return None if record is None else record.sha256
 
 
-def known_sha256(url: str) -> str | None:
-    """The hash of what was fetched from `url` the first time, or None where nothing was."""
-    entry = recorded(url)
-    return None if entry is None else entry.sha256
+def lock_file() -> Path:
+    """Return the path of `corpus.lock`."""
+    return storage.archives() / "corpus.lock"
 
 
-def _kept(path: Path, url: str, expected: str | None, report: Report) -> Fetched | None:
-    """The file of an earlier fetch, or None where there is none, or none that is whole."""
+def _records() -> dict[str, _Record]:
+    path = lock_file()
+    if not path.exists():
+        return {}
+    try:
+        return {url: _Record(str(record["sha256"]), int(record["bytes"])) for url, record in read_json(path).items()}
+    except (KeyError, TypeError, ValueError):
+        hint = "remove it: the next download of each archive records its SHA-256 again"
+        raise ZooError(f"`{path}` is damaged", hint=hint, exit_code=1) from None
+
+
+def _record(url: str, record: _Record) -> None:
+    """Add a download to `corpus.lock`, keeping what other processes add at the same time."""
+    if _records().get(url) == record:
+        return
+    with exclusive(lock_file()):
+        records = {**_records(), url: record}
+        write_json(lock_file(), {url: asdict(records[url]) for url in sorted(records)})
+
+
+def _downloaded_before(path: Path, url: str, expected: str | None, report: Report) -> Fetched | None:
+    """Return the file of an earlier download. None if there is none, or it is damaged."""
     if not path.exists():
         return None
-    known = recorded(url)
-    # What was recorded was hashed when it arrived; later a look at its size must do.
-    if known and known.bytes == path.stat().st_size and expected in (None, known.sha256):
-        return Fetched(path, known.sha256)
+    recorded = _records().get(url)
+    # It was hashed when it was downloaded; the size is enough now.
+    if recorded and recorded.bytes == path.stat().st_size and expected in (None, recorded.sha256):
+        return Fetched(path, recorded.sha256)
     try:
-        return _accepted(path, url, expected, known)
+        return _accept(path, url, expected, recorded)
     except ZooError as error:
-        report.warn(f"{error.summary}; fetching it again")
+        report.warn(f"{error.summary}; downloading it again")
         return None
 
 
-def _arrived(path: Path, source: str, url: str, expected: str | None, report: Report) -> Fetched:
-    """The file fetched now; what is not as it must be leaves nothing behind."""
-    if offline():
-        hint = f"unset ZOO_OFFLINE, let ZOO_MIRROR name a folder that has it, or put it at `{path}`"
-        raise ZooError(f"`{url}` is not here, and ZOO_OFFLINE forbids to fetch it", hint=hint)
+def _download(path: Path, source: str, url: str, expected: str | None, report: Report) -> Fetched:
+    """Download a file. A file with a wrong SHA-256 is removed."""
+    if is_offline():
+        hint = f"unset ZOO_OFFLINE, set ZOO_MIRROR to a folder that has it, or save it as `{path}`"
+        raise ZooError(f"`{url}` was not downloaded yet, and ZOO_OFFLINE forbids to use the network", hint=hint)
     partial = path.with_name(f"{path.name}.partial")
     transfer(source, partial, report)
-    flush(partial)  # before it is recorded: from then on its size is believed
+    flush_to_disk(partial)  # before it is recorded: afterwards only its size is checked
     try:
-        fetched = _accepted(partial, url, expected, recorded(url))
+        fetched = _accept(partial, url, expected, _records().get(url))
     except ZooError:
         discard(partial)
         raise
     os.replace(partial, path)
-    flush(path.parent)
+    flush_to_disk(path.parent)
     discard(partial)
     return Fetched(path, fetched.sha256)
 
 
-def _accepted(path: Path, url: str, expected: str | None, known: Entry | None) -> Fetched:
-    """The file, if it has the content it must have; then it is recorded."""
-    found = sha256(path)
-    if expected not in (None, found):
+def _accept(path: Path, url: str, expected: str | None, recorded: _Record | None) -> Fetched:
+    """Check the SHA-256 of a file and record it."""
+    actual = sha256(path)
+    if expected not in (None, actual):
         raise ZooError(
-            f"what came from `{url}` has the SHA-256 {found}, not {expected} as the spec says",
-            hint="the file or the spec's `sha256` is wrong: compare both with what its authors publish",
+            f"the file from `{url}` has the SHA-256 {actual}, but the spec requires {expected}",
+            hint="compare both with the SHA-256 that its authors publish: the file or the spec's `sha256` is wrong",
             exit_code=1,
         )
-    if expected is None and known is not None and known.sha256 != found:
+    if expected is None and recorded is not None and recorded.sha256 != actual:
         raise ZooError(
-            f"what came from `{url}` has the SHA-256 {found}, and {known.sha256} when it was first fetched",
-            hint=f"if it is meant to have changed, remove its entry from `{lock_file()}` and try again",
+            f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download",
+            hint=f"if the change is intended, remove its entry from `{lock_file()}` and run the command again",
             exit_code=1,
         )
-    record(url, Entry(found, path.stat().st_size))
-    return Fetched(path, found)
+    _record(url, _Record(actual, path.stat().st_size))
+    return Fetched(path, actual)
 
 
 def _source(url: str) -> str | Path:
-    """Where the file is had from: an address, or a file used where it lies."""
+    """Return the address to download from, or the local file to use."""
     mirror, parts = os.environ.get("ZOO_MIRROR"), urlsplit(url)
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
     if not mirror:
         return url
-    # No address leads out of the mirror.
-    inner = posixpath.normpath(f"/{parts.path}").lstrip("/")
+    inner = posixpath.normpath(f"/{parts.path}").lstrip("/")  # `..` cannot lead out of the mirror
     if mirror.startswith(("http://", "https://")):
-        _check_address(mirror)
+        _check_mirror(mirror)
         return f"{mirror.rstrip('/')}/{inner}" + (f"?{parts.query}" if parts.query else "")
     folder = url2pathname(urlsplit(mirror).path) if mirror.startswith("file://") else mirror
     return Path(os.path.expanduser(folder)) / posixpath.normpath(f"/{unquote(inner)}").lstrip("/")
 
 
-def _check_address(mirror: str) -> None:
+def _check_mirror(mirror: str) -> None:
     try:
-        whole = bool((urlsplit(mirror).hostname or "").encode("idna")) and (urlsplit(mirror).port or 1) > 0
-    except ValueError:  # a bracket, a host or a port that is none
-        whole = False
-    if not whole:
-        hint = "write a whole address, such as https://mirror.org/wmt, or a folder; or unset it"
-        raise ZooError(f"ZOO_MIRROR is `{mirror}`, which is no address", hint=hint)
+        valid = bool((urlsplit(mirror).hostname or "").encode("idna")) and (urlsplit(mirror).port or 1) > 0
+    except ValueError:  # an invalid bracket, host or port
+        valid = False
+    if not valid:
+        hint = "write a complete address, such as https://mirror.org/wmt, or a folder; or unset it"
+        raise ZooError(f"ZOO_MIRROR is `{mirror}`, which is not a valid address", hint=hint)
 
 
-def _name(url: str) -> str:
-    """The last step of the address, fit for a file's name."""
+def _file_name(url: str) -> str:
+    """Return the last part of an address, with unusual characters replaced."""
     name = posixpath.basename(unquote(urlsplit(url).path)) or "archive"
     return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[-100:]
 
@@ -152,5 +194,5 @@ def _name(url: str) -> str:
 def _mirror_hint() -> str:
     mirror = os.environ.get("ZOO_MIRROR")
     if mirror:
-        return f"ZOO_MIRROR is `{mirror}` and takes the place of scheme and host: put the file there, or unset it"
-    return "look at the address in the spec"
+        return f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host: put the file there, or unset it"
+    return "check the address in the spec"

@@ -1,19 +1,19 @@
-"""`manifest.json`: the size and the SHA-256 of every file of a folder, so that no damage goes unseen."""
+"""`manifest.json`: the size and the SHA-256 of each file in a folder, by which damage is detected."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256 as hashed_with
 from pathlib import Path, PurePosixPath
 
 from specs import ZooError
-from specs.notation import shown
-from zoo.files import digests
-from zoo.files.content import MOST, content, opened
-from zoo.files.files import read_json, sha256, write_json
+from specs.notation import quote
+from zoo.files.atomic import write_json
+from zoo.files.hashes import file_identity, has_digest, sha256
+from zoo.files.reading import MAX_BYTES, open_file, read_bytes, read_json
 from zoo.report import sizes
 
 NAME = "manifest.json"
@@ -21,8 +21,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A file as it was written."""
+class ManifestEntry:
+    """Size in bytes and SHA-256 of a file when it was written."""
 
     bytes: int
     sha256: str
@@ -30,108 +30,145 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder held when it was written, by the names of its files."""
+    """The files of a folder as they were written, by name."""
 
     folder: Path
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ManifestEntry]
     identity: Mapping[str, int]
-    """Of its own file: another one, once the folder was replaced."""
+    """Identity of the file `manifest.json` itself. It changes when the folder is replaced."""
 
     @property
-    def current(self) -> bool:
-        """Whether it is still the one that stands in the folder."""
+    def is_current(self) -> bool:
+        """Whether the folder still has this manifest."""
         try:
-            return digests.identity(self.folder / NAME) == self.identity
+            return file_identity(self.folder / NAME) == self.identity
         except OSError:
             return False
 
-    def content(self, name: str, most: int = MOST) -> bytes:
-        """All of a small file. Raises ZooError where it is not as it was written, or has more than `most` bytes."""
-        entry, path = self._entry(name), self.place(name)
-        found = content(path, most)
-        self._check_size(path, len(found), entry)
-        if hashed_with(found).hexdigest() != entry.sha256:
-            raise _changed(path)
-        return found
+    def read_file(self, name: str, max_bytes: int = MAX_BYTES) -> bytes:
+        """Return the content of a small file.
 
-    def hold(self, name: str, *, anew: bool = False) -> None:
-        """Raises ZooError where a file is not as it was written; hashed only if that was not done before, or `anew`."""
-        entry, path = self._entry(name), self.place(name)
+        Raises:
+            ZooError: The file has changed since it was written, or has more than `max_bytes` bytes.
+        """
+        entry, path = self._entry(name), self.path(name)
+        content = read_bytes(path, max_bytes)
+        _require_size(path, len(content), entry)
+        if hashlib.sha256(content).hexdigest() != entry.sha256:
+            raise _changed(path)
+        return content
+
+    def check_file(self, name: str, *, use_cache: bool = True) -> None:
+        """Check that a file has not changed since it was written.
+
+        Args:
+            name: The name of the file.
+            use_cache: Whether to skip hashing if this file was hashed before and has not been touched since.
+
+        Raises:
+            ZooError: The file is missing or has changed.
+        """
+        entry, path = self._entry(name), self.path(name)
         self.check_size(name)
-        if sha256(path) != entry.sha256 if anew else not digests.holds(path, entry.sha256, lambda: sha256(path)):
+        if use_cache and has_digest(path, entry.sha256, lambda: sha256(path)):
+            return
+        if use_cache or sha256(path) != entry.sha256:
             raise _changed(path)
 
     def check_size(self, name: str) -> None:
-        """Raises ZooError where a file is missing, or has another size than it was written with."""
-        entry, path = self._entry(name), self.place(name)
-        with opened(path) as file:
-            self._check_size(path, os.fstat(file.fileno()).st_size, entry)
+        """Check the size of a file, without hashing it.
 
-    def place(self, name: str) -> Path:
-        """Of a file. Raises ZooError where a link leads out of the folder: who opens it has asked before."""
+        Raises:
+            ZooError: The file is missing, or has another size.
+        """
+        entry, path = self._entry(name), self.path(name)
+        with open_file(path) as file:
+            _require_size(path, os.fstat(file.fileno()).st_size, entry)
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file. Call this before the file is opened.
+
+        Raises:
+            ZooError: The path is a link that leads out of the folder.
+        """
         path = self.folder / name
-        inside = os.path.join(os.path.realpath(self.folder), "")
-        if not os.path.realpath(path).startswith(inside):
-            hint = "put the file itself in its place, if you trust where it leads"
+        root = os.path.join(os.path.realpath(self.folder), "")
+        if not os.path.realpath(path).startswith(root):
+            hint = "if you trust the link's target, copy it into the folder in place of the link"
             raise ZooError(f"`{path}` is damaged: it is a link out of its folder", hint=hint, exit_code=1)
         return path
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> ManifestEntry:
         if name not in self.entries:
-            raise _damaged(self.folder, f"it does not say enough ({shown(name)})")
+            raise _damaged(self.folder, f"it has no entry for {quote(name)}")
         return self.entries[name]
-
-    def _check_size(self, path: Path, found: int, entry: Entry) -> None:
-        if found != entry.bytes:
-            has, had = sizes(found, entry.bytes)
-            raise ZooError(f"`{path}` is damaged: it has {has}, not {had}", exit_code=1)
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a folder. Raises ZooError where it is not there, or damaged: no name in it leads elsewhere."""
+    """Read the manifest of a folder. Its names never lead out of the folder.
+
+    Raises:
+        ZooError: The manifest is missing or damaged.
+    """
     path = folder / NAME
     try:
-        identity = digests.identity(path)  # before it is read: one that is replaced meanwhile is not the current one
+        identity = file_identity(path)  # taken before reading, so that a replaced manifest counts as outdated
     except OSError:
         identity = {}
-    found = read_json(path)
-    if not found:
-        raise _damaged(folder, "it names no file")
-    entries = {}
-    for name, entry in found.items():
-        inside = PurePosixPath(name)
-        leads_in = inside.parts and str(inside) == name and not inside.is_absolute() and ".." not in inside.parts
-        if not leads_in or not name.isprintable():
-            raise _damaged(folder, f"{shown(name)} names no file of its folder")
-        said = (entry.get("bytes"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
-        if type(said[0]) is not int or not isinstance(said[1], str) or not _DIGEST.fullmatch(said[1]):
-            raise _damaged(folder, f"it does not say enough ({shown(name)})")
-        entries[name] = Entry(said[0], said[1])
-    return Manifest(folder, entries, identity)
+    values = read_json(path)
+    if not values:
+        raise _damaged(folder, "it lists no files")
+    return Manifest(folder, {name: _parse_entry(folder, name, value) for name, value in values.items()}, identity)
+
+
+def _parse_entry(folder: Path, name: str, value: object) -> ManifestEntry:
+    path = PurePosixPath(name)
+    is_inside = path.parts and str(path) == name and not path.is_absolute() and ".." not in path.parts
+    if not is_inside or not name.isprintable():
+        raise _damaged(folder, f"{quote(name)} is not a valid file name")
+    size, digest = (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
+    if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise _damaged(folder, f"the entry of {quote(name)} has no size or no SHA-256")
+    return ManifestEntry(size, digest)
 
 
 def write(folder: Path) -> None:
-    """Of all files that are in the folder now."""
+    """Write the manifest of all files that are in the folder now."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
-    listed = {
+    entries = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files
     }
-    write_json(folder / NAME, listed)
+    write_json(folder / NAME, entries)
 
 
 def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int | None = None) -> bool:
-    """Raises ZooError, naming the file, unless these files (all that are listed, without `names`) are as written.
+    """Check files of a folder against its manifest.
 
-    Where the folder has more than `hashed_bytes`, sizes alone are looked at, and False is returned.
+    Args:
+        folder: The folder.
+        names: The files to check. The default is all files of the manifest.
+        hashed_bytes: If the folder is larger than this, compare only the sizes. The default always hashes.
+
+    Returns:
+        Whether the files were hashed.
+
+    Raises:
+        ZooError: A file is missing or has changed. The error names it.
     """
-    listed = read(folder)
-    hashed = hashed_bytes is None or sum(entry.bytes for entry in listed.entries.values()) <= hashed_bytes
-    for name in names or listed.entries:
+    manifest = read(folder)
+    hashed = hashed_bytes is None or sum(entry.bytes for entry in manifest.entries.values()) <= hashed_bytes
+    for name in names or manifest.entries:
         if hashed:
-            listed.hold(name, anew=True)
+            manifest.check_file(name, use_cache=False)
         else:
-            listed.check_size(name)
+            manifest.check_size(name)
     return hashed
+
+
+def _require_size(path: Path, actual: int, entry: ManifestEntry) -> None:
+    if actual != entry.bytes:
+        actual_text, expected_text = sizes(actual, entry.bytes)
+        raise ZooError(f"`{path}` is damaged: it has {actual_text} instead of {expected_text}", exit_code=1)
 
 
 def _damaged(folder: Path, reason: str) -> ZooError:
@@ -139,4 +176,4 @@ def _damaged(folder: Path, reason: str) -> ZooError:
 
 
 def _changed(path: Path) -> ZooError:
-    return ZooError(f"`{path}` is damaged: its content is not what was written", exit_code=1)
+    return ZooError(f"`{path}` is damaged: its SHA-256 is not the one in the manifest", exit_code=1)

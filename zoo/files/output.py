@@ -1,8 +1,9 @@
-"""A file of the user's own to write to: where he said, and as what stands there."""
+"""Write to files that the user names: regular files, devices, pipes and descriptors."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,66 +11,82 @@ from pathlib import Path
 from typing import TextIO
 
 from specs import ZooError
-from zoo.files.files import explained, writing
+from zoo.files.atomic import atomic_file, convert_disk_errors
 
-_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
-_LINKS = 40  # the system follows no more
+_DESCRIPTORS = {"/dev/stdin": "/dev/fd/0", "/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 
 
 @contextmanager
-def output(path: Path) -> Iterator[TextIO]:
-    """UTF-8 text into `path`.
+def open_output(path: Path) -> Iterator[TextIO]:
+    """Open a file for UTF-8 text. The parent folder must exist.
 
-    A file takes its place whole, at the end, or what was there stays. Links are followed, and stay. What is no file (a
-    device, a FIFO, a descriptor such as /dev/stdout or /dev/fd/63) is written to as it stands. Raises ZooError where
-    it cannot be; no folder is made.
+    A regular file is written atomically: it is complete at the end, or unchanged. Links are followed and kept. A
+    device, a FIFO or a descriptor (`/dev/stdout`, `/dev/fd/63`) is written to directly.
+
+    Raises:
+        ZooError: The file cannot be written.
     """
-    with explained(path):
-        straight = _straight(path)
-        if straight is not None:
-            with open(straight, "w", encoding="utf-8", newline="\n") as stream:
+    with convert_disk_errors(path):
+        direct = _direct_target(path)
+        if direct is not None:
+            with open(direct, "w", encoding="utf-8", newline="\n") as stream:
                 yield stream
             return
-        place = path.resolve()
-    if not place.parent.is_dir():
-        problem = (
-            f"`{path}` cannot be written: there is no folder `{place.parent if path.is_symlink() else path.parent}`"
-        )
-        raise ZooError(problem, hint="make it first, or write elsewhere")
-    mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
-    with writing(place, mode) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
+        target = path.resolve()
+    if not target.parent.is_dir():
+        folder = target.parent if path.is_symlink() else path.parent
+        problem = f"`{path}` cannot be written: there is no folder `{folder}`"
+        raise ZooError(problem, hint="create the folder first, or write to another one")
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    with atomic_file(target, mode) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
         if mode is not None:
-            partial.chmod(mode)  # before anything is in it
+            partial.chmod(mode)  # before the first byte: the content may be private
         yield stream
 
 
 def require_svg(path: Path) -> None:
-    """Raises ZooError unless the name of a file that a drawing goes to ends in .svg."""
+    """Check that the name of an SVG file ends in .svg.
+
+    Raises:
+        ZooError: It has another ending.
+    """
     if path.suffix.lower() != ".svg":
-        raise ZooError(f"`{path}` does not end in .svg", hint=f"the drawing is SVG: call it `{path.stem}.svg`")
+        raise ZooError(f"`{path}` does not end in .svg", hint=f"the drawing is SVG: name the file `{path.stem}.svg`")
 
 
 def require_html(path: Path) -> None:
-    """Raises ZooError unless the name of a file that a page goes to ends in .html."""
+    """Check that the name of an HTML file ends in .html or .htm.
+
+    Raises:
+        ZooError: It has another ending.
+    """
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ZooError(f"`{path}` does not end in .html", hint=f"the page is HTML: call it `{path.stem}.html`")
+        raise ZooError(f"`{path}` does not end in .html", hint=f"the page is HTML: name the file `{path.stem}.html`")
 
 
-def check_apart(written: Path | int, read: Iterable[Path | int]) -> None:
-    """Raises ZooError where a file is written to that is read; each is a path or an open descriptor."""
-    for other in read:
-        if _same_file(written, other):
-            named = next((f"`{each}`" for each in (written, other) if isinstance(each, Path)), "one file")
-            raise ZooError(f"{named} would be read and written at once", hint="write to another file")
+def require_different_files(output: Path | int, inputs: Iterable[Path | int]) -> None:
+    """Check that a command does not write to a file that it reads.
+
+    Args:
+        output: Path or open descriptor of the file that is written.
+        inputs: Paths or open descriptors of the files that are read.
+
+    Raises:
+        ZooError: One of the inputs is the output.
+    """
+    for source in inputs:
+        if _is_same_file(output, source):
+            name = next((f"`{file}`" for file in (output, source) if isinstance(file, Path)), "one file")
+            raise ZooError(f"{name} would be read and written at the same time", hint="write to another file")
 
 
-def _straight(path: Path) -> Path | int | None:
-    """What is to be opened itself; None for a file, and for what is not there."""
-    descriptor = _descriptor(path)
+def _direct_target(path: Path) -> Path | int | None:
+    """Return the path or descriptor to open directly. None for a regular file or a path that does not exist."""
+    descriptor = _descriptor_number(path)
     if descriptor is not None:
         try:
-            return os.dup(descriptor)  # opened by its name, a file would begin anew
-        except OSError as error:  # none that is open
+            return os.dup(descriptor)  # opening the name would start again at the beginning of the file
+        except OSError as error:  # the descriptor is not open
             raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         mode = path.stat().st_mode
@@ -80,19 +97,13 @@ def _straight(path: Path) -> Path | int | None:
     return None if stat.S_ISREG(mode) else path
 
 
-def _descriptor(path: Path) -> int | None:
-    """The open descriptor that a path is a name of."""
-    folders = {Path(folder).resolve() for folder in _DESCRIPTORS}
-    for _ in range(_LINKS):
-        if path.name.isdecimal() and path.parent.resolve() in folders:
-            return int(path.name)
-        if not path.is_symlink():
-            return None
-        path = path.parent / path.readlink()
-    return None
+def _descriptor_number(path: Path) -> int | None:
+    """Return the number of the open descriptor that a path stands for. None for other paths."""
+    match = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", _DESCRIPTORS.get(str(path), str(path)))
+    return int(match[1] or match[2]) if match else None
 
 
-def _same_file(one: Path | int, other: Path | int) -> bool:
+def _is_same_file(one: Path | int, other: Path | int) -> bool:
     try:
         first, second = os.stat(one), os.stat(other)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""One file over HTTP, however often the connection breaks: it goes on from where it broke off."""
+"""Download one file over HTTP, and resume it when the connection breaks."""
 
 from __future__ import annotations
 
@@ -18,202 +18,217 @@ from typing import Any
 from urllib.parse import quote
 
 from specs import ZooError
-from zoo.files.files import explained, require_space
+from zoo.files.atomic import convert_disk_errors
+from zoo.files.storage import require_space
 from zoo.report import Report, size, sizes
 
-_TRIES = 5  # without a byte more than ever before
-_TIMEOUT = 30.0  # seconds in which not a byte arrives
-_LONGEST_WAIT = 60.0
+_MAX_FAILURES = 5
+"""Attempts in a row that bring no new byte."""
+_TIMEOUT = 30.0
+"""Seconds without a byte after which a connection counts as broken."""
+_MAX_WAIT = 60.0
+"""Longest time in seconds that a server can make the download wait."""
 _CHUNK = 1 << 18
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
-_NUMBER = "[0-9]{1,18}"  # no file has more bytes
-_SHOWN = 200  # characters of what others wrote
-_NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
+_NUMBER = "[0-9]{1,18}"
+_QUOTED_CHARACTERS = 200  # of messages that a server wrote
+_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
 
 
 @dataclass(frozen=True)
 class _Version:
-    """What tells whether a file is still the one whose beginning is here."""
+    """Version of a remote file, as the server describes it. None if the server does not say."""
 
     validator: str | None = None
-    """Its strong ETag, else its date."""
+    """Strong ETag, else the date of the last change."""
     total: int | None = None
-    """Its bytes."""
+    """Size in bytes."""
 
     def differs(self, other: _Version) -> bool:
-        """Whether what both know is not the same."""
+        """Return whether a property that both versions have is different."""
         known = ((self.validator, other.validator), (self.total, other.total))
         return any(None not in pair and pair[0] != pair[1] for pair in known)
 
 
-class _Again(Exception):
-    """Worth another try, after `wait` seconds if the server named a time."""
+class _RetryError(Exception):
+    """The attempt failed but can be repeated, after `wait` seconds if the server gives a time."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
         self.wait = wait
 
 
-class NotThere(ZooError):
-    """The server says that nothing lies at the address."""
+class NotFoundError(ZooError):
+    """The server has no file at this address."""
 
 
-class Forbidden(ZooError):
-    """The server says that what lies at the address may not be read; or, of a bucket, whether anything does."""
+class ForbiddenError(ZooError):
+    """The server does not let us read this address. Some buckets also answer so for missing files."""
 
 
-_KINDS: Mapping[int, type[ZooError]] = {403: Forbidden, 404: NotThere, 410: NotThere}
+_ERRORS: Mapping[int, type[ZooError]] = {403: ForbiddenError, 404: NotFoundError, 410: NotFoundError}
 
 
-def offline() -> bool:
-    """Whether ZOO_OFFLINE says that the network is left alone."""
+def is_offline() -> bool:
+    """Return whether `ZOO_OFFLINE` forbids to use the network."""
     return os.environ.get("ZOO_OFFLINE", "0") not in ("", "0")
 
 
-def transfer(url: str, partial: Path, report: Report, most: int | None = None, tries: int | None = None) -> None:
-    """Brings all of what lies at `url` into the file `partial`, which may hold its beginning from another time.
+def transfer(
+    url: str, partial: Path, report: Report, max_bytes: int | None = None, max_failures: int = _MAX_FAILURES
+) -> None:
+    """Download a file. Resume it if `partial` already contains its beginning.
 
-    Tries again, waiting longer and longer, while the server is busy or the connection breaks (`tries` times); as long
-    as more arrives than ever before, without end. Raises ZooError where that does not help, where the server refuses,
-    where more than `most` bytes come or the disk is full; what has arrived stays then. Raises NotThere where nothing
-    is, and Forbidden where it may not be read.
+    If the server is busy or the connection breaks, wait with increasing delays and try again.
+
+    Args:
+        url: The address.
+        partial: The file to write. It is kept if the download fails, so that the next call resumes it.
+        report: Receives progress and warnings.
+        max_bytes: The largest size that is accepted. The default has no limit.
+        max_failures: The number of attempts in a row without new data after which the download fails.
+
+    Raises:
+        NotFoundError: The server has no such file.
+        ForbiddenError: The server refuses access.
+        ZooError: The download fails, the file is larger than `max_bytes`, or the disk is full.
     """
-    longest, failures, tries = _size(partial), 0, tries or _TRIES
+    longest, failures = _size(partial), 0
     while True:
         try:
-            with explained(partial):
-                return _go_on(url, partial, report, most)
-        except (_Again, *_NETWORK) as error:
+            with convert_disk_errors(partial):
+                return _attempt(url, partial, report, max_bytes)
+        except (_RetryError, *_NETWORK_ERRORS) as error:
             failures = 1 if _size(partial) > longest else failures + 1
             longest = max(longest, _size(partial))
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-            if failures >= tries:
-                hint = "what has arrived is kept: the same command goes on from there; ZOO_MIRROR names another source"
-                raise ZooError(f"`{url}` could not be fetched: {reason}", hint=hint, exit_code=1) from error
+            if failures >= max_failures:
+                hint = "run the same command again to resume the download, or set ZOO_MIRROR to another source"
+                raise ZooError(f"`{url}` could not be downloaded: {reason}", hint=hint, exit_code=1) from error
             wait = getattr(error, "wait", None) or 2.0 ** (failures - 1)
             report.warn(f"`{url}`: {reason}; trying again in {wait:.0f} s")
             time.sleep(wait)
 
 
 def discard(partial: Path) -> None:
-    """Removes what has arrived, and what is known of it."""
+    """Remove a partial download and the notes about its version."""
     partial.unlink(missing_ok=True)
-    _notes(partial).unlink(missing_ok=True)
+    _version_file(partial).unlink(missing_ok=True)
 
 
-def _go_on(url: str, partial: Path, report: Report, most: int | None) -> None:
-    begun, version = _size(partial), _remembered(partial)
+def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> None:
+    """Request the rest of a file once, and append it to `partial`."""
+    offset, version = _size(partial), _read_version(partial)
     request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers={"User-Agent": "zoo"})
-    if begun:
-        request.add_header("Range", f"bytes={begun}-")
+    if offset:
+        request.add_header("Range", f"bytes={offset}-")
         if version.validator:
             request.add_header("If-Range", version.validator)
     try:
         response = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
-            _refused(error, url, partial, begun, version)
+            _handle_status(error, url, partial, offset, version)
         return
     except ValueError as error:
-        raise ZooError(f"`{url}` leads to what is no address: {str(error)[:_SHOWN]}", exit_code=1) from None
+        raise ZooError(
+            f"`{url}` redirects to an invalid address: {str(error)[:_QUOTED_CHARACTERS]}", exit_code=1
+        ) from None
     with response:
-        start, found = _announced(response.status, response.headers)
-        if start not in (0, begun) or (start and found.differs(version)):
+        start, current = _parse_headers(response.status, response.headers)
+        if start not in (0, offset) or (start and current.differs(version)):
             discard(partial)
-            raise _Again("it has changed since its beginning was fetched")
+            raise _RetryError("the file has changed since the download began")
         if not start:
             discard(partial)
-            _notes(partial).write_text(json.dumps(asdict(found)))
-        total = found.total if found.total is not None or not start else version.total
-        _require_few(url, partial, total or 0, most)
-        _receive(response, partial, start, total, report, most)
-        _require_few(url, partial, _size(partial), most)
+            _version_file(partial).write_text(json.dumps(asdict(current)))
+        total = current.total if current.total is not None or not start else version.total
+        _require_at_most(url, partial, total or 0, max_bytes)
+        _receive(response, partial, start, total, report, max_bytes)
+        _require_at_most(url, partial, _size(partial), max_bytes)
 
 
-def _require_few(url: str, partial: Path, count: int, most: int | None) -> None:
-    if most is not None and count > most:
+def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None) -> None:
+    if max_bytes is not None and count > max_bytes:
         discard(partial)
-        raise ZooError(f"`{url}` has more than the {size(most)} that it may have", exit_code=1)
+        raise ZooError(f"`{url}` has more than {size(max_bytes)}, which is the limit for it", exit_code=1)
 
 
 def _receive(
-    response: Any, partial: Path, start: int, total: int | None, report: Report, most: int | None = None
+    response: Any, partial: Path, start: int, total: int | None, report: Report, max_bytes: int | None
 ) -> None:
-    """Appends the body from `start` on; no more of it once there are more than `most` bytes."""
+    """Write the body of a response from byte `start` on. Stop when there are more than `max_bytes` bytes."""
     name = partial.stem
     require_space(partial.parent, (total or start) - start, f"`{name}`")
     with (
-        report.progress(f"fetching {name}", total, "bytes") as progress,
+        report.progress(f"downloading {name}", total, "bytes") as progress,
         partial.open("r+b" if start else "wb") as file,
     ):
         file.seek(start)
         file.truncate()
         progress.advance(start)
-        while (most is None or file.tell() <= most) and (chunk := _read(response)):
+        while (max_bytes is None or file.tell() <= max_bytes) and (chunk := _read(response)):
             file.write(chunk)
             progress.advance(len(chunk))
         end = file.tell()
-    if total is not None and end < total:
-        has, wanted = sizes(end, total)
-        raise _Again(f"the connection broke off after {has} of {wanted}")
-    if total is not None and end > total:
+    if total is not None and end != total:
+        end_text, total_text = sizes(end, total)
+        if end < total:
+            raise _RetryError(f"the connection was lost after {end_text} of {total_text}")
         discard(partial)
-        has, wanted = sizes(end, total)
-        raise _Again(f"{has} arrived where {wanted} were announced")
+        raise _RetryError(f"the server sent {end_text} but had announced {total_text}")
 
 
 def _read(response: Any) -> bytes:
-    """What has arrived next. Whatever goes wrong here does so on the way, and not on our disk."""
+    """Return the next chunk. An OSError here comes from the network, not from the local disk."""
     try:
         chunk: bytes = response.read(_CHUNK)
     except OSError as error:
-        raise _Again(f"the connection broke off: {error.strerror or error}") from error
+        raise _RetryError(f"the connection was lost: {error.strerror or error}") from error
     return chunk
 
 
-def _announced(status: int, headers: Message) -> tuple[int, _Version]:
-    """Where the body begins, and of which version of the file it is."""
+def _parse_headers(status: int, headers: Message) -> tuple[int, _Version]:
+    """Return the offset at which the body begins, and the version of the file."""
     tag = headers.get("ETag")
     validator = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
     if status == HTTPStatus.PARTIAL_CONTENT:
-        found = re.match(rf"bytes ({_NUMBER})-[0-9]+/({_NUMBER}|\*)", headers.get("Content-Range") or "")
-        if not found:
+        match = re.match(rf"bytes ({_NUMBER})-[0-9]+/({_NUMBER}|\*)", headers.get("Content-Range") or "")
+        if not match:
             return -1, _Version()
-        return int(found[1]), _Version(validator, None if found[2] == "*" else int(found[2]))
-    return 0, _Version(validator, _number(headers.get("Content-Length")))
+        return int(match[1]), _Version(validator, None if match[2] == "*" else int(match[2]))
+    return 0, _Version(validator, _parse_number(headers.get("Content-Length")))
 
 
-def _number(said: str | None) -> int | None:
-    """What a header says; None where that is no number."""
-    return int(said) if said and re.fullmatch(_NUMBER, said) else None
+def _parse_number(header: str | None) -> int | None:
+    return int(header) if header and re.fullmatch(_NUMBER, header) else None
 
 
-def _refused(error: urllib.error.HTTPError, url: str, partial: Path, begun: int, version: _Version) -> None:
-    """An answer that is no file. Returns where it means that nothing is missing."""
-    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and begun:
-        if (error.headers.get("Content-Range") or "") == f"bytes */{begun}" and version.total in (None, begun):
+def _handle_status(error: urllib.error.HTTPError, url: str, partial: Path, offset: int, version: _Version) -> None:
+    """Handle an error status. Return normally only if it means that the file is already complete."""
+    message = f"{error.code} {str(error.reason)[:_QUOTED_CHARACTERS]}"
+    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and offset:
+        if (error.headers.get("Content-Range") or "") == f"bytes */{offset}" and version.total in (None, offset):
             return
         discard(partial)
-        raise _Again("it has changed since its beginning was fetched")
+        raise _RetryError("the file has changed since the download began")
     if error.code in _BUSY:
-        asked = _number(error.headers.get("Retry-After"))
-        wait = None if asked is None else min(float(asked), _LONGEST_WAIT)
-        raise _Again(f"the server answers {error.code} {str(error.reason)[:_SHOWN]}", wait)
-    hint = "look at the address; ZOO_MIRROR names a folder or an address that has copies"
-    raise _KINDS.get(error.code, ZooError)(
-        f"`{url}` cannot be fetched: the server answers {error.code} {str(error.reason)[:_SHOWN]}",
-        hint=hint,
+        seconds = _parse_number(error.headers.get("Retry-After"))
+        raise _RetryError(f"the server answers {message}", None if seconds is None else min(float(seconds), _MAX_WAIT))
+    raise _ERRORS.get(error.code, ZooError)(
+        f"`{url}` cannot be downloaded: the server answers {message}",
+        hint="check the address, or set ZOO_MIRROR to a folder or address that has a copy",
         exit_code=1,
     )
 
 
-def _notes(partial: Path) -> Path:
+def _version_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
 
-def _remembered(partial: Path) -> _Version:
+def _read_version(partial: Path) -> _Version:
     try:
-        return _Version(**json.loads(_notes(partial).read_bytes()))
+        return _Version(**json.loads(_version_file(partial).read_bytes()))
     except (OSError, ValueError, TypeError):
         return _Version()
 

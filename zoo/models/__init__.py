@@ -1,1 +1,1 @@
-"""The folder of a model, a run's or a bundle's: found by name, read, checked."""
+"""Models on disk: folders of runs and bundles, weights, the local model store, and registries."""

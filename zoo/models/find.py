@@ -1,4 +1,4 @@
-"""What a person means by `--spec SPEC`, by `--model NAME|RUN` and by RUN."""
+"""Find the model, run or bundle that a user names with `--spec SPEC`, `--model NAME|RUN` or RUN."""
 
 from __future__ import annotations
 
@@ -8,256 +8,273 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
-from specs.history import NewerFormat
-from zoo.files import places
-from zoo.files.partial import begun
-from zoo.models.folder import BASIS, RUNS, SPEC, ModelFolder
-from zoo.models.identity import Differing, differing, told
-from zoo.models.names import forwarded, here, names, place
-from zoo.models.pull import looked, pull, there
-from zoo.models.registries.listed import registries, unasked
-from zoo.models.registries.reference import Reference
-from zoo.models.registries.reference import reference as parsed
-from zoo.report import Library, Report
+from zoo.files import storage
+from zoo.files.atomic import partial_target
+from zoo.models import local_store
+from zoo.models.folder import (
+    RUN_IDENTITY,
+    RUNS,
+    SPEC,
+    Differences,
+    ModelFolder,
+    differing_fields,
+    format_differences,
+)
+from zoo.models.pull import describe_search, pull, registry_names
+from zoo.models.registries.registry import configured_registries, skipped_registries
+from zoo.models.registries.revision import Reference, parse_reference
+from zoo.report import Report, WarningsReport
 
 _YAML = (".yaml", ".yml")
 
 
-def chosen(of: str | None, name: str | None, report: Report | None = None) -> Path:
-    """The folder that exactly one of `--spec` and `--model` names. Raises ZooError for none or both of them."""
-    if of is not None and name is None:
-        return of_spec(of)
-    if name is not None and of is None:
-        return model(name, report)
-    problem = "nothing says which model is meant" if of is None else "`--spec` and `--model` are both given"
-    raise ZooError(problem, hint="say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is")
+def from_options(spec: str | None, model_name: str | None, report: Report | None = None) -> Path:
+    """Return the folder that `--spec` or `--model` names.
+
+    Raises:
+        ZooError: None or both of the options are given, or there is no such model.
+    """
+    if spec is not None and model_name is None:
+        return of_spec(spec)
+    if model_name is not None and spec is None:
+        return model(model_name, report)
+    problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
+    raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is")
 
 
-def all_chosen(of: str | None, several: Sequence[str] | None, report: Report | None = None) -> list[Path]:
-    """The same, where `--model` may be given several times."""
-    return [chosen(of, name, report) for name in several or (None,)]
+def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report | None = None) -> list[Path]:
+    """Return the folders that `--spec` or `--model` names, if `--model` may be given several times."""
+    return [from_options(spec, name, report) for name in model_names or (None,)]
 
 
 def of_spec(reference: str) -> Path:
-    """The newest run of a spec that has weights, else the published model of its name, if it is of the spec.
+    """Return the newest trained run of a spec, else the published model with its name.
 
-    Raises ZooError, with the places looked at and the commands that would make one, where there is neither; with the
-    fields that differ, where one is called like it and is of another spec.
+    Raises:
+        ZooError: There is no such model, or the model with its name is of another spec. The error lists the paths that
+            were searched, or the fields that differ.
     """
     spec = specs.load(reference)
     trained = [run for run in runs_of(spec) if run.trained]
     if trained:
         return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
-    published, default = ModelFolder(place(spec.name)), ModelFolder.default(spec)
-    if published.published and _is_of(published, spec):
-        return published.folder
-    if default.exists and _is_of(default, spec):
-        return _trained(default)
-    for called in (default, published):
-        if called.exists and not _is_of(called, spec):
-            raise _another(called, reference, _differing(called, spec))
+    bundle, default = ModelFolder(local_store.model_path(spec.name)), ModelFolder.default(spec)
+    if bundle.published and _has_spec(bundle, spec):
+        return bundle.folder
+    if default.exists and _has_spec(default, spec):
+        return _require_trained(default)
+    for candidate in (default, bundle):
+        if candidate.exists and not _has_spec(candidate, spec):
+            raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
     raise ZooError(
-        f"there is no trained model of `{reference}`: the run `{default.folder}` is not there, no other run in "
-        f"`{RUNS}` is of this spec, and `{published.folder}` is not there{_newer()}",
-        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` would put it on the shelf",
+        f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
+        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
+        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short_name}` can publish it",
     )
 
 
 def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
-    """The folder of a run or bundle at this path, else the published model of this name, else the run of this spec.
+    """Return the folder of a model.
 
-    A published model may be pinned (`NAME@2`, `NAME@sha256:...`). What is nowhere here is pulled from the registries.
-    Raises ZooError, with the places looked at, where there is none of them, where the run has no weights yet, and as
-    `pull` does.
+    The reference can be the path of a run or bundle, the name of a published model (also `NAME@2` and
+    `NAME@sha256:...`), or the name of a spec that has a run, in this order. A published model that is not in the local
+    model store is pulled from the registries.
+
+    Raises:
+        ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled.
     """
-    name, report = os.fspath(reference), report or Library()
-    looked_at = [Path(name)]
-    if ModelFolder(looked_at[0]).exists:
-        return _trained(ModelFolder(looked_at[0]))
-    wanted = parsed(name)
-    if wanted is not None:
-        looked_at.append(_place(wanted))
-        if (folder := _on_shelf(wanted, report)) is not None:
+    name, report = os.fspath(reference), report or WarningsReport()
+    searched = [Path(name)]
+    if ModelFolder(searched[0]).exists:
+        return _require_trained(ModelFolder(searched[0]))
+    parsed = parse_reference(name)
+    if parsed is not None:
+        searched.append(_store_path(parsed))
+        if (folder := _find_local(parsed, report)) is not None:
             return folder
-    if (of_name := _run_called(name)) is not None:
-        looked_at.append(of_name.folder)
-        if of_name.exists:
-            return _trained(of_name)
-    if wanted is not None and (pulled := pull(wanted, report)) is not None:
-        return pulled
-    known = [*names(), *_short_names(), *([] if wanted is None else there())]
-    raise missing("model", name, looked_at, known, "" if wanted is None else looked(wanted))
+    if (named_run := _run_of_name(name)) is not None:
+        searched.append(named_run.folder)
+        if named_run.exists:
+            return _require_trained(named_run)
+    if parsed is not None and (folder := pull(parsed, report)) is not None:
+        return folder
+    known = [*local_store.names(), *_run_names(), *([] if parsed is None else registry_names())]
+    raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
 
 
-def published(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
-    """The bundle in this folder, else the published model of this name, pulled where it is not here.
+def published_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
+    """Return the folder of a published model, by path or name. Pull it if it is not in the local model store.
 
-    Raises ZooError where there is none of them, and as `pull` does.
+    Raises:
+        ZooError: There is no such model, or it cannot be pulled.
     """
-    report = report or Library()
-    found, wanted = on_shelf(reference, report), parsed(os.fspath(reference))
-    if found is None and wanted is not None:
-        found = pull(wanted, report)
-    if found is None:
-        raise unpublished(reference, "" if wanted is None else looked(wanted))
-    return found
-
-
-def on_shelf(reference: str | os.PathLike[str], report: Report | None = None) -> Path | None:
-    """The same of what is here; None where it is not."""
-    name = os.fspath(reference)
-    wanted = parsed(name)
-    if ModelFolder(Path(name)).published:
-        return Path(name)
-    return None if wanted is None else _on_shelf(wanted, report or Library())
-
-
-def pulled(reference: str, report: Report) -> Path:
-    """What registries have of a name, though an older revision is here. Raises ZooError where none has it."""
-    if not registries() and not unasked():
-        hint = (
-            f"write addresses (a folder, https://, s3://, hf://) into ZOO_REGISTRIES, or into `{places.registries()}`"
-        )
-        raise ZooError(f"`{reference}` cannot be pulled: no registry is named", hint=hint)
-    wanted = parsed(reference)
-    found = None if wanted is None else pull(wanted, report)
-    if found is None:
-        raise unpublished(reference, "" if wanted is None else looked(wanted))
-    return found
-
-
-def unpublished(reference: str | os.PathLike[str], further: str = "") -> ZooError:
-    """The error for what is no published model, though it was looked for on the shelf, and in `further` places."""
-    name = os.fspath(reference)
-    wanted = parsed(name)
-    looked_at, known = [Path(name)], names()
-    if wanted is not None:
-        looked_at, known = [*looked_at, _place(wanted)], [*known, *(there() if further else ())]
-    return missing("published model", name, looked_at, known, further)
-
-
-def _on_shelf(wanted: Reference, report: Report) -> Path | None:
-    """What is meant, if it stands there; an old name leads to the new one, if it did when it was pulled."""
-    folder = here(wanted)
-    if folder is None and not wanted.pinned and (new := forwarded(wanted.name)) is not None:
-        folder = here(Reference(new))
-        if folder is not None:
-            report.warn(f"`{wanted.name}` is called `{new}` now: write that name")
+    report = report or WarningsReport()
+    folder, parsed = local_model(reference, report), parse_reference(os.fspath(reference))
+    if folder is None and parsed is not None:
+        folder = pull(parsed, report)
+    if folder is None:
+        raise not_published_error(reference, "" if parsed is None else describe_search(parsed))
     return folder
 
 
-def _place(wanted: Reference) -> Path:
-    return place(wanted.name).with_name(str(wanted))
+def local_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path | None:
+    """Return the folder of a published model on this machine, by path or name. None if there is none."""
+    name = os.fspath(reference)
+    parsed = parse_reference(name)
+    if ModelFolder(Path(name)).published:
+        return Path(name)
+    return None if parsed is None else _find_local(parsed, report or WarningsReport())
 
 
-def own_run(reference: str | os.PathLike[str]) -> Path | None:
-    """The run whose own spec this file is, which it wrote itself; None for any other reference to a spec."""
+def pull_model(reference: str, report: Report) -> Path:
+    """Pull a model from the registries, even if an older revision is in the local model store.
+
+    Raises:
+        ZooError: No registry is configured, none of them has the model, or it cannot be pulled.
+    """
+    if not configured_registries() and not skipped_registries():
+        hint = (
+            "set ZOO_REGISTRIES to the address of one (a folder, https://, s3:// or hf://), or write it into "
+            f"`{storage.registries()}`"
+        )
+        raise ZooError(f"`{reference}` cannot be pulled: no registry is configured", hint=hint)
+    parsed = parse_reference(reference)
+    folder = None if parsed is None else pull(parsed, report)
+    if folder is None:
+        raise not_published_error(reference, "" if parsed is None else describe_search(parsed))
+    return folder
+
+
+def not_published_error(reference: str | os.PathLike[str], further_search: str = "") -> ZooError:
+    """Return the error for a published model that was not found.
+
+    Args:
+        reference: The name or path that was given.
+        further_search: What was searched besides the local model store, as `describe_search` returns it.
+    """
+    name = os.fspath(reference)
+    parsed = parse_reference(name)
+    searched, known = [Path(name)], local_store.names()
+    if parsed is not None:
+        searched.append(_store_path(parsed))
+        known = [*known, *(registry_names() if further_search else ())]
+    return _not_found_error("published model", name, searched, known, further_search)
+
+
+def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
+    """Return the run whose `spec.yaml` a path names. None for any other spec."""
     file = Path(reference)
-    begun = file.name == SPEC and file.with_name(BASIS).is_file() and not ModelFolder(file.parent).published
-    return file.parent if begun else None
+    is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
+    return file.parent if is_run else None
 
 
 def run(reference: str | os.PathLike[str]) -> Path:
-    """The run in this folder, else the one of this spec. Raises ZooError, with the places, where there is neither."""
+    """Return the folder of a run, by its path or by the name of its spec.
+
+    Raises:
+        ZooError: There is no such run.
+    """
     name = os.fspath(reference)
-    found = [ModelFolder(Path(name))]
-    if (of_name := _run_called(name)) is not None:
-        found.append(of_name)
-    for each in found:
-        if each.exists and not each.published:
-            return each.folder
-    raise missing("run", name, [each.folder for each in found], _short_names())
+    candidates = [ModelFolder(Path(name))]
+    if (named_run := _run_of_name(name)) is not None:
+        candidates.append(named_run)
+    for candidate in candidates:
+        if candidate.exists and not candidate.published:
+            return candidate.folder
+    raise _not_found_error("run", name, [candidate.folder for candidate in candidates], _run_names())
 
 
 def runs_of(spec: Spec) -> list[ModelFolder]:
-    """The runs of a spec under `runs/`, whatever they are called: those of its name, network, tokens and corpus.
+    """Return the runs in `runs/` with the name, architecture, vocabulary and corpus of a spec.
 
-    A name alone may be inherited with `extends`, and a folder is called like any spec of that file name: either would
-    mix up the models of two specs.
+    Neither the name nor the folder identifies a spec: `extends` inherits names, and specs can share a file name.
     """
-    return [run for run in map(ModelFolder, all_runs()) if _is_of(run, spec)]
+    return [run for run in map(ModelFolder, all_runs()) if _has_spec(run, spec)]
 
 
 def all_runs(root: Path = RUNS) -> list[Path]:
-    """Folders of runs under `runs/`, or another folder, in order of their names; what is half removed is none."""
-    found = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
-    return sorted(folder for folder in found if not any(map(begun, folder.parts)))
+    """Return the folders of all runs under a folder, sorted. Leave out half-removed runs."""
+    folders = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
+    return sorted(folder for folder in folders if not any(map(partial_target, folder.parts)))
 
 
-def _is_of(model: ModelFolder, spec: Spec) -> bool:
-    """A model whose spec cannot be read is nobody's."""
+def _find_local(reference: Reference, report: Report) -> Path | None:
+    """Return a model in the local model store. Follow an alias, with a warning."""
+    folder = local_store.find_revision(reference)
+    if folder is None and not reference.pinned and (new := local_store.alias_target(reference.name)) is not None:
+        folder = local_store.find_revision(Reference(new))
+        if folder is not None:
+            report.warn(f"`{reference.name}` was renamed to `{new}`: use the new name")
+    return folder
+
+
+def _store_path(reference: Reference) -> Path:
+    return local_store.model_path(reference.name).with_name(str(reference))
+
+
+def _has_spec(model: ModelFolder, spec: Spec) -> bool:
+    """Return whether a model is of this spec. False if the model's spec cannot be read."""
     try:
-        return not _differing(model, spec)
+        return not differing_fields(model.spec, spec)
     except ZooError:
         return False
 
 
-def _newer() -> str:
-    """What is said of runs that a newer zoo wrote: any of them could be the one."""
-    found = []
-    for run in map(ModelFolder, all_runs()):
-        try:
-            _ = run.spec
-        except NewerFormat as error:
-            found.append(f"; {error.summary}")
-        except ZooError:
-            continue
-    return "".join(found)
-
-
-def _differing(model: ModelFolder, spec: Spec) -> Differing:
-    return differing(model.spec, spec)
-
-
-def _another(model: ModelFolder, reference: str, fields: Differing) -> ZooError:
+def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
     return ZooError(
-        f"`{model.folder}` is of another spec than `{reference}`:{told(fields, f'in `{reference}`', 'there')}",
-        hint=f"`{model.folder}` in place of `{reference}` means it all the same (with `--model`, where there is such "
-        f"an option); `zoo train {reference} --run DIR` trains this one",
+        f"`{model.folder}` has another spec than `{reference}`:"
+        f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
+        hint=f"to use it anyway, write `{model.folder}` in place of `{reference}` (with `--model` if the command has "
+        f"that option); to train this spec, `zoo train {reference} --run DIR`",
     )
 
 
-def _run_called(name: str) -> ModelFolder | None:
-    """The place of the run that a spec has by default, by its short name or its file; None for what names no spec.
+def _run_of_name(name: str) -> ModelFolder | None:
+    """Return the default run folder for the name or file of a spec. None if the text cannot name a spec.
 
-    Raises ZooError where a file is named, and the run there is of another spec.
+    Raises:
+        ZooError: A file is named, and the run in its default folder is of another spec.
     """
-    of_file = specs.load(name) if name.endswith(_YAML) else None
-    path = Path((of_file.short if of_file else name).removeprefix("specs/"))
+    spec = specs.load(name) if name.endswith(_YAML) else None
+    path = Path((spec.short_name if spec else name).removeprefix("specs/"))
     if path.is_absolute() or ".." in path.parts or path == Path():
         return None
     run = ModelFolder(RUNS / path)
-    if of_file and run.exists and (fields := _differing(run, of_file)):
-        raise _another(run, name, fields)
+    if spec and run.exists and (differences := differing_fields(run.spec, spec)):
+        raise _other_spec_error(run, name, differences)
     return run
 
 
-def _trained(run: ModelFolder) -> Path:
+def _require_trained(run: ModelFolder) -> Path:
     if run.trained:
         return run.folder
     problem = f"`{run.folder}` has no weights yet"
     if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
-        raise ZooError(problem, hint=f"`zoo average {run.folder}` makes them of its checkpoints, `zoo train` goes on")
-    raise ZooError(problem, hint=f"`zoo train {run.spec_file}` goes on with it")
+        hint = f"`zoo average {run.folder}` averages its checkpoints, `zoo train` continues the training"
+        raise ZooError(problem, hint=hint)
+    raise ZooError(problem, hint=f"`zoo train {run.spec_file}` continues the training")
 
 
-_MAKES = {
-    "model": "`zoo train SPEC` trains a model",
-    "run": "`zoo train SPEC` begins one",
-    "published model": "`zoo publish RUN` puts a model there",
-}
-
-
-def _short_names() -> list[str]:
+def _run_names() -> list[str]:
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 
-def missing(what: str, name: str, looked: Sequence[Path], known: Sequence[str], further: str = "") -> ZooError:
-    """The error for a name that leads nowhere: the places looked at and `further` ones, the nearest name known."""
-    near = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
-    places = " and ".join(f"`{each}`" for each in dict.fromkeys(looked))
-    guess = f"did you mean `{near}`? " if near else ""
+_CREATE_HINTS = {
+    "model": "`zoo train SPEC` trains a model",
+    "run": "`zoo train SPEC` starts one",
+    "published model": "`zoo publish RUN` publishes one",
+}
+
+
+def _not_found_error(
+    kind: str, name: str, searched: Sequence[Path], known: Sequence[str], further: str = ""
+) -> ZooError:
+    """Return the error for a name that was not found, with the searched paths and the most similar known name."""
+    similar = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
+    paths = " and ".join(f"`{path}`" for path in dict.fromkeys(searched))
+    guess = f"did you mean `{similar}`? " if similar else ""
+    list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
-        f"there is no {what} `{name}`: looked for {places}{further}",
-        hint=f"{guess}`zoo list{' --published' * (what == 'published model')}` shows what there is; {_MAKES[what]}",
+        f"there is no {kind} `{name}`: searched {paths}{further}",
+        hint=f"{guess}`{list_command}` shows what there is; {_CREATE_HINTS[kind]}",
     )

@@ -1,90 +1,147 @@
-"""The folder of a model: what a run's and a bundle's have in common (no torch is loaded)."""
+"""The folder of a model, be it a run or a bundle, and the comparison of two models' specs. Loads no torch."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from specs import Spec, ZooError, parse
+from specs import Spec, ZooError, difference, parse
+from specs.notation import quote_in_full
 from zoo.files import manifest
-from zoo.files.content import content, stands
-from zoo.files.files import read_json
+from zoo.files.reading import file_exists, read_bytes, read_json
 
 RUNS = Path("runs")
+"""The folder of runs, in the current folder."""
 SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
 CARD = "README.md"
-"""What only a bundle has, for people."""
-LONGEST_SPEC = 1_000_000
-"""Bytes."""
-BASIS = "data.json"
-"""What only a run has: what it follows from beside its spec."""
+"""The model card. Only bundles have it."""
+RUN_IDENTITY = "data.json"
+"""File of the run identity, which a resumed run must match. Only runs have it."""
+MAX_SPEC_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """With `spec.yaml` and, when trained, weights, vocabulary and scores. A published one has a manifest, too."""
+    """Folder with `spec.yaml` and, after training, weights, vocabulary and scores. A bundle also has a manifest."""
 
     folder: Path
 
     @classmethod
     def default(cls, spec: Spec) -> Self:
-        """Where the run of a spec is, unless somebody says otherwise."""
-        return cls(RUNS / spec.short)
+        """Return the default folder of a run of this spec."""
+        return cls(RUNS / spec.short_name)
 
     @property
     def exists(self) -> bool:
-        return stands(self.spec_file)
+        """Whether the folder contains a spec."""
+        return file_exists(self.spec_file)
 
     @property
     def published(self) -> bool:
-        """Whether it is a bundle's."""
-        return stands(self.folder / manifest.NAME)
+        """Whether the folder is a bundle."""
+        return file_exists(self.folder / manifest.NAME)
+
+    @property
+    def trained(self) -> bool:
+        """Whether the folder contains weights."""
+        return file_exists(self.weights)
 
     @property
     def spec_file(self) -> Path:
+        """Path of the spec."""
         return self.folder / SPEC
 
     @property
-    def spec(self) -> Spec:
-        """Raises ZooError where the folder is not a run, or where the spec in it is damaged."""
-        if not self.exists:
-            hint = "a run is made by `zoo train SPEC`; `zoo list` shows those there are"
-            raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
-        return self.parsed(content(self.spec_file, LONGEST_SPEC))
+    def weights(self) -> Path:
+        """Path of the weights."""
+        return self.folder / WEIGHTS
 
-    def parsed(self, written: bytes) -> Spec:
-        """The spec of what its file holds. Raises ZooError where it is damaged."""
+    @property
+    def scores(self) -> Path:
+        """Path of the scores."""
+        return self.folder / SCORES
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints. Only runs have it."""
+        return self.folder / "checkpoints"
+
+    def answers(self, split: str) -> Path:
+        """Return the path of the outputs for the dev or test set. Only runs have it; it is removed with the scores."""
+        return self.folder / f"answers.{split}.jsonl"
+
+    @property
+    def spec(self) -> Spec:
+        """The model's spec.
+
+        Raises:
+            ZooError: The folder has no spec, or the spec is damaged.
+        """
+        if not self.exists:
+            hint = "`zoo train SPEC` creates a run; `zoo list` shows the existing ones"
+            raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
+        return self.parse_spec(read_bytes(self.spec_file, MAX_SPEC_BYTES))
+
+    def parse_spec(self, content: bytes) -> Spec:
+        """Return the spec in the content of this folder's `spec.yaml`.
+
+        Raises:
+            ZooError: The content is not a valid spec.
+        """
         try:
-            text = written.decode("utf-8")
+            text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
             raise ZooError(problem, exit_code=1) from None
         return parse(text, str(self.spec_file))
 
     @property
-    def trained(self) -> bool:
-        """Whether it has weights."""
-        return stands(self.weights)
-
-    @property
-    def weights(self) -> Path:
-        return self.folder / WEIGHTS
-
-    @property
-    def scores(self) -> Path:
-        return self.folder / SCORES
-
-    def answers(self, split: str) -> Path:
-        """What it said to each sentence of dev or test; of a run alone, and gone with its scores."""
-        return self.folder / f"answers.{split}.jsonl"
-
-    @property
     def known_scores(self) -> dict[str, Any]:
-        """What `scores` holds; nothing where nobody has scored the model."""
-        return read_json(self.scores) if stands(self.scores) else {}
+        """The scores by split. Empty if the model was never evaluated."""
+        return read_json(self.scores) if file_exists(self.scores) else {}
 
-    @property
-    def checkpoints(self) -> Path:
-        """Of a run alone."""
-        return self.folder / "checkpoints"
+
+Differences = Mapping[str, tuple[Any, Any]]
+"""Dotted field name -> (value in the other spec, value in this spec)."""
+MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
+"""Sections of a spec that identify the model, however it is trained."""
+
+
+def differing_fields(
+    spec: Spec, other: Spec, sections: Iterable[str] = MODEL_SECTIONS, ignored: Iterable[str] = ()
+) -> Differences:
+    """Return the fields in which two specs differ.
+
+    The folder of the corpus counts only if both folders exist and differ: a corpus may have been moved.
+
+    Args:
+        spec: The spec.
+        other: The spec to compare with.
+        sections: The sections of the specs to compare.
+        ignored: Dotted names of fields that may differ.
+    """
+    skipped = {*ignored, *(() if _have_different_folders(spec, other) else ("corpus.folder",))}
+    return {
+        field: values
+        for field, values in difference(spec, other).items()
+        if field.partition(".")[0] in set(sections) and field not in skipped
+    }
+
+
+def _have_different_folders(spec: Spec, other: Spec) -> bool:
+    one, two = (Path(os.path.expanduser(each.corpus.folder)) for each in (spec, other))
+    try:
+        return one.is_dir() and two.is_dir() and not one.samefile(two)
+    except (OSError, ValueError):
+        return False
+
+
+def format_differences(differences: Differences, other: str, this: str) -> str:
+    """Return one line per field with the value in each spec. `other` and `this` say where the values are from."""
+    return "".join(
+        f"\n  {field}: {quote_in_full(old)} {other}, {quote_in_full(new)} {this}"
+        for field, (old, new) in differences.items()
+    )

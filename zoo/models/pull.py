@@ -1,4 +1,4 @@
-"""From a registry to the shelf: a revision's files arrive one by one, are held to their hashes, and appear together."""
+"""Pull a model from a registry: download its files, check their hashes, and add them to the local model store."""
 
 from __future__ import annotations
 
@@ -9,190 +9,215 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specs import ZooError
-from zoo.files import manifest, places
-from zoo.files.content import stands
-from zoo.files.files import explained, require_space, sha256, share, writing_folder
-from zoo.files.lock import alone
-from zoo.files.partial import remove
+from zoo.files import manifest, storage
+from zoo.files.atomic import atomic_folder, convert_disk_errors, link_or_copy, remove_path
+from zoo.files.hashes import sha256
+from zoo.files.locks import exclusive
+from zoo.files.reading import file_exists
+from zoo.files.storage import require_space
 from zoo.files.transfer import discard
-from zoo.models import names
-from zoo.models.origin import FILE as ORIGIN
-from zoo.models.origin import digest, of, origin
-from zoo.models.registries.listed import registries, unasked
-from zoo.models.registries.reference import Reference
-from zoo.models.registries.registry import Registry, blob_path
-from zoo.models.registries.revision import File, Revision
+from zoo.models import local_store
+from zoo.models.local_store import ORIGIN_FILE, Origin, bundle_digest, read_origin
+from zoo.models.registries.registry import Registry, blob_path, configured_registries, skipped_registries
+from zoo.models.registries.revision import PublishedFile, Reference, Revision
 from zoo.report import Report
 
-_HOPS = 10
+_MAX_ALIASES = 10
 
 
-class Found(NamedTuple):
-    """A revision, and where it is published."""
+class RegistryModel(NamedTuple):
+    """A revision and the registry that has it."""
 
     registry: Registry
     revision: Revision
 
 
-def pull(wanted: Reference, report: Report) -> Path | None:
-    """The newest revision of a name, or the pinned one, on the shelf; None where no registry has it.
+def pull(reference: Reference, report: Report) -> Path | None:
+    """Pull a model into the local model store: the newest revision, or the pinned one.
 
-    A pinned one stands beside what the name alone means. One that is here already is held to its hashes: what is not
-    whole is fetched anew. What has arrived when a pull ends early stays, and the next goes on from there; processes
-    that ask at once wait for the one that fetches. Raises ZooError where a registry that may have it cannot be reached,
-    where what came is not what was published, where a model that was made here would be replaced, and where the disk is
-    full.
+    A pinned revision gets a folder of its own. A model in the store is checked against its hashes, and downloaded
+    again if it is damaged. An interrupted pull is resumed by the next one. If another process pulls the same
+    model, wait for it.
+
+    Returns:
+        The model's folder. None if no registry has the model.
+
+    Raises:
+        ZooError: A registry that may have it cannot be reached, the downloaded files are not the published ones, a
+            model that was published on this machine would be replaced, or the disk is full.
     """
-    found = published(wanted, report)
+    found = find_in_registries(reference, report)
     if found is None:
         return None
     revision = found.revision
-    place = names.place(revision.name)
-    if wanted.pinned and digest(place) != revision.digest:
-        place = names.pinned_place(revision.name, revision.digest)
-    _require_free(place, found)
-    _bring(found, place, report)
-    if revision.name != wanted.name:
-        names.remember_forward(wanted.name, revision.name)
-    return place
+    folder = local_store.model_path(revision.name)
+    if reference.pinned and bundle_digest(folder) != revision.digest:
+        folder = local_store.pinned_path(revision.name, revision.digest)
+    _require_replaceable(folder, found)
+    _download(found, folder, report)
+    if revision.name != reference.name:
+        local_store.remember_alias(reference.name, revision.name)
+    return folder
 
 
-def published(wanted: Reference, report: Report) -> Found | None:
-    """What is referred to, in the first registry that has it; a name that leads to another is followed, with a warning.
+def find_in_registries(reference: Reference, report: Report) -> RegistryModel | None:
+    """Return a model from the first registry that has it. Follow aliases, with a warning.
 
-    Where one cannot be reached the next is asked, and it is warned of. Raises ZooError where then none has it.
+    Returns:
+        The model. None if no registry has it.
+
+    Raises:
+        ZooError: No reachable registry has it, and another one cannot be reached.
     """
-    failed: list[ZooError] = []
-    for registry in registries():
+    errors: list[ZooError] = []
+    for registry in configured_registries():
         try:
-            revision = _followed(registry, wanted, report)
+            revision = _find_following_aliases(registry, reference, report)
         except ZooError as error:
-            failed.append(error)
+            errors.append(error)
             continue
         if revision is not None:
-            for each in failed:
-                report.warn(each.summary)
-            return Found(registry, revision)
-    if failed:
-        raise failed[0]
+            for skipped in errors:
+                report.warn(skipped.summary)
+            return RegistryModel(registry, revision)
+    if errors:
+        raise errors[0]
     return None
 
 
-def looked(wanted: Reference) -> str:
-    """Where a model was looked for beside the shelf, and what is there in its place, for an error."""
-    asked = [f", in `{registry.address}`{_instead(registry, wanted)}" for registry in registries()]
-    return "".join([*asked, *(f", and not in `{address}`: ZOO_OFFLINE forbids it" for address in unasked())])
+def describe_search(reference: Reference) -> str:
+    """Return which registries were searched and what they have, as a part of an error message."""
+    searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
+    skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
+    return "".join([*searched, *skipped])
 
 
-def _instead(registry: Registry, wanted: Reference) -> str:
+def registry_names() -> list[str]:
+    """Return the names of the models in all registries that can be reached."""
+    names = []
+    for registry in configured_registries():
+        with suppress(ZooError):
+            names += [entry.name for entry in registry.entries(lambda _: None)]
+    return names
+
+
+def _similar(registry: Registry, reference: Reference) -> str:
     with suppress(ZooError):
-        if (absent := registry.absent()) is not None:
-            return f", which {absent}"
-        if wanted.pinned and (newest := registry.newest(wanted.name)) is not None:
-            several = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
-            return f", which has {several} of `{wanted.name}`"
+        if (absence := registry.absence()) is not None:
+            return f" (which {absence})"
+        if reference.pinned and (newest := registry.newest(reference.name)) is not None:
+            numbers = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
+            return f" (which has {numbers} of `{reference.name}`)"
     return ""
 
 
-def there() -> list[str]:
-    """The names that registries list, as far as they can be reached: one of them may have been meant."""
-    found = []
-    for registry in registries():
-        with suppress(ZooError):
-            found += [entry.name for entry in registry.entries(lambda _: None)]
-    return found
-
-
-def _followed(registry: Registry, wanted: Reference, report: Report) -> Revision | None:
-    seen = wanted
-    for _ in range(_HOPS):
-        new = None if seen.pinned else registry.forward(seen.name)
+def _find_following_aliases(registry: Registry, reference: Reference, report: Report) -> Revision | None:
+    current = reference
+    for _ in range(_MAX_ALIASES):
+        new = None if current.pinned else registry.alias(current.name)
         if new is None:
-            return registry.find(seen)
-        report.warn(f"`{seen.name}` is called `{new}` now: write that name")
-        seen = Reference(new)
-    raise ZooError(f"`{registry.address}` leads `{wanted.name}` from one name to the next without end", exit_code=1)
+            return registry.find(current)
+        report.warn(f"`{current.name}` was renamed to `{new}`: use the new name")
+        current = Reference(new)
+    problem = f"`{reference.name}` in `{registry.address}` is an alias of an alias, more than {_MAX_ALIASES} times"
+    raise ZooError(problem, exit_code=1)
 
 
-def _require_free(place: Path, found: Found) -> None:
-    """Raises ZooError where a model stands that was made here: it would be lost."""
-    there = digest(place)
-    if there is None or there == found.revision.digest or stands(place / ORIGIN):
+def _require_replaceable(folder: Path, found: RegistryModel) -> None:
+    """Raise ZooError if the folder contains a model that no registry has: it would be lost."""
+    existing = bundle_digest(folder)
+    if existing is None or existing == found.revision.digest or file_exists(folder / ORIGIN_FILE):
         return
     raise ZooError(
-        f"`{place}` was published here, and is no revision that `{found.registry.address}` has given",
-        hint=f"`zoo remove {place.name}` makes room for it; `zoo pull {found.revision.pin}` puts it beside that one",
+        f"`{folder}` was published on this machine and is not a revision of `{found.registry.address}`",
+        hint=f"remove it with `zoo remove {folder.name}`, or keep both with `zoo pull {found.revision.pin}`",
     )
 
 
-def _bring(found: Found, place: Path, report: Report) -> None:
+def _download(found: RegistryModel, folder: Path, report: Report) -> None:
+    """Download the files of a revision, then create or replace its folder in the local model store."""
     revision, address = found.revision, found.registry.address
-    folder = places.pulls() / f"{revision.name}@{revision.digest}"
-    with explained(folder), alone(folder, report):
-        if not _is_here(place, revision, report):
-            report.say(f"`{revision.pin}` from `{address}`")
-            folder.mkdir(parents=True, exist_ok=True)
-            lacking = {
-                name: file
-                for name, file in revision.files.items()
-                if not _taken_over(revision.name, folder / name, file)
-            }
-            arrived = sum(each.stat().st_size for name in lacking if (each := _partial(folder / name)).exists())
-            require_space(folder, sum(file.bytes for file in lacking.values()) - arrived, f"`{revision.pin}`")
-            for name, file in lacking.items():
-                _arrive(found, folder / name, file, report)
-            _require_whole(folder, revision)
-            with writing_folder(place) as partial:
-                for name in revision.files:
-                    share(folder / name, partial / name)
-                of(revision, address).write(partial)
-                _require_free(place, found)  # somebody may have published meanwhile
+    downloads = storage.pulls() / f"{revision.name}@{revision.digest}"
+    with convert_disk_errors(downloads), exclusive(downloads, report):
+        if _is_complete(folder, revision, report):
+            report.info(f"`{revision.pin}` of `{address}` is already here and complete")
+            if read_origin(folder) is None:
+                Origin.of(revision, address).write(folder)
         else:
-            report.say(f"`{revision.pin}` of `{address}` is here already, and whole")
-            if origin(place) is None:
-                of(revision, address).write(place)
-        remove(folder)
+            report.info(f"pulling `{revision.pin}` from `{address}`")
+            downloads.mkdir(parents=True, exist_ok=True)
+            _download_files(found, downloads, report)
+            _require_consistent(downloads, revision)
+            with atomic_folder(folder) as partial:
+                for name in revision.files:
+                    link_or_copy(downloads / name, partial / name)
+                Origin.of(revision, address).write(partial)
+                _require_replaceable(folder, found)  # another process may have published there meanwhile
+        remove_path(downloads)
 
 
-def _is_here(place: Path, revision: Revision, report: Report) -> bool:
-    """Whether all of it stands there as it was published; what is damaged is warned of."""
-    if digest(place) != revision.digest:
+def _download_files(found: RegistryModel, downloads: Path, report: Report) -> None:
+    """Download all files that neither `downloads` nor the local model store has."""
+    revision = found.revision
+    missing = {name: file for name, file in revision.files.items() if not _reuse(revision.name, downloads / name, file)}
+    partial_sizes = [path.stat().st_size for name in missing if (path := _partial(downloads / name)).exists()]
+    require_space(downloads, sum(file.bytes for file in missing.values()) - sum(partial_sizes), f"`{revision.pin}`")
+    for name, file in missing.items():
+        _download_file(found, downloads / name, file, report)
+
+
+def _is_complete(folder: Path, revision: Revision, report: Report) -> bool:
+    """Return whether a folder has all files of a revision. Report damage as a warning."""
+    if bundle_digest(folder) != revision.digest:
         return False
     try:
-        manifest.check(place)
+        manifest.check(folder)
     except ZooError as error:
-        report.warn(f"{error.summary}; it is fetched anew")
+        report.warn(f"{error.summary}; downloading it again")
         return False
     return True
 
 
-def _taken_over(model: str, path: Path, file: File) -> bool:
-    """Whether a file is at `path` with the content that it must have, be it from another revision on the shelf."""
-    if path.exists() and _is(path, file):
+def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
+    """Return whether `path` has the right content, after linking it from another revision if possible."""
+    if path.exists() and _has_content(path, file):
         return True
     path.unlink(missing_ok=True)
-    for other in _alike(model, path.name, file):
-        share(other, path)
-        if _is(path, file):
+    for source in _same_files(model, path.name, file):
+        link_or_copy(source, path)
+        if _has_content(path, file):
             return True
         path.unlink()
     return False
 
 
-def _arrive(found: Found, path: Path, file: File, report: Report) -> None:
-    """Fetches a file to `path`, where it has the content that it must have."""
+def _same_files(model: str, file_name: str, file: PublishedFile) -> Iterator[Path]:
+    """Yield files of other revisions of a model that should have the same content."""
+    for folder in local_store.revisions_of(model):
+        try:
+            entry = manifest.read(folder).entries.get(file_name)
+        except ZooError:
+            continue
+        path = folder / file_name
+        is_same = entry is not None and (entry.sha256, entry.bytes) == (file.sha256, file.bytes)
+        if is_same and file_exists(path) and not path.is_symlink():
+            yield path
+
+
+def _download_file(found: RegistryModel, path: Path, file: PublishedFile, report: Report) -> None:
+    """Download a file and check its content. Start again once if a resumed download does not match."""
     partial = _partial(path)
-    again = partial.exists()
-    found.registry.fetch(file.sha256, partial, file.bytes, report)
-    if again and not _is(partial, file):
+    was_resumed = partial.exists()
+    found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
+    if was_resumed and not _has_content(partial, file):
         discard(partial)
-        report.warn(f"what had arrived of `{path.name}` does not go on as `{found.registry.address}` does: once more")
-        found.registry.fetch(file.sha256, partial, file.bytes, report)
-    if not _is(partial, file):
+        report.warn(f"the earlier part of `{path.name}` does not match `{found.registry.address}`; starting again")
+        found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
+    if not _has_content(partial, file):
         discard(partial)
-        problem = f"`{found.registry.address}` is damaged: what it has of `{path.name}` is not what was published"
-        hint = f"remove `{blob_path(file.sha256)}` there, and publish `{found.revision.name}` again; or pull another"
-        raise ZooError(problem, hint=hint, exit_code=1)
+        problem = f"`{found.registry.address}` is damaged: its `{path.name}` does not have the published SHA-256"
+        hint = f"remove `{blob_path(file.sha256)}` there and publish `{found.revision.name}` again, or pull another"
+        raise ZooError(problem, hint=f"{hint} revision", exit_code=1)
     os.replace(partial, path)
     discard(partial)
 
@@ -201,26 +226,13 @@ def _partial(path: Path) -> Path:
     return path.with_name(f"{path.name}.partial")
 
 
-def _alike(name: str, file_name: str, file: File) -> Iterator[Path]:
-    """Files of other revisions on the shelf that should have the same content."""
-    for folder in names.standing(name):
-        try:
-            entry = manifest.read(folder).entries.get(file_name)
-        except ZooError:
-            continue
-        place = folder / file_name
-        same = entry is not None and (entry.sha256, entry.bytes) == (file.sha256, file.bytes)
-        if same and stands(place) and not place.is_symlink():
-            yield place
-
-
-def _require_whole(folder: Path, revision: Revision) -> None:
-    """Raises ZooError where the manifest lists other files than the revision."""
+def _require_consistent(folder: Path, revision: Revision) -> None:
+    """Raise ZooError if the manifest lists other files than the revision."""
     listed = {name: (entry.sha256, entry.bytes) for name, entry in manifest.read(folder).entries.items()}
-    given = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
-    if listed != given:
-        raise ZooError(f"`{revision.pin}` is damaged: its manifest lists other files than it has", exit_code=1)
+    published = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
+    if listed != published:
+        raise ZooError(f"`{revision.pin}` is damaged: its manifest does not list its files", exit_code=1)
 
 
-def _is(path: Path, file: File) -> bool:
+def _has_content(path: Path, file: PublishedFile) -> bool:
     return path.is_file() and path.stat().st_size == file.bytes and sha256(path) == file.sha256

@@ -1,4 +1,4 @@
-"""A weights file: the paper's matrices by name, what is known of them, and a digest by which damage is seen."""
+"""Weights files: tensors named as the paper's matrices, facts about them, and a digest that detects damage."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import safetensors.torch
 import torch
@@ -15,23 +16,28 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specs import ZooError
-from zoo.files import digests
-from zoo.files.content import VOCABULARY_BYTES, content, opened, stands
-from zoo.files.files import writing
+from zoo.files import hashes
+from zoo.files.atomic import atomic_file
 from zoo.files.manifest import Manifest
-from zoo.models.header import require_header
+from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, open_file, read_bytes
+from zoo.report import size
 
+MAX_HEADER_BYTES = 10_000_000
+"""Limit for the header of a safetensors file. Ours have about a hundred bytes per tensor."""
+RESTORE_HINT = (
+    "restore it from its source (a pulled model: `zoo pull NAME`; a run: `zoo average RUN` writes the weights again)"
+)
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _FACTS = "zoo"
-_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, one for each matrix of the paper and tied ones once, and facts about them as text.
+    """Tensors by name, and facts about them as text. Each matrix of the paper is one tensor; tied ones are stored once.
 
-    Known facts are `steps` (of the checkpoints that they are the mean of, with commas between them) and
-    `longest_source` (of the training, in tokens).
+    Known facts are `steps` (the steps of the averaged checkpoints, separated by commas) and `longest_source` (the
+    longest source sentence of the training, in tokens).
     """
 
     tensors: Mapping[str, Tensor]
@@ -39,110 +45,134 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """In tokens, EOS not counted; None where the file does not say."""
-        return _number(self.facts.get("longest_source", ""))
+        """Length of the longest training source in tokens, without EOS. None if the file does not give it."""
+        return _parse_number(self.facts.get("longest_source", ""))
 
     @property
     def last_step(self) -> int | None:
-        """The latest step that they are of; None where the file does not say."""
-        steps = [_number(step) for step in self.facts.get("steps", "").split(",")]
+        """The last training step of the weights. None if the file does not give it."""
+        steps = [_parse_number(step) for step in self.facts.get("steps", "").split(",")]
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
 
     @property
     def digest(self) -> str | None:
-        """Of what the tensors were when the file was written; None where it does not say."""
+        """SHA-256 of the tensors when the file was written. None if the file does not give it."""
         return self.facts.get(_DIGEST)
 
     def write(self, file: Path) -> None:
-        """As `zoo.files.files.writing` does it, for the vocabulary that stands beside `file`, if one does."""
-        known = {fact: value for fact, value in self.facts.items() if fact != _BRACKETS}  # of another folder, maybe
-        facts = {**known, _DIGEST: _digest(self.tensors), **_vocabulary(file.parent)}
-        whole = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
-        with writing(file) as partial:
-            # One entry: several would be written in another order each time.
-            safetensors.torch.save_file(whole, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
+        """Write the weights atomically. Their facts identify the vocabulary in the same folder, if there is one.
+
+        Raises:
+            ZooError: The file cannot be written.
+        """
+        facts = {key: value for key, value in self.facts.items() if key != _BRACKETS}
+        facts = {**facts, _DIGEST: _tensor_digest(self.tensors), **_vocabulary_facts(file.parent)}
+        contiguous = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
+        with atomic_file(file) as partial:
+            # A single metadata entry: safetensors writes several in random order.
+            safetensors.torch.save_file(contiguous, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
 
 
-def read(file: Path, listed: Manifest | None = None) -> Weights:
-    """The weights in a file, memory-mapped: whoever writes over it changes them, or ends the process.
+def read(file: Path, manifest: Manifest | None = None) -> Weights:
+    """Read a weights file. The tensors are memory-mapped: never write to the file in place.
 
-    They are held to what is `listed`, or to the digest that they carry where they are of no bundle; it is computed
-    where that was not done before. Raises ZooError where the file is missing, may not be read, is cut short or was
-    changed, where a tensor is not of numbers, and where the vocabulary beside it is not the one that the weights were
-    written with.
+    Args:
+        file: The weights file.
+        manifest: The manifest of the bundle. Without it, the file is checked against the digest that it contains.
+
+    Raises:
+        ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
+            same folder is not the one that the weights were trained with.
     """
-    with _readable(file, listed):
-        before = digests.identity(file)
-        if listed is not None:
-            listed.hold(file.name)  # before anything looks into it
-        with safe_open(file, framework="pt") as opened_file:
-            facts = _facts(opened_file.metadata())
-            tensors = {name: opened_file.get_tensor(name) for name in opened_file.keys()}  # noqa: SIM118
-        if listed is None and _DIGEST in facts and not digests.holds(file, facts[_DIGEST], lambda: _digest(tensors)):
-            raise ZooError(f"`{file}` is damaged: its content is not what was written", exit_code=1)
-        if digests.identity(file) != before:
-            raise ZooError(f"`{file}` was replaced while it was read", hint="read it again", exit_code=1)
+    with _safe_reading(file, manifest):
+        before = hashes.file_identity(file)
+        if manifest is not None:
+            manifest.check_file(file.name)  # before the content is parsed
+        with safe_open(file, framework="pt") as opened:
+            facts = _parse_facts(opened.metadata())
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        digest = facts.get(_DIGEST)
+        if manifest is None and digest and not hashes.has_digest(file, digest, lambda: _tensor_digest(tensors)):
+            raise ZooError(f"`{file}` is damaged: its tensors do not have the recorded SHA-256", exit_code=1)
+        if hashes.file_identity(file) != before:
+            raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
         for name, tensor in tensors.items():
-            if tensor.dtype not in _TYPES:
-                raise ZooError(f"`{file}`: `{name}` is of {tensor.dtype}, which weights are not", exit_code=1)
-    if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary(file.parent)):
-        problem = f"the vocabulary in `{file.parent}` is damaged, or not the one that `{file.name}` was trained with"
-        raise ZooError(problem, hint="restore it from where it came from", exit_code=1)
+            if tensor.dtype not in _DTYPES:
+                raise ZooError(f"`{file}`: `{name}` has type {tensor.dtype}, which weights cannot have", exit_code=1)
+    if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary_facts(file.parent)):
+        problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
+        raise ZooError(problem, hint="restore it from its source", exit_code=1)
     return Weights(tensors, facts)
 
 
-def same_vocabulary(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether the facts of two files are of one vocabulary. Files of before say nothing of a parser's brackets."""
-    brackets = {facts[_BRACKETS] for facts in (one, other) if _BRACKETS in facts}
-    return one.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
+def same_vocabulary(facts: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Return whether the facts of two weights files describe the same vocabulary.
+
+    The brackets of a parser count only if both files describe them.
+    """
+    brackets = {each[_BRACKETS] for each in (facts, other) if _BRACKETS in each}
+    return facts.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
 
 
 def known_digest(file: Path) -> str | None:
-    """Which weights a file holds, by its header alone; None where there is none, or it does not say."""
+    """Return the digest in the header of a weights file. None if there is no readable file, or it has no digest."""
     try:
-        return Weights({}, read_facts(file)).digest if stands(file) else None
+        return Weights({}, read_facts(file)).digest if file_exists(file) else None
     except ZooError:
         return None
 
 
 def read_facts(file: Path) -> dict[str, str]:
-    """What is known of the weights in a file, without them. Raises ZooError where that cannot be read."""
-    with _readable(file), safe_open(file, framework="pt") as opened_file:
-        return _facts(opened_file.metadata())
+    """Return the facts in the header of a weights file, without reading the tensors.
+
+    Raises:
+        ZooError: The file cannot be read.
+    """
+    with _safe_reading(file), safe_open(file, framework="pt") as opened:
+        return _parse_facts(opened.metadata())
+
+
+def check_header(stream: BinaryIO, file: Path) -> None:
+    """Check the length of the header of a safetensors file, before the library allocates memory for it.
+
+    Raises:
+        ZooError: The header is too long.
+    """
+    length = int.from_bytes(stream.read(8), "little")
+    if length > MAX_HEADER_BYTES:
+        problem = f"`{file}` is damaged: its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}"
+        raise ZooError(problem, exit_code=1)
 
 
 @contextmanager
-def _readable(file: Path, listed: Manifest | None = None) -> Iterator[None]:
-    """Raises ZooError where it is not, with what to do."""
+def _safe_reading(file: Path, manifest: Manifest | None = None) -> Iterator[None]:
+    """Check the path and header of a file. Convert errors of the body to ZooErrors with a hint."""
     try:
-        if listed is not None:
-            listed.place(file.name)
-        with opened(file) as stream:
-            require_header(stream, file)
+        if manifest is not None:
+            manifest.path(file.name)
+        with open_file(file) as stream:
+            check_header(stream, file)
             yield
     except ZooError as error:
-        raise ZooError(error.problem, hint=error.hint or RESTORE, exit_code=1) from None
+        raise ZooError(error.problem, hint=error.hint or RESTORE_HINT, exit_code=1) from None
     except (SafetensorError, OSError, MemoryError, ValueError, AttributeError, RecursionError) as error:
-        raise ZooError(f"`{file}` cannot be read: {error}", hint=RESTORE, exit_code=1) from None
+        raise ZooError(f"`{file}` cannot be read: {error}", hint=RESTORE_HINT, exit_code=1) from None
 
 
-def _facts(said: Mapping[str, str] | None) -> dict[str, str]:
-    """Files of before have an entry for each fact."""
-    found = said or {}
-    return {str(key): str(value) for key, value in (json.loads(found[_FACTS]) if _FACTS in found else found).items()}
+def _parse_facts(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the facts in a file's metadata. Files that zoo did not write have one metadata entry per fact."""
+    entries = metadata or {}
+    facts = json.loads(entries[_FACTS]) if _FACTS in entries else entries
+    return {str(key): str(value) for key, value in facts.items()}
 
 
-RESTORE = "restore it from where it came from (a pulled model: `zoo pull NAME`), or make it anew: `zoo average RUN`"
-"""The remedy for a damaged file of a model."""
-
-
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """Of names, types, shapes and content, in the order of the names."""
+def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of names, types, shapes and content, in the order of the names."""
     state = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         state.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -150,10 +180,12 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return state.hexdigest()
 
 
-def _vocabulary(folder: Path) -> dict[str, str]:
-    """The facts that tell the vocabulary in a folder from any other; of brackets only where there are some."""
+def _vocabulary_facts(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the vocabulary files in a folder, and of a parser's brackets if there are any."""
     tokens, brackets = (
-        " ".join(hashlib.sha256(content(file, VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern)))
+        " ".join(
+            hashlib.sha256(read_bytes(file, MAX_VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern))
+        )
         for pattern in ("vocabulary*.model", "vocabulary*.json")
     )
     return {_VOCABULARY: tokens, **({_BRACKETS: brackets} if brackets else {})}

@@ -1,1 +1,1 @@
-"""The shelf: what is published, how it is proved, and what there is."""
+"""Publish models: bundles, their cards and checks, upload to registries, and removal."""

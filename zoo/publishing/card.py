@@ -1,4 +1,4 @@
-"""`README.md` of a bundle: what the model is, how good, where it comes from, and how to use it."""
+"""The model card, `README.md` of a bundle: what the model does, its scores, its training, its limits and its use."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any, NamedTuple
 import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
-from specs.task import COMMANDS
-from zoo.evaluation.metric import metrics_of
-from zoo.evaluation.scores import MACHINE
-from zoo.publishing.facts import Facts
-from zoo.publishing.origin import cell, origin, training
-from zoo.publishing.sample import Sample
+from specs.spec import COMMANDS
+from zoo.evaluation.metrics import METRICS, metrics_for
+from zoo.evaluation.scores import MACHINE_KEY
+from zoo.publishing.facts import CurvePoint, Facts, TrainingFacts
+from zoo.publishing.proof import NAME as PROOF
+from zoo.publishing.proof import OUTPUTS_NAME, ReferenceOutputs
+from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
-_ARCHITECTURE = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
+_ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
+_CURVE_ROWS = 8
 
 
-class _Words(NamedTuple):
-    """What a card says otherwise of another task."""
+class _TaskWords(NamedTuple):
+    """Words of a card that depend on the task."""
 
-    does: str
+    summary: str
     noun: str
     verb: str
     files: str
@@ -31,12 +33,12 @@ class _Words(NamedTuple):
 
 
 _TASKS = {
-    "translation": _Words(
-        "It translates `{0.source}` to `{0.target}`.",
-        *("translator", "translate", "source.txt > target.txt", "pairs"),
+    "translation": _TaskWords(
+        "It translates from `{0.source}` to `{0.target}`.",
+        *("translator", "translate", "source.txt > target.txt", "sentence pairs"),
     ),
-    "parsing": _Words(
-        "It parses sentences of `{0.source}` into constituency trees.",
+    "parsing": _TaskWords(
+        "It parses `{0.source}` sentences into constituency trees.",
         *("parser", "parse", "sentences.txt > trees.txt", "trees"),
     ),
 }
@@ -48,177 +50,198 @@ def card(
     scores: Mapping[str, Any],
     facts: Facts,
     longest_source: int | None = None,
-    sample: Sample | None = None,
+    outputs: ReferenceOutputs | None = None,
 ) -> str:
-    """Markdown, as it is read in a terminal or on a page. `scores` are those of scores.json; `longest_source` is that
-    of the training, in tokens."""
-    task = _TASKS[spec.task.kind]
-    parts = [
-        f"# {spec.name}\n\n{cell(spec.description) if facts.imported else spec.description}",
-        f'A Transformer as in "Attention Is All You Need" (Vaswani et al. 2017). {_does(spec, task)}',
-        _table(*_architecture(spec)),
-        *_layers(spec),
-        *origin(facts),
-        f"## Scores\n\n{_scores(scores, spec.task)}",
+    """Return the model card in Markdown.
+
+    Args:
+        spec: The model's spec.
+        vocabulary: Its vocabulary.
+        scores: Content of its `scores.json`.
+        facts: Its origin and training.
+        longest_source: Length of the longest training source, in tokens.
+        outputs: Its reference outputs, if it has any.
+    """
+    words = _TASKS[spec.task.kind]
+    sections = [
+        f"# {spec.name}\n\n{escape(spec.description) if facts.imported else spec.description}",
+        'This model is a Transformer as described in "Attention Is All You Need" (Vaswani et al., 2017). '
+        f"{_purpose(spec, words)}",
+        _table(*_architecture_table(spec)),
+        *_layer_descriptions(spec),
+        *_origin(facts),
+        f"## Evaluation\n\n{_scores(scores, spec.task)}",
         *_speed(scores),
-        f"## Training\n\n{training(spec, facts)}",
-        f"## Data and licence\n\n{_data(spec, task.examples, facts)}",
-        f"## Limits\n\n{_limits(spec, vocabulary, facts, longest_source, scores)}",
-        _use(spec, task, sample, scores),
-        *_published(facts),
+        f"## Training\n\n{_training(spec, facts)}",
+        f"## Training data and licence\n\n{_data(spec, words.examples, facts)}",
+        f"## Limitations\n\n{_limitations(spec, vocabulary, facts, longest_source)}",
+        _use(spec, words, outputs, scores),
+        *_publication(facts),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
-def _does(spec: Spec, task: _Words) -> str:
-    if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639's code for undetermined, of many an import
-        return "Between which languages it translates is not known here."
-    return task.does.format(spec.corpus)
+def escape(text: str) -> str:
+    """Return text from others as one line, with all characters escaped that have a meaning in Markdown."""
+    line = " ".join(text.split())
+    return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 
 
-def _architecture(spec: Spec) -> tuple[list[str], list[list[str]]]:
-    values = [str(getattr(spec.architecture, key)) for key in _ARCHITECTURE]
-    sizes = [f"{_pieces(spec)} {spec.vocabulary.kind}", f"{compiler.parameters(spec):,}"]
-    return [*_ARCHITECTURE, "tokens", "parameters"], [[*values, *sizes]]
+def _purpose(spec: Spec, words: _TaskWords) -> str:
+    if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639 code of an undetermined language
+        return "Its languages are unknown."
+    return words.summary.format(spec.corpus)
 
 
-def _layers(spec: Spec) -> Iterator[str]:
-    """What stands in a layer that is not the paper's (3.1)."""
+def _architecture_table(spec: Spec) -> tuple[list[str], list[list[str]]]:
+    values = [str(getattr(spec.architecture, key)) for key in _ARCHITECTURE_FIELDS]
+    sizes = spec.vocabulary.sizes
+    tokens = f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} and {sizes[1]:,}"
+    columns = [*_ARCHITECTURE_FIELDS, "vocabulary", "parameters"]
+    return columns, [[*values, f"{tokens} {spec.vocabulary.kind} tokens", f"{compiler.parameters(spec):,}"]]
+
+
+def _layer_descriptions(spec: Spec) -> Iterator[str]:
+    """Describe layers that differ from section 3.1 of the paper."""
     paper = specs.load("base").architecture
     for side in ("encoder", "decoder"):
-        parts = getattr(spec.architecture, side)
-        if parts != getattr(paper, side):
-            sizes = [{key: value for key, value in each.model_dump().items() if key != "kind"} for each in parts]
-            named = [
-                f"`{each.kind}`" + "".join(f" ({key} {value})" for key, value in own.items())
-                for each, own in zip(parts, sizes, strict=True)
+        blocks = getattr(spec.architecture, side)
+        if blocks != getattr(paper, side):
+            options = [{key: value for key, value in block.model_dump().items() if key != "kind"} for block in blocks]
+            names = [
+                f"`{block.kind}`" + "".join(f" ({key} {value})" for key, value in own.items())
+                for block, own in zip(blocks, options, strict=True)
             ]
-            yield f"A layer of its {side} is {', '.join(named)}."
+            yield f"Each {side} layer consists of {', '.join(names)}."
 
 
-def _pieces(spec: Spec) -> str:
-    sizes = spec.vocabulary.sizes
-    return f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} and {sizes[1]:,}"
-
-
-def _unknown(vocabulary: Vocabulary, task: Task) -> str:
-    if isinstance(task, Parsing):
-        read = "read in bytes" if vocabulary.byte_fallback else "unknown, however many they are in a row"
-        return f"Characters that have no word token are {read}; the trees have the words as they were given."
-    if vocabulary.byte_fallback:
-        return "Characters that have no word token are read and written in bytes, so that none is lost."
-    return (
-        "Characters that have no word token are unknown: the model reads a run of them as one token, of which it has "
-        "learned nothing, and writes whatever it takes that for. It cannot write them."
-    )
+def _origin(facts: Facts) -> Iterator[str]:
+    """Describe where the model was imported from and which shipped spec it is similar to."""
+    if facts.imported:
+        rows = [[escape(key), escape(value)] for key, value in facts.imported.items()]
+        yield "## Origin\n\nThis model was trained with another toolkit and imported with `zoo import`."
+        yield _table(["property", "value"], rows)
+    nearest = facts.nearest
+    if nearest and nearest.changed:
+        rows = [[f"`{key}`", escape(old), escape(new)] for key, (old, new) in nearest.changed.items()]
+        yield f"It differs from the spec `{nearest.spec}`, which is shipped with zoo, as follows:\n\n" + _table(
+            ["field", f"`{nearest.spec}`", "this model"], rows
+        )
+    elif nearest:
+        yield f"Its architecture and training are those of the spec `{nearest.spec}`, which is shipped with zoo."
 
 
 def _scores(scores: Mapping[str, Any], task: Task) -> str:
     if not scores:
-        return "Nobody had scored it when it was published."
-    # What was scored before there were the longer ones has none of them.
-    metrics = [m for m in metrics_of(task) if m.brief or all(m.name in of for of in scores.values())]
-    columns, numbers = ["set"], []
+        return "This model was not evaluated before it was published."
+    metrics = [m for m in metrics_for(task) if m.in_summary or all(m.name in result for result in scores.values())]
+    columns, keys = ["set"], []
     for metric in metrics:
-        columns += [f"{metric.called}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
-        numbers += [(metric, name) for name in (metric.name, *metric.details)]
+        columns += [f"{metric.title}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
+        keys += [(metric, name) for name in (metric.name, *metric.details)]
     rows = [
         [
             split,
-            *(metric.written(of[name]) for metric, name in numbers),
-            f"{of['sentences']:,}",
-            "`" + str(of["signature"]).replace("|", r"\|") + "`",
+            *(metric.format_score(result[name]) for metric, name in keys),
+            f"{result['sentences']:,}",
+            "`" + str(result["signature"]).replace("|", r"\|") + "`",
         ]
-        for split, of in scores.items()
+        for split, result in scores.items()
     ]
-    signed = {f"- {m.called}: `{of[m.signature]}`": None for m in metrics if not m.brief for of in scores.values()}
-    return "\n\n".join([_table([*columns, "sentences", "signature"], rows), *(["\n".join(signed)] if signed else [])])
+    signatures = {
+        f"- {m.title}: `{result[m.signature]}`" for m in metrics if not m.in_summary for result in scores.values()
+    }
+    table = _table([*columns, "sentences", "signature"], rows)
+    return "\n\n".join([table, *(["\n".join(sorted(signatures))] if signatures else [])])
 
 
 def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
-    """On the machine that scored it; of what was scored before machines were written down, nothing."""
-    for split, of in scores.items():
-        if MACHINE in of and of.get("sentences_per_second"):
+    for split, result in scores.items():
+        if MACHINE_KEY in result and result.get("sentences_per_second"):
             yield (
-                f"The {split} set went at {of['sentences_per_second']:,.1f} sentences a second, all at once, by the "
-                f"beam and penalty of its spec ({cell(str(of[MACHINE]))})."
+                f"The {split} set was decoded at {result['sentences_per_second']:,.1f} sentences per second on "
+                f"{escape(str(result[MACHINE_KEY]))}, with the beam size and length penalty of the spec."
             )
 
 
+def _training(spec: Spec, facts: Facts) -> str:
+    training = facts.training
+    if training is None:
+        return "It is unknown how this model was trained."
+    batches = (
+        f"Each step used batches of at most {spec.training.source_tokens:,} source tokens and "
+        f"{spec.training.target_tokens:,} target tokens, including padding. The seed was {training.seed}. All settings "
+        "are in `spec.yaml`."
+    )
+    paragraphs = [f"{_averaging(training.averaged_steps)} {batches}", *_cost(training), *_curve(training.curve)]
+    return "\n\n".join(paragraphs)
+
+
+def _averaging(steps: Sequence[int]) -> str:
+    if not steps:
+        return "It is unknown at which training steps the weights were taken."
+    if len(steps) == 1:
+        return f"The weights are those of step {steps[0]:,}."
+    return f"The weights are the mean of {len(steps)} checkpoints, from step {steps[0]:,} to step {steps[-1]:,}."
+
+
+def _cost(training: TrainingFacts) -> Iterator[str]:
+    if training.flops is None:
+        return
+    steps = "" if training.steps is None else f" for {training.steps:,} steps"
+    if training.seconds is None:
+        yield f"The training took about {training.flops:.2g} FLOPs{steps}, estimated from full batches."
+        return
+    machine = f" on {escape(training.machine)}" if training.machine else ""
+    processes = f" with {training.devices} processes" if training.devices and training.devices > 1 else ""
+    estimate = ""
+    if training.paper_flops:
+        estimate = (
+            f" The method of section 6.1 of the paper gives {training.paper_flops:.2g}: the training time multiplied "
+            "by the FLOPs per second that the hardware sustains."
+        )
+    yield (
+        f"The training took {training.flops:.2g} FLOPs{steps} and {duration(training.seconds)}{machine}{processes}. "
+        f"The FLOPs count all matrix products over the training tokens, without padding.{estimate}"
+    )
+
+
+def _curve(curve: Sequence[CurvePoint]) -> Iterator[str]:
+    """Yield the learning curve as a table of a few points, the last one included."""
+    metric = next((metric for metric in METRICS if any(metric.name in point.dev for point in curve)), None)
+    values = [(point.step, point.dev.get(metric.name) if metric else point.loss) for point in curve]
+    points = [(step, value) for step, value in values if value is not None]
+    if len(points) < 2:
+        return
+    label = f"{metric.title} of the dev set" if metric else "training loss"
+    stride = -(-len(points) // _CURVE_ROWS)
+    rows = [
+        [f"{step:,}", metric.format_score(value) if metric else f"{value:.3f}"]
+        for step, value in points[::-1][::stride][::-1]
+    ]
+    yield f"Learning curve:\n\n{_table(['step', label], rows)}"
+
+
 def _data(spec: Spec, examples: str, facts: Facts) -> str:
-    trained = _corpus(spec.corpus, examples)
-    own = all(isinstance(part, Grammar) for part in spec.corpus.train)
-    licence = "Its publisher says no licence." if spec.licence is None else f"Its licence: {cell(spec.licence)}."
-    said = [licence, f"Trained on:\n\n{trained}" if trained else "On what it was trained is not known here."]
-    if not (own and trained):
-        said.append(
-            "The weights follow from these texts: whoever passes them on has to keep to the licences of the texts, and "
-            "to credit their authors. The bundle does not know the licences of texts."
+    corpus = _corpus(spec.corpus, examples)
+    is_grammar = all(isinstance(part, Grammar) for part in spec.corpus.train)
+    licence = "The publisher gives no licence." if spec.licence is None else f"Licence: {escape(spec.licence)}."
+    data = f"The model was trained on:\n\n{corpus}" if corpus else "It is unknown on which data the model was trained."
+    paragraphs = [licence, data]
+    if not (is_grammar and corpus):
+        paragraphs.append(
+            "The weights are derived from these texts. If you redistribute the model, comply with the licences of the "
+            "texts and credit their authors. The licences of the texts are not included here."
         )
     if spec.training.start_from is not None:
-        said.append(
-            f"It began with the weights of {cell(PurePath(spec.training.start_from).name)}: the texts and the licence "
-            "of that model are its own, too."
+        paragraphs.append(
+            f"The training started from the weights of {escape(PurePath(spec.training.start_from).name)}. The training "
+            "data and the licence of that model also apply."
         )
-    if facts.text.fingerprint:
-        hashes = "; `facts.json` has hashes of its files" if facts.text.files or facts.text.archives else ""
-        said.append(f"The prepared corpus has the fingerprint `{facts.text.fingerprint}`{hashes}.")
-    return "\n\n".join(said)
-
-
-def _limits(
-    spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: int | None, scores: Mapping[str, Any]
-) -> str:
-    scored = "Its scores are of the sets above. " if scores else ""
-    longest = "" if longest_source is None else f", and its training had none of more than {longest_source:,}"
-    limits = [
-        f"It reads sentences of {spec.decoding.max_source_length:,} tokens at most{longest}.",
-        "Text is normalised as it was in training: control characters become spaces, and the rest is as Unicode's "
-        f"NFKC has it. {_unknown(vocabulary, spec.task)}",
-        f"{scored}Text of another kind than it was trained on will come out worse, and nothing in an output tells "
-        "when it is wrong.",
-    ]
-    if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
-        limits.append("It knows no words and no sentences but those of zoo's own small grammar: it is no use beyond.")
-    return "\n".join(f"- {each}" for each in [*limits, *map(cell, facts.notes)])
-
-
-def _published(facts: Facts) -> Iterator[str]:
-    if facts.published:
-        yield (
-            f"Published on {facts.published.partition('T')[0]} by zoo {facts.by}. The fingerprint of its spec, which "
-            f"all of the same network and recipe have, is `{facts.spec}`."
-        )
-
-
-def _use(spec: Spec, task: _Words, sample: Sample | None, scores: Mapping[str, Any]) -> str:
-    if sample is None and not scores:
-        score = ""
-    elif sample is None:
-        score = (
-            " It has no sample of its test set, whose text is not passed on here: its score is the publisher's word."
-        )
-    else:
-        score = (
-            f" Of its {sample.set} set {len(sample.sources):,} of {sample.sentences:,} sentences are in `sample.json`, "
-            f"with what it made of them: they score {sample.score:.2f}, and must here, to a point."
-        )
-    return f"""## Use
-
-```python
-import zoo
-
-{task.noun} = zoo.load("{spec.name}")
-{task.noun}.{task.verb}("...")
-```
-
-```sh
-zoo {COMMANDS[spec.task.kind]} --model {spec.name} < {task.files}
-zoo verify {spec.name}
-```
-
-`zoo verify` compares all files with `manifest.json`, and the log-probabilities that the model gives to a few
-sentences with those in `proof.safetensors`.{score}"""
+    if facts.corpus.fingerprint:
+        hashes = "; `facts.json` has the SHA-256 of its files" if facts.corpus.files or facts.corpus.archives else ""
+        paragraphs.append(f"The fingerprint of the prepared corpus is `{facts.corpus.fingerprint}`{hashes}.")
+    return "\n\n".join(paragraphs)
 
 
 def _corpus(corpus: Corpus, examples: str) -> str:
@@ -226,16 +249,81 @@ def _corpus(corpus: Corpus, examples: str) -> str:
     for part in corpus.train:
         match part:
             case Grammar():
-                lines.append(f"- {part.grammar:,} {examples} of zoo's own grammar (no licence applies)")
+                lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
             case Archive():
                 lines.append(f"- <{part.archive}>: `{part.source}`, `{part.target}`")
             case Files():
-                lines.append(
-                    f"- files of the publisher: `{PurePath(part.source).name}`, `{PurePath(part.target).name}`"
-                )
+                source, target = PurePath(part.source).name, PurePath(part.target).name
+                lines.append(f"- files of the publisher: `{source}`, `{target}`")
             case Treebank():
                 lines.append(f"- trees of the publisher: `{PurePath(part.trees).name}`")
     return "\n".join(dict.fromkeys(lines))
+
+
+def _limitations(spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: int | None) -> str:
+    longest = "" if longest_source is None else f" Its longest training sentence had {longest_source:,} tokens."
+    items = [
+        f"It accepts sentences of up to {spec.decoding.max_source_length:,} tokens.{longest}",
+        "Text is normalised as in training: control characters become spaces, and other characters follow Unicode "
+        f"NFKC. {_unknown_characters(vocabulary, spec.task)}",
+        "Text that is unlike the training data gives worse results. The output does not show when it is wrong.",
+    ]
+    if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
+        items.append("It only knows the words and sentences of zoo's small built-in grammar. It is a demonstration.")
+    return "\n".join(f"- {item}" for item in [*items, *map(escape, facts.notes)])
+
+
+def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
+    if isinstance(task, Parsing):
+        if vocabulary.byte_fallback:
+            return (
+                "Characters outside the vocabulary are read as bytes. The trees contain the words as they were given."
+            )
+        return "Characters outside the vocabulary are unknown tokens. The trees contain the words as they were given."
+    if vocabulary.byte_fallback:
+        return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
+    return (
+        "Characters outside the vocabulary are unknown: a run of them becomes one unknown token, for which the model "
+        "can only guess a translation. It cannot write such characters."
+    )
+
+
+def _use(spec: Spec, words: _TaskWords, outputs: ReferenceOutputs | None, scores: Mapping[str, Any]) -> str:
+    check = ""
+    if outputs is not None:
+        check = (
+            f" It also decodes {len(outputs.sources):,} sentences of the {outputs.set} set, which has "
+            f"{outputs.sentences:,}. They are in `{OUTPUTS_NAME}`. Their score was {outputs.score:.2f} when the model "
+            "was published, and must be the same within one point."
+        )
+    elif scores:
+        check = (
+            " The text of the test set may not be redistributed, so the scores above cannot be reproduced from here."
+        )
+    return f"""## How to use
+
+```python
+import zoo
+
+{words.noun} = zoo.load("{spec.name}")
+{words.noun}.{words.verb}("...")
+```
+
+```sh
+zoo {COMMANDS[spec.task.kind]} --model {spec.name} < {words.files}
+zoo verify {spec.name}
+```
+
+`zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
+log-probabilities in `{PROOF}`.{check}"""
+
+
+def _publication(facts: Facts) -> Iterator[str]:
+    if facts.published:
+        yield (
+            f"Published on {facts.published.partition('T')[0]} with zoo {facts.zoo_version}. The fingerprint of the "
+            f"spec is `{facts.spec}`. All models with the same architecture and training have the same fingerprint."
+        )
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,35 +1,52 @@
-"""`facts.json`: where a model comes from and what it took to make it, as its publisher knew it (no torch is loaded)."""
+"""`facts.json` of a bundle: where the model comes from and how it was trained."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from specs import Spec, ZooError
-from zoo.files.files import write_json
+import specs
+from specs import Archive, Spec, ZooError, difference
+from specs.notation import quote_in_full
+from zoo.data.prepare import PreparedCorpus
+from zoo.evaluation.metrics import METRICS
+from zoo.files import manifest, storage
+from zoo.files.atomic import write_json
+from zoo.files.download import recorded_sha256
 from zoo.files.manifest import Manifest
+from zoo.files.reading import read_json
+from zoo.models.weights import Weights
+from zoo.planning.memory_estimate import estimate_memory
+from zoo.training.run import Run
+from zoo.training.run_log import read_log, training_record
+from zoo.version import __version__
 
 NAME = "facts.json"
+_MAX_CURVE_POINTS = 64
+_COMPARED_SECTIONS = ("task", "architecture", "vocabulary", "training")
 _Text = Annotated[str, Field(max_length=10_000)]
 _Texts = Annotated[dict[_Text, _Text], Field(max_length=10_000)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True)
-class Parent:
-    """The shipped spec that it is nearest to, and each field that is otherwise: what there, what here."""
+class NearestSpec:
+    """The shipped spec with the fewest differences, and these: field -> (value in that spec, value in this spec)."""
 
     spec: _Text
     changed: Annotated[dict[_Text, tuple[_Text, _Text]], Field(max_length=1_000)]
 
 
 @dataclass(frozen=True)
-class Text:
-    """What it was trained and scored on: `fingerprint` of the prepared corpus, SHA-256 of its files and archives."""
+class CorpusFacts:
+    """Fingerprint of the prepared corpus, and the SHA-256 of its files and of the downloaded archives."""
 
     fingerprint: _Text = ""
     files: _Texts = field(default_factory=dict)
@@ -37,8 +54,8 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Point:
-    """Of a learning curve: the loss of the steps before, and scores of the dev set by the names of metrics."""
+class CurvePoint:
+    """Point of a learning curve: the training loss since the point before, and scores of the dev set by metric."""
 
     step: _Count
     loss: float | None
@@ -46,48 +63,63 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Training:
-    """What is not known is None, or empty."""
+class TrainingFacts:
+    """The training of a model. Unknown values are None or empty.
+
+    Attributes:
+        seed: Seed of the training.
+        averaged_steps: Steps of the checkpoints that were averaged.
+        steps: Number of training steps.
+        flops: FLOPs of all matrix products, forward and backward, without padding. Estimated as steps times a full
+            batch if the run has no log.
+        paper_flops: FLOPs as section 6.1 of the paper estimates them: time x devices x sustained FLOPs of a device.
+        seconds: Duration of the training.
+        devices: Number of processes that trained together.
+        machine: Name of the hardware.
+        software: Versions of the libraries.
+        curve: Learning curve.
+    """
 
     seed: _Count
-    averaged: Annotated[tuple[_Count, ...], Field(max_length=100_000)] = ()
-    """The steps of the checkpoints that the weights are the mean of."""
+    averaged_steps: Annotated[tuple[_Count, ...], Field(max_length=100_000)] = ()
     steps: _Count | None = None
-    """That were done."""
     flops: float | None = None
-    """Of matrix products, forward and backward, padding left out: the compiler's count for the tokens that were read;
-    without a log, the steps times a full batch."""
-    priced: float | None = None
-    """FLOPs as section 6.1 estimates them: time, times devices, times what one of them reaches."""
+    paper_flops: float | None = None
     seconds: float | None = None
     devices: _Count | None = None
     machine: _Text = ""
     software: _Text = ""
-    curve: Annotated[tuple[Point, ...], Field(max_length=10_000)] = ()
+    curve: Annotated[tuple[CurvePoint, ...], Field(max_length=10_000)] = ()
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`spec` is the fingerprint of what it is and was learned by: of one recipe, two that the same format of specs
-    wrote have the same."""
+    """Everything that is known about a model when it is published.
+
+    Attributes:
+        spec: Fingerprint of the spec. Two specs with the same model and training have the same fingerprint.
+        published: Time of publication in UTC, as in ISO 8601.
+        zoo_version: Version of zoo that published the model.
+        nearest: The most similar shipped spec.
+        corpus: The corpus of the training.
+        training: The training. None for an imported model.
+        imported: For an imported model: its format, its source, the options used, and the result of the check.
+        notes: Limitations that users should know. The card lists them.
+    """
 
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
 
     spec: _Text = ""
     published: _Text = ""
-    """When, as ISO 8601 has it."""
-    by: _Text = ""
-    """The version of zoo."""
-    parent: Parent | None = None
-    text: Text = Text()
-    training: Training | None = None
+    zoo_version: _Text = ""
+    nearest: NearestSpec | None = None
+    corpus: CorpusFacts = CorpusFacts()
+    training: TrainingFacts | None = None
     imported: _Texts = field(default_factory=dict)
-    """Of a model that was made elsewhere: its format, its source, what was chosen, what a comparison said."""
     notes: Annotated[tuple[_Text, ...], Field(max_length=1_000)] = ()
-    """What its users should know: they stand among its limits."""
 
     def write(self, folder: Path) -> None:
-        """Into a bundle's folder."""
+        """Write the facts into a bundle's folder."""
         write_json(folder / NAME, asdict(self))
 
 
@@ -95,22 +127,137 @@ _FACTS = TypeAdapter(Facts)
 
 
 def read(listed: Manifest) -> Facts:
-    """Those of a bundle; of one that was published before there were any, none. Raises ZooError where damaged."""
-    return parsed(listed.content(NAME), str(listed.folder / NAME)) if NAME in listed.entries else Facts()
+    """Read the facts of the bundle with this manifest. They are empty if the bundle has none.
 
-
-def parsed(written: bytes, path: str) -> Facts:
-    """Out of what was read from a file. Raises ZooError where that is damaged."""
+    Raises:
+        ZooError: The file is damaged.
+    """
+    if NAME not in listed.entries:
+        return Facts()
+    path = listed.folder / NAME
     try:
-        return _FACTS.validate_json(written)
+        return _FACTS.validate_json(listed.read_file(NAME))
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        problem = f"`{path}` is damaged: `{where}` is not what such a file says" if where else f"`{path}` is damaged"
-        raise ZooError(problem, hint="restore it from where it came from", exit_code=1) from None
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        problem = f"`{path}` is damaged: `{key}` has an invalid value" if key else f"`{path}` is damaged"
+        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
 
 
 def fingerprint(spec: Spec) -> str:
-    """SHA-256 of the spec but for its name, its description, its licence and where on a disk its corpus lies."""
+    """Return the SHA-256 of a spec without its name, description and licence, and without the folder of its corpus."""
     corpus = spec.corpus.model_copy(update={"folder": "."})
-    bare = spec.model_copy(update={"name": "x", "description": "", "licence": None, "corpus": corpus})
-    return sha256(bare.yaml().encode()).hexdigest()
+    anonymous = spec.model_copy(update={"name": "x", "description": "", "licence": None, "corpus": corpus})
+    return hashlib.sha256(anonymous.yaml().encode()).hexdigest()
+
+
+def facts_of_run(spec: Spec, run: Run, weights: Weights) -> Facts:
+    """Return the facts of a run that is published now, from its folder and its prepared corpus."""
+    return Facts(
+        spec=fingerprint(spec),
+        published=_now(),
+        zoo_version=__version__,
+        nearest=_most_similar_spec(spec),
+        corpus=_corpus_facts(spec, run),
+        training=_training_facts(spec, run, weights),
+    )
+
+
+def facts_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[str] = ()) -> Facts:
+    """Return the facts of an imported model.
+
+    Args:
+        spec: Its spec.
+        origin: Its format, its source, the options used, and the result of the check.
+        notes: Limitations that users should know.
+    """
+    return Facts(
+        spec=fingerprint(spec),
+        published=_now(),
+        zoo_version=__version__,
+        imported=dict(origin),
+        notes=tuple(notes),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _most_similar_spec(spec: Spec) -> NearestSpec:
+    """Return the most similar shipped spec. For a shipped spec itself, return the spec that it extends."""
+    differences = {short: dict(_differences(spec, other)) for short, other in _shipped_specs().items()}
+    nearest = min(differences, key=lambda short: len(differences[short]))
+    if not differences[nearest] and (parent := specs.parent(nearest)):
+        return NearestSpec(parent.short_name, dict(_differences(spec, parent)))
+    return NearestSpec(nearest, differences[nearest])
+
+
+@cache
+def _shipped_specs() -> Mapping[str, Spec]:
+    return {short: specs.load(short) for short in specs.names()}
+
+
+def _differences(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]]]:
+    for key, (old, new) in difference(spec, other).items():
+        if key.partition(".")[0] in _COMPARED_SECTIONS:
+            yield key, (quote_in_full(old).strip("`"), quote_in_full(new).strip("`"))
+
+
+def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
+    archives = {
+        part.archive: sha256
+        for part in spec.corpus.parts
+        if isinstance(part, Archive) and (sha256 := part.sha256 or recorded_sha256(part.archive))
+    }
+    recorded = _identity_value(run, "fingerprint")
+    try:
+        prepared = PreparedCorpus(storage.prepared() / recorded) if recorded else None
+    except ZooError:  # it was removed
+        prepared = None
+    if prepared is None:
+        return CorpusFacts(recorded, {}, archives)
+    entries = manifest.read(prepared.folder).entries
+    return CorpusFacts(prepared.fingerprint, {name: entry.sha256 for name, entry in entries.items()}, archives)
+
+
+def _identity_value(run: Run, key: str) -> str:
+    """Return a value of the file with the run's identity. Empty if there is none."""
+    try:
+        return str(read_json(run.data).get(key, ""))
+    except ZooError:
+        return ""
+
+
+def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
+    averaged = tuple(int(step) for step in weights.facts.get("steps", "").split(",") if step.isdecimal())
+    record = training_record(run, spec)
+    common: dict[str, Any] = {
+        "averaged_steps": averaged,
+        "machine": _identity_value(run, "machine"),
+        "software": _identity_value(run, "software"),
+    }
+    if record is None:
+        last = weights.last_step
+        flops = None if last is None else float(last * estimate_memory(spec).step_flops)
+        return TrainingFacts(spec.training.seed, steps=last, flops=flops, **common)
+    return TrainingFacts(
+        spec.training.seed,
+        steps=record.steps,
+        flops=record.flops,
+        paper_flops=record.priced or None,
+        seconds=record.seconds,
+        devices=record.devices,
+        curve=tuple(_learning_curve(run)),
+        **common,
+    )
+
+
+def _learning_curve(run: Run) -> Iterator[CurvePoint]:
+    """Yield points of the log at which the dev set was scored, or any points if it never was. The last one is kept."""
+    metrics = {f"dev_{metric.name}": metric.name for metric in METRICS}
+    lines = read_log(run)
+    scored = [line for line in lines if metrics.keys() & line.keys()] or lines
+    stride = -(-len(scored) // _MAX_CURVE_POINTS)
+    for line in scored[::-1][::stride][::-1]:
+        dev = {name: float(line[key]) for key, name in metrics.items() if isinstance(line.get(key), int | float)}
+        yield CurvePoint(int(line["step"]), line.get("loss"), dev)

@@ -1,4 +1,4 @@
-"""What there is: shipped specs, runs under the current folder, published models (no torch is loaded)."""
+"""List shipped specs, the runs in the current folder, and published models. Loads no torch."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, TypedDict
 import compiler
 import specs
 from specs import Spec, ZooError
-from zoo.evaluation.metric import metrics_of
+from zoo.evaluation.metrics import metrics_for
 from zoo.models import find
 from zoo.models.folder import ModelFolder
-from zoo.models.names import known_names, standing
-from zoo.models.origin import digest, origin
-from zoo.models.registries.listed import registries, unasked
-from zoo.models.registries.registry import Registry
+from zoo.models.local_store import all_names, bundle_digest, read_origin, revisions_of
+from zoo.models.registries.registry import Registry, configured_registries, skipped_registries
 from zoo.report import Report
+
+LOCAL = "local"
+"""Location of a model in the local model store."""
 
 
 @dataclass(frozen=True)
 class ShippedSpec:
-    """`parameters` counts tied ones once."""
+    """Spec that is shipped with zoo. `parameters` counts tied matrices once."""
 
     short: str
     name: str
@@ -31,8 +32,20 @@ class ShippedSpec:
 
 
 @dataclass(frozen=True)
-class FoundRun:
-    """`step` is that of the newest checkpoint; dev and test are by `metric`, None where nobody scored them."""
+class RunSummary:
+    """Run in the current folder.
+
+    Attributes:
+        folder: Folder of the run.
+        name: Name in its spec.
+        parameters: Number of parameters; tied matrices count once.
+        step: Step of the newest checkpoint. None if there is none.
+        steps: Number of steps of the whole training.
+        trained: Whether it has weights.
+        metric: Name of the first metric of its task.
+        dev: Score of the dev set. None if it was not evaluated.
+        test: Score of the test set. None if it was not evaluated.
+    """
 
     folder: str
     name: str
@@ -41,25 +54,32 @@ class FoundRun:
     steps: int
     trained: bool
     metric: str
-    """The name of its task's first metric."""
     dev: float | None
     test: float | None
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """dev and test are by `metric`, None where nobody scored them."""
+    """Published model, in the local model store or in a registry.
+
+    Attributes:
+        name: Name of the model.
+        location: `LOCAL`, or the address of the registry.
+        revision: Number of the revision. None if it was not published to a registry.
+        digest: SHA-256 that identifies this revision, as in `NAME@sha256:...`.
+        parameters: Number of parameters; tied matrices count once.
+        metric: Name of the first metric of its task.
+        dev: Score of the dev set. None if it was not evaluated.
+        test: Score of the test set. None if it was not evaluated.
+        description: Description in its spec.
+    """
 
     name: str
-    where: str
-    """SHELF, or the address of a registry."""
+    location: str
     revision: int | None
-    """None where it is on the shelf, and was published to no registry."""
     digest: str
-    """Of this state of it: what `NAME@sha256:...` pins."""
     parameters: int
     metric: str
-    """The name of its task's first metric."""
     dev: float | None
     test: float | None
     description: str
@@ -67,113 +87,143 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All of it, in the order in which it is shown."""
+    """Specs, runs and published models, in the order in which they are listed."""
 
     specs: tuple[ShippedSpec, ...]
-    runs: tuple[FoundRun, ...]
+    runs: tuple[RunSummary, ...]
     models: tuple[PublishedModel, ...]
 
 
-SHELF = "shelf"
+class Scores(TypedDict):
+    """Scores of a model's dev and test sets by one metric. None if a set was not evaluated."""
 
-
-class Scored(TypedDict):
     metric: str
     dev: float | None
     test: float | None
 
 
 def inventory(pattern: str | None, report: Report) -> Inventory:
-    """What has a name that matches: a pattern where it has one of `*?[`, else a part of a name.
+    """Return everything whose name matches a pattern. Report damaged models as warnings.
 
-    What is damaged is left out, with a warning: it must not hide the rest.
+    Args:
+        pattern: A pattern with `*`, `?` or `[`, or a part of a name. None matches everything.
+        report: Receives the warnings.
     """
     return Inventory(
-        tuple(spec for spec in _shipped() if _matches(pattern, spec.short, spec.name)),
+        tuple(spec for spec in _shipped_specs() if _matches(pattern, spec.short, spec.name)),
         tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
-        tuple(model for model in _on_shelf(report) if _matches(pattern, model.name)),
+        tuple(model for model in _local_models(report) if _matches(pattern, model.name)),
     )
 
 
-def published(pattern: str | None, report: Report) -> tuple[PublishedModel, ...]:
-    """The models on the shelf, pinned revisions among them, then those of each registry: of each its newest revision.
+def published_models(pattern: str | None, report: Report) -> tuple[PublishedModel, ...]:
+    """Return all revisions in the local model store, then the newest revision of each model in each registry.
 
-    What is damaged, and a registry that cannot be reached, is left out with a warning.
+    Report damaged models and unreachable registries as warnings.
+
+    Args:
+        pattern: A pattern with `*`, `?` or `[`, or a part of a name. None matches everything.
+        report: Receives the warnings.
     """
-    found = [*_on_shelf(report, pinned=True), *(each for one in registries() for each in _in_registry(one, report))]
-    for address in unasked():
-        report.warn(f"`{address}` is not asked: ZOO_OFFLINE forbids it")
-    return tuple(model for model in found if _matches(pattern, model.name))
+    models = list(_local_models(report, with_pinned=True))
+    for registry in configured_registries():
+        models += _models_in(registry, report)
+    for address in skipped_registries():
+        report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
+    return tuple(model for model in models if _matches(pattern, model.name))
 
 
-def _matches(pattern: str | None, *candidates: str) -> bool:
+def _matches(pattern: str | None, *names: str) -> bool:
     if pattern is None:
         return True
-    whole = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
-    return any(fnmatch.fnmatchcase(name.lower(), whole.lower()) for name in candidates)
+    glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    return any(fnmatch.fnmatchcase(name.lower(), glob.lower()) for name in names)
 
 
-def _shipped() -> Iterator[ShippedSpec]:
+def _shipped_specs() -> Iterator[ShippedSpec]:
     for short in specs.names():
         spec = specs.load(short)
         yield ShippedSpec(short, spec.name, compiler.parameters(spec), spec.description)
 
 
-def _runs(report: Report) -> Iterator[FoundRun]:
+def _runs(report: Report) -> Iterator[RunSummary]:
     for folder in find.all_runs():
         try:
-            yield _run(ModelFolder(folder))
+            yield _summarize(ModelFolder(folder))
         except ZooError as error:
             report.warn(error.summary)
 
 
-def _run(run: ModelFolder) -> FoundRun:
+def _summarize(run: ModelFolder) -> RunSummary:
     spec, scores = run.spec, run.known_scores
-    steps = [int(each.name) for each in run.checkpoints.glob("*") if each.name.isdigit()]
-    return FoundRun(
+    steps = [int(folder.name) for folder in run.checkpoints.glob("*") if folder.name.isdigit()]
+    return RunSummary(
         folder=run.folder.as_posix(),
         name=spec.name,
         parameters=compiler.parameters(spec),
         step=max(steps, default=None),
         steps=spec.training.steps,
         trained=run.trained,
-        **scored(spec, scores),
+        **first_metric_scores(spec, scores),
     )
 
 
-def _on_shelf(report: Report, pinned: bool = False) -> Iterator[PublishedModel]:
-    for folder in (folder for name in known_names() for folder in standing(name)):
+def _local_models(report: Report, with_pinned: bool = False) -> Iterator[PublishedModel]:
+    for folder in (folder for name in all_names() for folder in revisions_of(name)):
         name, pin, _ = folder.name.partition("@")
-        if pin and not pinned:
+        if pin and not with_pinned:
             continue
         bundle = ModelFolder(folder)
         try:
-            spec, scores, own, known = bundle.spec, bundle.known_scores, digest(folder) or "", origin(folder)
+            spec, scores, origin = bundle.spec, bundle.known_scores, read_origin(folder)
         except ZooError as error:
             report.warn(error.summary)
             continue
-        parameters, number = compiler.parameters(spec), known.revision if known else None
-        yield PublishedModel(name, SHELF, number, own, parameters, **scored(spec, scores), description=spec.description)
-
-
-def _in_registry(registry: Registry, report: Report) -> Iterator[PublishedModel]:
-    try:
-        entries = registry.entries(lambda error: report.warn(error.summary))
-        if not entries and (absent := registry.absent()) is not None:
-            report.warn(f"`{registry.address}` {absent}")
-    except ZooError as error:
-        return report.warn(error.summary)
-    for each in entries:
-        said = each.summary
-        score: Scored = {"metric": said.metric, "dev": said.dev, "test": said.test}
         yield PublishedModel(
-            *(each.name, registry.address, each.revision, each.digest, said.parameters),
-            **score,
-            description=said.description,
+            name=name,
+            location=LOCAL,
+            revision=origin.revision if origin else None,
+            digest=bundle_digest(folder) or "",
+            parameters=compiler.parameters(spec),
+            **first_metric_scores(spec, scores),
+            description=spec.description,
         )
 
 
-def scored(spec: Spec, scores: Mapping[str, Any]) -> Scored:
-    """What the first metric of the spec's task says of both sets."""
-    first, *_ = metrics_of(spec.task)
-    return {"metric": first.name, "dev": first.known(scores.get("dev")), "test": first.known(scores.get("test"))}
+def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
+    try:
+        entries = registry.entries(lambda error: report.warn(error.summary))
+        if not entries and (absence := registry.absence()) is not None:
+            report.warn(f"`{registry.address}` {absence}")
+    except ZooError as error:
+        report.warn(error.summary)
+        return []
+    return [
+        PublishedModel(
+            name=entry.name,
+            location=registry.address,
+            revision=entry.revision,
+            digest=entry.digest,
+            parameters=entry.summary.parameters,
+            metric=entry.summary.metric,
+            dev=entry.summary.dev,
+            test=entry.summary.test,
+            description=entry.summary.description,
+        )
+        for entry in entries
+    ]
+
+
+def first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> Scores:
+    """Return the scores by the first metric of a spec's task.
+
+    Args:
+        spec: The spec.
+        scores: Content of `scores.json`.
+    """
+    first, *_ = metrics_for(spec.task)
+    return {
+        "metric": first.name,
+        "dev": first.read_score(scores.get("dev")),
+        "test": first.read_score(scores.get("test")),
+    }

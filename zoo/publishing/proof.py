@@ -1,118 +1,329 @@
-"""`proof.safetensors`: a few sentences and the log-probabilities that the model must give them.
+"""Reference results that a bundle carries, so that anybody can check that the model computes the same.
 
-A model whose weights were changed, or that is run by code or on a machine that computes something else, is caught.
+`proof.safetensors` has reference log-probabilities: the exact values that the model gives to a few sentence pairs. A
+model with changed weights, or a machine or backend that computes something else, fails this check.
+
+`reference_outputs.json` has reference outputs: sentences of the test set, their references, the outputs of the model
+and the score of these. Only models whose test set may be passed on have it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import safetensors.torch
 import torch
 from jaxtyping import Float32, Int64
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from compiler.program import Scoring
-from specs import BOS, EOS, PAD, Spec, ZooError
-from zoo.files.content import opened
-from zoo.files.files import writing
-from zoo.generation.groups import padded
-from zoo.models.header import require_header
-from zoo.report import size
-from zoo.text.vocabulary import Vocabulary
+from compiler.program import Scorer
+from specs import BOS, EOS, PAD, Grammar, HeldOut, Spec, ZooError
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import Metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs
+from zoo.files.atomic import atomic_file, write_json
+from zoo.files.manifest import Manifest
+from zoo.files.reading import open_file
+from zoo.generation.batching import pad_sequences
+from zoo.generation.translator import Translator
+from zoo.models.weights import check_header
+from zoo.report import Report, size
+from zoo.text.vocabulary import Side, Vocabulary
 
 NAME = "proof.safetensors"
+OUTPUTS_NAME = "reference_outputs.json"
 TOLERANCE = 1e-4
-"""Largest difference of a token's log-probability, in float32, between machines."""
+"""Largest accepted difference of a token's log-probability between machines, in float32."""
+SCORE_TOLERANCE = 1.0
+"""Largest accepted difference of the score of the reference outputs, in points. Ties in beam search may differ."""
+SENTENCES = 32
+"""Number of reference outputs."""
+_MAX_TOKENS = 100
+"""Length of a reference sentence in tokens."""
+_MAX_CHARACTERS = 10_000
+_PAIRS = 4
+_SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
+_MAX_FILE_BYTES = 64_000_000  # the file is read into memory
+_MAX_LENGTH, _MAX_ROWS, _MAX_CELLS = 10_000, 1_000, 100_000  # far more than any published file has
 
 
 @dataclass(frozen=True)
-class Proof:
-    """Tokens of a few pairs, and the log-probability of each target token, 0 at padding."""
+class ReferenceLogProbabilities:
+    """Token IDs of a few sentence pairs, and the log-probability of each target token. The value at padding is 0."""
 
     source: Int64[Tensor, "rows source"]
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
 
     def write(self, file: Path) -> None:
-        """As safetensors."""
-        with writing(file) as partial:
+        """Write the tensors to a safetensors file."""
+        with atomic_file(file) as partial:
             safetensors.torch.save_file(vars(self), partial)
 
     @torch.no_grad()
-    def check(self, program: Scoring, device: torch.device | None = None) -> float:
-        """The largest difference of the program's log-probabilities. Raises ZooError where it is above TOLERANCE."""
-        # One after the other: the logits of all would take any amount of memory.
+    def check(self, program: Scorer, device: torch.device | None = None) -> float:
+        """Compare with the log-probabilities that a program computes.
+
+        Returns:
+            The largest absolute difference.
+
+        Raises:
+            ZooError: The difference is larger than `TOLERANCE`.
+        """
         source, target = self.source.to(device), self.target.to(device)
-        found = torch.cat(
+        # One row at a time, because the logits of all rows could need much memory.
+        actual = torch.cat(
             [program.score(source[row : row + 1], target[row : row + 1]).cpu() for row in range(len(source))]
         )
-        difference = float((found - self.log_probabilities).abs().max())
+        difference = float((actual - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
         raise ZooError(
-            f"the model gives other log-probabilities than its proof: they differ by {difference:.2g}, at most "
-            f"{TOLERANCE:g} is allowed",
-            hint="its weights, its spec or its proof were changed, or this machine computes something else",
+            f"the model does not compute its reference log-probabilities: they differ by {difference:.2g}, but at most "
+            f"{TOLERANCE:g} is accepted",
+            hint=f"its weights, its spec or its `{NAME}` were changed, or this machine computes wrong results",
             exit_code=1,
         )
 
 
 @torch.no_grad()
-def prove(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> Proof:
-    """The proof that these sentences and their translations make; the program must be of float32, on the CPU."""
-    source = padded([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
-    target = padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
-    return Proof(source, target, program.score(source, target))
+def compute(program: Scorer, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> ReferenceLogProbabilities:
+    """Compute reference log-probabilities.
+
+    Args:
+        program: A float32 program on the CPU.
+        vocabulary: The model's vocabulary.
+        pairs: Source sentences and their translations.
+    """
+    source = pad_sequences([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
+    target = pad_sequences([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
+    return ReferenceLogProbabilities(source, target, program.score(source, target))
 
 
-def read(file: Path, spec: Spec) -> Proof:
-    """The proof in a file, of a model of this spec.
+def choose_pairs(dev: tuple[Sequence[str], Sequence[str]], translator: Translator) -> list[tuple[str, str]]:
+    """Return short sentence pairs of the dev set. If there are none, return translations by the model itself."""
+    short = [
+        (source, target)
+        for source, target in zip(*dev, strict=True)
+        if _is_short(source, "source", translator) and _is_short(target, "target", translator)
+    ]
+    return short[:_PAIRS] or translated_pairs(translator)
 
-    Raises ZooError where it is missing, damaged, empty, or not of such a model.
+
+def translated_pairs(translator: Translator) -> list[tuple[str, str]]:
+    """Return a few fixed sentences and the model's own translations of them."""
+    sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
+    targets = translator.translate(sources, search="beam", beam=1)
+    # An untrained model may never end a sentence. Any target is good enough then.
+    short = (target if _is_short(target, "target", translator) else "a" for target in targets)
+    return list(zip(sources, short, strict=True))
+
+
+def _is_short(text: str, side: Side, translator: Translator) -> bool:
+    """Return whether a text has at least one token, and not more than the model and the file should have."""
+    max_tokens = min(_MAX_TOKENS, translator.spec.corpus.max_length)
+    return 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens
+
+
+def read(file: Path, spec: Spec) -> ReferenceLogProbabilities:
+    """Read the reference log-probabilities of a model with this spec.
+
+    Raises:
+        ZooError: The file is missing, damaged or empty, or does not fit the spec.
     """
     try:
-        with opened(file) as stream:
-            require_header(stream, file)
-            if (found := os.fstat(stream.fileno()).st_size) > _BYTES:
-                problem = f"`{file}` proves nothing: it has {size(found)}, and {size(_BYTES)} at most"
-                raise ZooError(problem, exit_code=1)
-            proof = Proof(**safetensors.torch.load_file(file))
+        with open_file(file) as stream:
+            check_header(stream, file)
+            if (actual := os.fstat(stream.fileno()).st_size) > _MAX_FILE_BYTES:
+                raise _invalid(file, f"it has {size(actual)}; the limit is {size(_MAX_FILE_BYTES)}")
+            references = ReferenceLogProbabilities(**safetensors.torch.load_file(file))
     except TypeError:
-        raise ZooError(f"`{file}` proves nothing: it has other tensors than a proof has", exit_code=1) from None
+        raise _invalid(file, "it has the wrong tensors") from None
     except (SafetensorError, OSError) as error:
         raise ZooError(f"`{file}` cannot be read: {error}", exit_code=1) from None
-    if fault := _fault(proof, spec):
-        raise ZooError(f"`{file}` proves nothing: {fault}", exit_code=1)
-    return proof
+    if reason := _invalid_reason(references, spec):
+        raise _invalid(file, reason)
+    return references
 
 
-def _fault(proof: Proof, spec: Spec) -> str | None:
-    source, target, expected = proof.source, proof.target, proof.log_probabilities
+def _invalid(file: Path, reason: str) -> ZooError:
+    return ZooError(f"`{file}` is not a valid file of reference log-probabilities: {reason}", exit_code=1)
+
+
+def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | None:
+    """Return why the tensors cannot be of a model with this spec. None if they can."""
+    source, target, expected = references.source, references.target, references.log_probabilities
     types = (source.dtype, target.dtype, expected.dtype)
-    if types != (torch.int64, torch.int64, torch.float32) or any(each.dim() != 2 for each in vars(proof).values()):
-        return "its tensors are of other types"
-    rows, longest = expected.shape
+    if types != (torch.int64, torch.int64, torch.float32) or any(each.dim() != 2 for each in vars(references).values()):
+        return "its tensors have wrong types or shapes"
+    rows, length = expected.shape
     if not source.numel() or not expected.numel():
         return "it is empty"
-    if source.shape[0] != rows or target.shape != (rows, longest + 1):
-        return "its tensors do not fit each other"
-    limits = spec.architecture
-    positions = limits.max_positions if limits.positional_encoding == "learned" else _LONGEST
-    width = max(longest, source.shape[1])
-    if width > positions or rows > _MOST or rows * width > _PLACES:
-        return "it is larger than any that was published"
+    if source.shape[0] != rows or target.shape != (rows, length + 1):
+        return "the shapes of its tensors do not match"
+    architecture = spec.architecture
+    positions = architecture.max_positions if architecture.positional_encoding == "learned" else _MAX_LENGTH
+    width = max(length, source.shape[1])
+    if width > positions or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
+        return "its tensors are too large"
     for tokens, count in zip((source, target), spec.vocabulary.sizes, strict=True):
         if int(tokens.min()) < 0 or int(tokens.max()) >= count:
-            return f"it has tokens that are none of {count:,}"
+            return f"it has token IDs outside the vocabulary of {count:,}"
     if not bool((source != PAD).any(1).all() & (target[:, 1:] != PAD).any(1).all()):
-        return "a sentence in it is nothing but padding"
-    return None if bool(expected.isfinite().all()) else "it has log-probabilities that are no numbers"
+        return "one of its sentences consists of padding only"
+    return None if bool(expected.isfinite().all()) else "some of its log-probabilities are not finite"
 
 
-_BYTES = 64_000_000  # all of it is held in memory
-_LONGEST, _MOST, _PLACES = 10_000, 1_000, 100_000  # tokens of a sentence, sentences, both: many times what is published
+_Lines = Annotated[tuple[Annotated[str, Field(max_length=_MAX_CHARACTERS)], ...], Field(min_length=1, max_length=200)]
+_Word = Annotated[str, Field(max_length=1_000)]
+
+
+@dataclass(frozen=True)
+class ReferenceOutputs:
+    """Sentences of a dev or test set, their references, and the model's outputs with their score.
+
+    Attributes:
+        set: The set that the sentences are from.
+        sentences: Number of sentences in the whole set.
+        sources: Source sentences.
+        references: Their references.
+        outputs: The model's outputs when it was published.
+        metric: Name of the metric.
+        score: Score of the outputs, in points.
+        signature: Signature of the score.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+
+    set: Literal["dev", "test"]
+    sentences: Annotated[int, Field(ge=1, lt=2**31)]
+    sources: _Lines
+    references: _Lines
+    outputs: _Lines
+    metric: _Word
+    score: float
+    signature: _Word
+
+    def write(self, folder: Path) -> None:
+        """Write the reference outputs into a bundle's folder."""
+        write_json(folder / OUTPUTS_NAME, asdict(self))
+
+
+@dataclass(frozen=True)
+class ReproducedOutputs:
+    """Result of decoding the reference sentences again.
+
+    Attributes:
+        set: The set that the sentences are from.
+        sentences: Number of decoded sentences.
+        identical: Number of outputs that are the same as when the model was published.
+        metric: Name of the metric for people.
+        published_score: Score when the model was published, in points.
+        score: Score now, in points.
+    """
+
+    set: str
+    sentences: int
+    identical: int
+    metric: str
+    published_score: float
+    score: float
+
+
+_OUTPUTS = TypeAdapter(ReferenceOutputs)
+
+
+def is_redistributable(spec: Spec) -> bool:
+    """Return whether anybody may pass on the dev and test sets: all of their text is from the built-in grammar."""
+    scored = [*spec.corpus.dev, *spec.corpus.test]
+    is_held_out = any(isinstance(part, HeldOut) for part in scored)
+    parts = [part for part in scored if not isinstance(part, HeldOut)] + [*(spec.corpus.train if is_held_out else ())]
+    return all(isinstance(part, Grammar) for part in parts)
+
+
+def decode_reference_outputs(translator: Translator, report: Report) -> ReferenceOutputs | None:
+    """Decode sentences of the test set, or of the dev set if there is no test set.
+
+    Returns:
+        The reference outputs. None if the set has no short sentences.
+
+    Raises:
+        ZooError: The text of the set is not on this machine.
+    """
+    spec = translator.spec
+    split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
+    pairs = list(zip(*read_split(spec, split, report, translator.vocabulary), strict=True))
+    short = [pair for pair in pairs if _is_short_pair(pair, translator)]
+    chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
+    if not chosen:
+        return None
+    sources, references = zip(*chosen, strict=True)
+    answers, metric = _decode(translator, sources, references)
+    computed = metric.compute(answers)
+    return ReferenceOutputs(
+        *(split, len(pairs), sources, references, tuple(answers.texts)),
+        metric=metric.name,
+        score=float(computed[metric.name]),
+        signature=str(computed[metric.signature]),
+    )
+
+
+def _is_short_pair(pair: tuple[str, str], translator: Translator) -> bool:
+    if max(map(len, pair)) > _MAX_CHARACTERS:
+        return False
+    max_tokens = min(_MAX_TOKENS, translator.spec.corpus.max_length, translator.spec.decoding.max_source_length)
+    return 0 < len(translator.vocabulary.encode(pair[0], "source")) <= max_tokens
+
+
+def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
+    """Read the reference outputs of the bundle with this manifest. None if it has none.
+
+    Raises:
+        ZooError: The file is damaged.
+    """
+    if OUTPUTS_NAME not in listed.entries:
+        return None
+    content, path = listed.read_file(OUTPUTS_NAME), listed.folder / OUTPUTS_NAME
+    try:
+        outputs = _OUTPUTS.validate_json(content)
+    except ValidationError as error:
+        problem = f"`{path}` is damaged: {error.error_count()} of its values are invalid"
+        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
+    if not len(outputs.sources) == len(outputs.references) == len(outputs.texts):
+        raise ZooError(f"`{path}` is damaged: its lists have different lengths", exit_code=1)
+    return outputs
+
+
+def reproduce(reference: ReferenceOutputs, translator: Translator) -> ReproducedOutputs:
+    """Decode the reference sentences again and compare the score.
+
+    Raises:
+        ZooError: The score differs by more than `SCORE_TOLERANCE`, or the metric is not the one of the model's task.
+    """
+    answers, metric = _decode(translator, reference.sources, reference.references)
+    if metric.name != reference.metric:
+        problem = f"its reference outputs have the metric `{reference.metric}`, but its task uses `{metric.name}`"
+        raise ZooError(problem, exit_code=1)
+    score = float(metric.compute(answers)[metric.name])
+    identical = sum(one == other for one, other in zip(answers.texts, reference.outputs, strict=True))
+    if not abs(score - reference.score) <= SCORE_TOLERANCE:
+        raise ZooError(
+            f"its reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
+            f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} outputs "
+            "are the same",
+            hint=f"its weights, its spec or its `{OUTPUTS_NAME}` were changed, or this machine or backend computes "
+            "wrong results",
+            exit_code=1,
+        )
+    return ReproducedOutputs(reference.set, len(reference.sources), identical, metric.title, reference.score, score)
+
+
+def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
+    metric, *_ = metrics_for(translator.spec.task)
+    return ModelOutputs(translator, sources, references, search="beam"), metric

@@ -1,4 +1,4 @@
-"""`zoo publish`: from a run to a bundle on the shelf."""
+"""Publish a trained run, or an imported model, as a bundle in the local model store."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.evaluation.own_sets import texts
+from zoo.evaluation.evaluate import read_split
 from zoo.files import manifest
-from zoo.files.files import require_space, write_json, writing_folder
-from zoo.generation.opening import open_model
+from zoo.files.atomic import atomic_folder, write_json
+from zoo.files.reading import file_exists, read_json
+from zoo.files.storage import require_space
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models import find, weights
-from zoo.models.folder import CARD, SCORES, ModelFolder
-from zoo.models.names import place
+from zoo.models.folder import CARD, SCORES, ModelFolder, differing_fields, format_differences
+from zoo.models.local_store import model_path
 from zoo.models.weights import Weights
-from zoo.publishing import proof, sample
+from zoo.publishing import proof
 from zoo.publishing.card import card
-from zoo.publishing.facts import Facts
-from zoo.publishing.pairs import own_pairs, pairs
-from zoo.publishing.precedence import require_own_name, require_precedence
-from zoo.publishing.provenance import facts_of
-from zoo.publishing.sample import Sample
-from zoo.publishing.verify import PLAIN, verify_folder
+from zoo.publishing.facts import Facts, facts_of_run
+from zoo.publishing.proof import ReferenceOutputs
+from zoo.publishing.verify import EXACT, verify_folder
 from zoo.report import Report
-from zoo.training.run import Run
+from zoo.training.run import CHANGEABLE_FIELDS, Run
 from zoo.version import __version__
+
+_TRAINING_SECTIONS = ("architecture", "vocabulary", "corpus", "training")
 
 
 def publish(
@@ -38,110 +39,179 @@ def publish(
     with_text: bool | None = None,
     report: Report | None = None,
 ) -> Path:
-    """Writes the bundle of a trained run onto the shelf, under `name` or the name in its spec, and returns its folder.
+    """Publish a trained run in the local model store.
 
-    `with_text` says whether sentences of its dev and test sets go along, as a sample and in the proof; without a word
-    they do where they are anybody's, of the built-in grammar.
-    A bundle of that name gives way when the new one is whole and proved: by itself if it is an earlier state of the
-    same training, any other with `replace`. Raises ZooError where there is no such run or it has no weights, where the
-    name is none or not its own, where another run stands there, where the text that was asked for is not here, or where
-    the disk is full.
+    The bundle appears when it is complete and verified. It replaces an earlier state of the same training by default,
+    and any other model of its name only with `replace`.
+
+    Args:
+        run: The folder of a run, or the name of its spec.
+        name: Name of the published model. The default is the name in the spec.
+        replace: Whether to replace any model that has the name.
+        with_text: Whether to include sentences of the dev and test sets. By default, they are included if all of them
+            are from the built-in grammar, which has no licence.
+        report: Receives progress and warnings.
+
+    Returns:
+        The folder of the bundle.
+
+    Raises:
+        ZooError: The run does not exist or has no weights, the name is invalid or used by another model, the requested
+            text is not on this machine, or the disk is full.
     """
     report = report or Report()
-    source = Run(_run(run))
+    source = Run(_find_run(run))
     spec = source.spec
     if name is None:
-        require_own_name(source)
+        _require_own_name(source)
     else:
         spec = spec.model_copy(update={"name": name})
-    folder, trained = place(spec.name), find.model(source.folder)
-    read = weights.read(source.weights)
+    folder, trained = model_path(spec.name), find.model(source.folder)
+    source_weights = weights.read(source.weights)
     if not replace:
-        require_precedence(source, read, ModelFolder(folder))
-    translator = open_model(trained, **PLAIN, report=report)
+        _require_same_training(source, source_weights, ModelFolder(folder))
+    translator = open_model(trained, **EXACT, report=report)
     if with_text is None:
-        with_text = sample.is_free(spec)
+        with_text = proof.is_redistributable(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
-    with writing_folder(folder) as partial:
+    with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
         bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
         translator.vocabulary.save(partial)
-        read.write(bundle.weights)
-        taken = sample.sampled(translator, report) if with_text else None
-        dev = texts(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
-        proved = pairs(dev, translator)
-        _complete(bundle, facts_of(spec, source, read), read, translator, proved, source.known_scores, taken)
-        del translator  # so that two of the model are never in memory
+        source_weights.write(bundle.weights)
+        outputs = proof.decode_reference_outputs(translator, report) if with_text else None
+        dev = read_split(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
+        pairs = proof.choose_pairs(dev, translator)
+        facts = facts_of_run(spec, source, source_weights)
+        _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs)
+        del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
-        if not replace:  # another process may have been quicker
-            require_precedence(source, read, ModelFolder(folder))
+        if not replace:  # another process may have published meanwhile
+            _require_same_training(source, source_weights, ModelFolder(folder))
     return folder
 
 
-def _run(reference: str | os.PathLike[str]) -> Path:
-    """Raises ZooError where there is none, which says so of a model that is on the shelf already."""
-    try:
-        return find.run(reference)
-    except ZooError:
-        if find.on_shelf(reference) is None:
-            raise
-        problem = f"`{os.fspath(reference)}` is no run: it is published already, on the shelf"
-        raise ZooError(problem, hint="`--to PLACE` alone publishes it to a registry, under its own name") from None
-
-
-def shelve(
+def publish_imported(
     name: str,
     fill: Callable[[ModelFolder], Facts],
     *,
     replace: bool = False,
     report: Report | None = None,
 ) -> Path:
-    """Writes the bundle of a model that was made elsewhere onto the shelf, and returns its folder.
+    """Publish an imported model in the local model store.
 
-    `fill` puts spec, vocabulary and weights into an empty folder, and says where they come from. The proof is of
-    sentences that the model itself translates. Raises ZooError where another model has the name, unless it is to be
-    replaced.
+    Args:
+        name: Name of the published model.
+        fill: Writes the spec, vocabulary and weights into an empty folder, and returns the facts of the model.
+        replace: Whether to replace a model that has the name.
+        report: Receives progress and warnings.
+
+    Returns:
+        The folder of the bundle.
+
+    Raises:
+        ZooError: Another model has the name, or the model is not valid.
     """
-    folder, report = place(name), report or Report()
+    folder, report = model_path(name), report or Report()
     if not replace:
-        _require_free(name, folder)
-    with writing_folder(folder) as partial:
+        _require_unused_name(name, folder)
+    with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
-        known = fill(bundle)
-        translator = open_model(partial, **PLAIN, report=report)
-        _complete(bundle, known, Weights({}), translator, own_pairs(translator), {})
-        del translator  # so that two of the model are never in memory
+        facts = fill(bundle)
+        translator = open_model(partial, **EXACT, report=report)
+        _complete(bundle, facts, Weights({}), translator, proof.translated_pairs(translator), {})
+        del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
-        if not replace:  # another process may have been quicker
-            _require_free(name, folder)
+        if not replace:  # another process may have published meanwhile
+            _require_unused_name(name, folder)
     return folder
 
 
-def _require_free(name: str, folder: Path) -> None:
+def _find_run(reference: str | os.PathLike[str]) -> Path:
+    """Return the folder of a run. The error says so if the reference names a published model."""
+    try:
+        return find.run(reference)
+    except ZooError:
+        if find.local_model(reference) is None:
+            raise
+        problem = f"`{os.fspath(reference)}` is not a run: it is already published in the local model store"
+        raise ZooError(problem, hint="to publish it to a registry under its name, give only `--to`") from None
+
+
+def _require_unused_name(name: str, folder: Path) -> None:
     if ModelFolder(folder).published:
-        hint = "`--replace` puts this one in its place; `--name NAME` puts it beside that one"
-        raise ZooError(f"there is a published model `{name}` already: `{folder}`", hint=hint)
+        hint = "replace it with `--replace`, or keep both with `--name NAME`"
+        raise ZooError(f"a published model `{name}` already exists: `{folder}`", hint=hint)
 
 
 def _complete(
     bundle: ModelFolder,
-    known: Facts,
-    read: Weights,
+    facts: Facts,
+    source_weights: Weights,
     translator: Translator,
-    proved: Sequence[tuple[str, str]],
+    pairs: Sequence[tuple[str, str]],
     scores: dict[str, Any],
-    taken: Sample | None = None,
+    outputs: ReferenceOutputs | None = None,
 ) -> None:
-    """All but spec, vocabulary and weights; the manifest last."""
-    proof.prove(translator.program, translator.vocabulary, proved).write(bundle.folder / proof.NAME)
+    """Write all other files of a bundle that has its spec, vocabulary and weights. The manifest is the last one."""
+    references = proof.compute(translator.program, translator.vocabulary, pairs)
+    references.write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)
-    known.write(bundle.folder)
-    if taken:
-        taken.write(bundle.folder)
+    facts.write(bundle.folder)
+    if outputs:
+        outputs.write(bundle.folder)
     try:
-        text = card(bundle.spec, translator.vocabulary, scores, known, read.longest_source, taken)
+        text = card(bundle.spec, translator.vocabulary, scores, facts, source_weights.longest_source, outputs)
     except (KeyError, TypeError, ValueError):
-        hint = "remove it: `zoo evaluate --model RUN` writes it anew"
-        raise ZooError(f"the run's `{SCORES}` is damaged: it does not say enough", hint=hint, exit_code=1) from None
+        hint = "remove it: `zoo evaluate --model RUN` writes it again"
+        raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
+
+
+def _require_own_name(run: Run) -> None:
+    """Raise ZooError if the name in a run's spec is inherited, because it belongs to the model of that other spec."""
+    if file_exists(run.data) and read_json(run.data).get("named") is False:
+        raise ZooError(
+            f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
+            hint="publish it with `--name NAME`, and set `name` in the spec before the next training",
+        )
+
+
+def _require_same_training(run: Run, run_weights: Weights, bundle: ModelFolder) -> None:
+    """Raise ZooError if there is a bundle that is not an earlier state of the run's training.
+
+    An earlier state has the same architecture, vocabulary, corpus and training, and weights of no later step.
+    """
+    if not bundle.published:
+        return
+    try:
+        differences = differing_fields(run.spec, bundle.spec, _TRAINING_SECTIONS, CHANGEABLE_FIELDS)
+        facts = weights.read_facts(bundle.weights)
+    except ZooError as error:
+        reason = f"cannot be read: {error.summary}"
+    else:
+        if differences:
+            reason = f"is of another run:{format_differences(differences, 'in the published model', 'in this run')}"
+        else:
+            reason = _other_weights_reason(Weights({}, facts), run_weights)
+    if reason:
+        raise ZooError(
+            f"the published model `{bundle.folder}` {reason}",
+            hint="replace it with `--replace`, or keep both with `--name NAME`",
+        )
+
+
+def _other_weights_reason(published: Weights, new: Weights) -> str:
+    """Return why published weights are not an earlier state of new ones with the same spec. Empty if they may be."""
+    if not weights.same_vocabulary(published.facts, new.facts):
+        return "is of another run: it has another vocabulary"
+    if published.last_step is None or new.last_step is None:
+        return "may be of another run: its weights do not give their steps"
+    if published.last_step > new.last_step:
+        steps = f"step {published.last_step:,}, and these of step {new.last_step:,}"
+        return f"is of another run: its weights are of {steps}"
+    digests = {published.digest, new.digest} - {None}
+    if published.facts["steps"] == new.facts["steps"] and len(digests) == 2:
+        return "is of another run: it has other weights of the same steps"
+    return ""

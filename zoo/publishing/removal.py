@@ -1,48 +1,219 @@
-"""`zoo remove`: published models go from the shelf; what registries have stays."""
+"""Remove caches and runs (`zoo clean`) and published models (`zoo remove`).
+
+What is in use, what is not a part of zoo's data, and the target of a link is never removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.files import manifest
-from zoo.files.content import stands
-from zoo.files.occupied import occupied
-from zoo.models import names
-from zoo.models.find import unpublished
-from zoo.models.origin import digest
-from zoo.models.registries.reference import Reference, reference
-from zoo.publishing.clearance import Clearance, Removable
+from zoo.files import manifest, storage
+from zoo.files.atomic import partial_target, remove_folder
+from zoo.files.download import lock_file
+from zoo.files.locks import existing_lock_file, try_exclusive
+from zoo.files.reading import file_exists
+from zoo.files.storage import reclaimable_bytes
+from zoo.models import find, local_store
+from zoo.models.find import not_published_error
+from zoo.models.folder import RUNS
+from zoo.models.local_store import bundle_digest
+from zoo.models.registries.revision import Reference, parse_reference
+from zoo.training.run import Run
+
+CACHES = ("compiled", "prepared", "archives", "pulls")
+"""Caches that are filled again when they are needed."""
 
 
-def removal(wanted: Sequence[str]) -> Clearance:
-    """What is to go: of a name all that stands there, its pinned revisions and that it leads to another, too.
+@dataclass(frozen=True)
+class RemovableItem:
+    """File or folder to remove.
 
-    Of a pinned one that alone.
-
-    Raises ZooError where one is not on the shelf.
+    Attributes:
+        kind: "run", "prepared", "fetched", "compiled", "pulled" or "model".
+        path: Its path.
+        bytes: The disk space that becomes free.
+        inode: Inode of a published model's folder: if another model is put there meanwhile, it is kept.
     """
-    folders = list(dict.fromkeys(folder for name in wanted for folder in _folders(name)))
-    removable = tuple(Removable("model", each, occupied([each]), each.stat().st_ino) for each in folders)
-    return Clearance(removable, (), occupied(folders))
+
+    kind: str
+    path: Path
+    bytes: int
+    inode: int | None = None
 
 
-def _folders(name: str) -> list[Path]:
-    known = reference(name)
-    if known is None:
-        raise unpublished(name)
-    if known.pinned:
-        found = _pinned(known)
+@dataclass(frozen=True)
+class KeptItem:
+    """File or folder that was selected but is kept, and the reason."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class RemovalPlan:
+    """Items that will be removed or kept. `bytes` is the disk space that becomes free."""
+
+    removable: tuple[RemovableItem, ...]
+    kept: tuple[KeptItem, ...]
+    bytes: int
+
+    def remove(self) -> list[KeptItem]:
+        """Remove everything that is still not in use. Return what is kept."""
+        return [kept for item in self.removable if (kept := _remove(item))]
+
+
+def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
+    """Plan the removal of caches and runs. `corpus.lock` is kept, so that later downloads can be checked.
+
+    Args:
+        targets: Names of caches, "runs" for all runs in `runs/`, or single runs by folder or spec. The default is all
+            caches.
+
+    Raises:
+        ZooError: A target does not exist.
+    """
+    candidates = {path.absolute(): (kind, path) for word in targets or CACHES for kind, path in _candidates(word)}
+    removable, kept = [], []
+    for kind, path in candidates.values():
+        if reason := _reason_to_keep(kind, path):
+            kept.append(KeptItem(path, reason))
+        else:
+            removable.append(RemovableItem(kind, path, reclaimable_bytes([path])))
+    return RemovalPlan(tuple(removable), tuple(kept), reclaimable_bytes(item.path for item in removable))
+
+
+def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
+    """Plan the removal of models from the local model store. Registries keep their revisions.
+
+    Args:
+        names: A name selects all revisions and aliases of the model. `NAME@2` and `NAME@sha256:...` select one
+            revision.
+
+    Raises:
+        ZooError: A model is not in the local model store.
+    """
+    folders = list(dict.fromkeys(folder for name in names for folder in _model_folders(name)))
+    removable = tuple(
+        RemovableItem("model", folder, reclaimable_bytes([folder]), folder.stat().st_ino) for folder in folders
+    )
+    return RemovalPlan(removable, (), reclaimable_bytes(folders))
+
+
+def _model_folders(name: str) -> list[Path]:
+    reference = parse_reference(name)
+    if reference is None:
+        raise not_published_error(name)
+    if reference.pinned:
+        folders = _pinned_folder(reference)
     else:
-        forward = names.forward_file(known.name)
-        found = [*names.standing(known.name), *([forward.parent] if stands(forward) else ())]
-    if not found:
-        raise unpublished(name)
-    return found
+        alias = local_store.alias_file(reference.name)
+        folders = [*local_store.revisions_of(reference.name), *([alias.parent] if file_exists(alias) else ())]
+    if not folders:
+        raise not_published_error(name)
+    return folders
 
 
-def _pinned(known: Reference) -> list[Path]:
-    """Where its pin put it, if that is there, and not what its name alone means and may be the same."""
-    one = names.here(known)
-    own = None if one is None else names.pinned_place(known.name, digest(one) or "")
-    return [] if one is None or own is None else [own if stands(own / manifest.NAME) else one]
+def _pinned_folder(reference: Reference) -> list[Path]:
+    """Return the folder of a pinned revision. If the current version is the same revision, prefer the pinned folder."""
+    folder = local_store.find_revision(reference)
+    if folder is None:
+        return []
+    pinned = local_store.pinned_path(reference.name, bundle_digest(folder) or "")
+    return [pinned if file_exists(pinned / manifest.NAME) else folder]
+
+
+_Candidate = tuple[str, Path]
+
+
+def _candidates(word: str) -> Iterator[_Candidate]:
+    if word in _TARGETS:
+        yield from _TARGETS[word]()
+    else:
+        folder = find.run(word)
+        yield "run", folder if folder.name not in ("", "..") else folder.resolve()
+
+
+def _entries(kind: str, folder: Path) -> Iterator[_Candidate]:
+    """Yield the entries of a cache, except hidden ones, which are being written. Do not follow a link."""
+    if folder.is_symlink():
+        yield kind, folder
+    elif folder.is_dir():
+        yield from ((kind, path) for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+
+
+def _runs() -> Iterator[_Candidate]:
+    yield from (("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
+
+
+_TARGETS: dict[str, Callable[[], Iterator[_Candidate]]] = {
+    "compiled": lambda: _entries("compiled", storage.compiled()),
+    "prepared": lambda: _entries("prepared", storage.prepared()),
+    "archives": lambda: (entry for entry in _entries("fetched", storage.archives()) if entry[1] != lock_file()),
+    "pulls": lambda: _entries("pulled", storage.pulls()),
+    "runs": _runs,
+}
+_IN_USE = {
+    "run": "it is being trained",
+    "prepared": "a process uses it",
+    "fetched": "it is being downloaded",
+    "compiled": "a process uses it",
+    "pulled": "it is being pulled",
+    "model": "a process uses it",
+}
+_NAME_PATTERNS = {
+    "compiled": re.compile(r"\w+-[0-9a-f]{24}"),
+    "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
+    "fetched": re.compile(r"[0-9a-f]{8}-.+|members"),
+    "pulled": re.compile(r".+@[0-9a-f]{64}"),
+}
+"""Names that zoo gives to the entries of caches. The folder could contain other files."""
+
+
+def _reason_to_keep(kind: str, path: Path) -> str | None:
+    """Return why a path must not be removed. None if it can be removed."""
+    if path.is_symlink():
+        return "it is a link; its target is never removed"
+    if kind in _NAME_PATTERNS and not _NAME_PATTERNS[kind].fullmatch(path.name):
+        return "zoo does not use such a name, so it belongs to something else"
+    if kind == "run" and Run(path).published:
+        return "it is a published model"
+    if kind == "run" and (strangers := Run(path).foreign_files()):
+        return f"it contains files that are not a part of a run: {', '.join(strangers)}"
+    if kind == "fetched" and path.is_dir() and any(partial_target(file.name) for file in path.rglob(".*")):
+        return "an archive is being extracted"
+    with try_exclusive(_lock_path(kind, path)) as free:
+        return None if free else _IN_USE[kind]
+
+
+def _lock_path(kind: str, path: Path) -> Path:
+    """Return the lock file that is held while the path is used, or the path itself."""
+    if kind == "run":
+        lock: Path | None = Run(path).lock
+    else:
+        lock = existing_lock_file(path) if kind in ("fetched", "pulled") else None
+    return lock if lock is not None and lock.exists() else path
+
+
+def _remove(item: RemovableItem) -> KeptItem | None:
+    """Remove an item. If it must be kept now, return the reason."""
+    try:
+        if reason := _reason_to_keep(item.kind, item.path):
+            return KeptItem(item.path, reason)
+        if item.kind == "model" and item.path.stat().st_ino != item.inode:
+            return KeptItem(item.path, "another model was published there meanwhile")
+        if item.kind == "run":
+            Run(item.path).lock.touch()  # so that no training can start now
+        with try_exclusive(_lock_path(item.kind, item.path)) as free:
+            if not free:
+                return KeptItem(item.path, _IN_USE[item.kind])
+            if item.path.is_dir():
+                if remainder := remove_folder(item.path):
+                    return KeptItem(remainder, "this user may not remove all of it")
+            else:
+                item.path.unlink()
+    except FileNotFoundError:  # another process removed it
+        pass
+    return None

@@ -1,4 +1,4 @@
-"""`zoo publish --to`: from the shelf to a registry, where others pull it from."""
+"""Publish a bundle to a registry, from which others can pull it."""
 
 from __future__ import annotations
 
@@ -10,128 +10,146 @@ from pathlib import Path
 
 import compiler
 from specs import ZooError
-from zoo.files import manifest, places
-from zoo.files.content import stands
-from zoo.files.files import share
-from zoo.files.partial import beside, remove, sweep
+from zoo.files import manifest, storage
+from zoo.files.atomic import link_or_copy, partial_path, remove_leftovers, remove_path
+from zoo.files.reading import file_exists
 from zoo.models import find
 from zoo.models.folder import ModelFolder
-from zoo.models.origin import digest, of, origin
+from zoo.models.local_store import Origin, bundle_digest, read_origin
 from zoo.models.registries import publishing
-from zoo.models.registries.reference import is_name
-from zoo.models.registries.registry import Registry, forward_path, registry
-from zoo.models.registries.revision import Entry, Revision, Summary, is_file_name
-from zoo.publishing.inventory import scored
-from zoo.publishing.verify import FILES, verify
+from zoo.models.registries.registry import Registry, alias_path, open_registry
+from zoo.models.registries.revision import IndexEntry, Revision, Summary, is_file_name, is_name
+from zoo.publishing.inventory import first_metric_scores
+from zoo.publishing.verify import REQUIRED_FILES, verify
 from zoo.report import Report
 from zoo.version import __version__
-from zoo.visualization.index import Listed, index_page
+from zoo.visualization.registry_page import ModelEntry, registry_page
 
 
-def is_bundle(reference: str) -> bool:
-    """Whether a published model is meant; where a run could be, too, that is."""
+def is_published_model(reference: str) -> bool:
+    """Return whether a reference names a published model on this machine, and not a run."""
     try:
         find.run(reference)
     except ZooError:
-        return find.on_shelf(reference) is not None
+        return find.local_model(reference) is not None
     return False
 
 
 def upload(
-    model: str | os.PathLike[str], to: str, *, formerly: str | None = None, report: Report | None = None
+    model: str | os.PathLike[str], to: str, *, alias: str | None = None, report: Report | None = None
 ) -> Revision:
-    """Publishes a bundle of the shelf (or in a folder) to a registry, and returns the revision that it is there.
+    """Publish a bundle to a registry. The bundle is verified first.
 
-    It is verified first: a bundle without proof, or one that is not what its manifest and its proof say, is refused.
-    From then on `formerly`, an old name, leads to it. Raises ZooError where there is no such bundle, and where the
-    registry cannot be written to.
+    Args:
+        model: Name of a model in the local model store, or the folder of a bundle.
+        to: Address of the registry.
+        alias: An old name of the model. From now on, it is an alias of the model's name.
+        report: Receives progress and warnings.
+
+    Returns:
+        The revision that the bundle has in the registry.
+
+    Raises:
+        ZooError: There is no such bundle, it does not pass the verification, or the registry cannot be written to.
     """
-    report, place = report or Report(), destination(to, formerly)
-    publishing.writable(place)
-    folder = find.on_shelf(model, report)
+    report, registry = report or Report(), require_registry(to, alias)
+    publishing.require_writable(registry)
+    folder = find.local_model(model, report)
     if folder is None:
-        raise find.unpublished(model)
+        raise find.not_published_error(model)
     with _snapshot(folder) as bundle:
         name = ModelFolder(bundle).spec.name
-        if name == formerly:
-            raise ZooError(f"`{formerly}` would lead to itself", hint="`--formerly` is the name that it had before")
-        if (new := place.forward(name)) is not None:
-            problem = f"`{name}` leads to `{new}` in `{to}`: who asks for it would not get this model"
-            hint = f"whoever keeps that registry removes its `{forward_path(name)}`; a run can have another name there"
-            raise ZooError(problem, hint=f"{hint} (`zoo publish RUN --name NAME`)")
+        _require_usable_name(registry, name, alias)
         verify(bundle, report=report)
-        found = publishing.publish(place, name, bundle, _summary(bundle), report)
-    known = origin(folder)
-    ours = digest(folder) == found.digest and folder.parent == places.shelf()
-    if ours and (known is None or known.registry == place.address):  # what came from elsewhere keeps its number
+        revision = publishing.publish(registry, name, bundle, _summary(bundle), report)
+    _record_origin(folder, revision, registry, report)
+    if alias is not None:
+        publishing.create_alias(registry, alias, name)
+        report.info(f"`{alias}`{_describe_pinnable(registry, alias)} is now an alias of `{name}`")
+    publishing.write_index(registry, _render_index, report)
+    return revision
+
+
+def require_registry(address: str, alias: str | None = None) -> Registry:
+    """Return the registry at an address after checks that need no connection.
+
+    Raises:
+        ZooError: The address is not valid, that kind of registry is read-only, or `alias` is not a valid name.
+    """
+    registry = open_registry(address)
+    publishing.require_writable_kind(registry)
+    if alias is not None and not is_name(alias):
+        raise ZooError(f"`{alias}` is not a valid model name", hint="the alias is an old name of the model")
+    return registry
+
+
+def _require_usable_name(registry: Registry, name: str, alias: str | None) -> None:
+    """Raise ZooError if a model's name is an alias in the registry, or would become an alias of itself."""
+    if name == alias:
+        raise ZooError(f"`{alias}` would become an alias of itself", hint="give the old name of the model as the alias")
+    if (new := registry.alias(name)) is not None:
+        problem = (
+            f"`{name}` is an alias of `{new}` in `{registry.address}`, so nobody could pull this model by its name"
+        )
+        hint = (
+            f"publish it under another name (`zoo publish RUN --name NAME`), or ask the registry's owner to remove "
+            f"`{alias_path(name)}`"
+        )
+        raise ZooError(problem, hint=hint)
+
+
+def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
+    """Record the revision in the local model store, unless the bundle was pulled from another registry."""
+    origin = read_origin(folder)
+    is_in_store = bundle_digest(folder) == revision.digest and folder.parent == storage.models()
+    if is_in_store and (origin is None or origin.registry == registry.address):
         try:
-            of(found, place.address).write(folder)
-        except ZooError as error:  # it is published, and the rest has to follow
-            report.warn(f"{error.summary}; this shelf does not say that it is `{found.pin}`")
-    if formerly is not None:
-        publishing.forward(place, formerly, name)
-        report.say(f"`{formerly}`{_pinned(place, formerly)} leads to `{name}` now")
-    publishing.write_index(place, _page, report)
-    return found
+            Origin.of(revision, registry.address).write(folder)
+        except ZooError as error:  # the model is published, so the alias and the index must still be written
+            report.warn(f"{error.summary}; the local model store does not record that it is `{revision.pin}`")
 
 
-def _pinned(place: Registry, name: str) -> str:
-    """What becomes of the revisions of a name that leads to another; nothing is said where they cannot be read."""
+def _describe_pinnable(registry: Registry, name: str) -> str:
+    """Describe the revisions that were published under an old name. Empty if there are none or they are unreadable."""
     newest = None
     with suppress(ZooError):
-        newest = place.newest(name)
+        newest = registry.newest(name)
     if newest is None:
         return ""
-    several = f"{newest.revision} revisions" if newest.revision > 1 else "1 revision"
-    return f" (its {several} can still be pinned)"
-
-
-def destination(to: str, formerly: str | None = None) -> Registry:
-    """The registry at an address, before anything is done for it: nothing is asked there yet.
-
-    Raises ZooError where it is no address, where nothing can be written to such a place, and where `formerly` is no
-    name.
-    """
-    place = registry(to)
-    publishing.require_writable(place)
-    if formerly is not None and not is_name(formerly):
-        raise ZooError(f"`{formerly}` cannot be the name of a model", hint="`--formerly` is a model's old name")
-    return place
+    count = f"{newest.revision} revisions" if newest.revision > 1 else "1 revision"
+    return f" (its {count} can still be pinned)"
 
 
 @contextmanager
 def _snapshot(folder: Path) -> Iterator[Path]:
-    """The bundle's files as they are now, and nothing else; who publishes there meanwhile does not change them."""
-    places.pulls().mkdir(parents=True, exist_ok=True)
-    sweep(places.pulls())
-    place = beside(places.pulls() / folder.name)
-    remove(place)
-    place.mkdir()
+    """Yield a temporary copy of a bundle's files, so that a publication in the meantime cannot change them."""
+    storage.pulls().mkdir(parents=True, exist_ok=True)
+    remove_leftovers(storage.pulls())
+    snapshot = partial_path(storage.pulls() / folder.name)
+    remove_path(snapshot)
+    snapshot.mkdir()
     try:
-        for name in sorted({*manifest.read(folder).entries, *FILES, manifest.NAME}):
+        for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):
             if not is_file_name(name):
-                problem = f"`{folder}` has a file `{name}`, which no registry holds"
-                raise ZooError(problem, hint="names of files are letters, digits, - and _, with a suffix")
-            if not stands(folder / name):
+                problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
+                raise ZooError(problem, hint="use letters, digits, - and _, followed by a suffix")
+            if not file_exists(folder / name):
                 raise ZooError(f"`{folder / name}` is missing", hint="publish its run again", exit_code=1)
-            share(folder / name, place / name)
-        yield place
+            link_or_copy(folder / name, snapshot / name)
+        yield snapshot
     finally:
-        remove(place)
+        remove_path(snapshot)
 
 
-def _summary(bundle: Path) -> Summary:
-    of_model = ModelFolder(bundle)
-    spec = of_model.spec
-    score = scored(spec, of_model.known_scores)
+def _summary(folder: Path) -> Summary:
+    bundle = ModelFolder(folder)
+    spec = bundle.spec
     return Summary(
         task=spec.task.kind,
         source=spec.corpus.source,
         target=spec.corpus.target,
         parameters=compiler.parameters(spec),
-        metric=score["metric"],
-        dev=score["dev"],
-        test=score["test"],
+        **first_metric_scores(spec, bundle.known_scores),
         description=spec.description,
         licence=spec.licence or "",
         published=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -139,15 +157,15 @@ def _summary(bundle: Path) -> Summary:
     )
 
 
-def _page(models: Sequence[Entry]) -> str:
-    """The registry's `index.html`."""
-    return index_page([_listed(model) for model in models])
+def _render_index(models: Sequence[IndexEntry]) -> str:
+    """Return the HTML page of a registry's index."""
+    return registry_page([_listed(model) for model in models])
 
 
-def _listed(model: Entry) -> Listed:
-    of = model.summary
-    languages = (of.source, of.target) if of.task == "translation" else (of.source,)
-    return Listed(
-        *(model.name, model.revision, model.digest, of.task, languages, of.parameters, of.metric),
-        *(of.dev, of.test, of.description, of.licence, of.published, of.zoo),
+def _listed(model: IndexEntry) -> ModelEntry:
+    summary = model.summary
+    languages = (summary.source, summary.target) if summary.task == "translation" else (summary.source,)
+    return ModelEntry(
+        *(model.name, model.revision, model.digest, summary.task, languages, summary.parameters, summary.metric),
+        *(summary.dev, summary.test, summary.description, summary.licence, summary.published, summary.zoo),
     )

@@ -1,4 +1,4 @@
-"""`zoo verify`: is a published model still what was published?"""
+"""Verify a published model: its files, its reference log-probabilities, and the score of its reference outputs."""
 
 from __future__ import annotations
 
@@ -8,59 +8,70 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS
-from zoo.models.weights import RESTORE
-from zoo.publishing import facts, proof, sample
-from zoo.publishing.sample import Reproduced
+from zoo.models.weights import RESTORE_HINT
+from zoo.publishing import facts, proof
+from zoo.publishing.proof import ReproducedOutputs
 from zoo.report import Report
 
-FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
-"""What every bundle has beside its vocabulary and its manifest; later ones have facts, and some a sample."""
-PLAIN: How = {"device": "cpu", "precision": "float32", "backend": "eager"}
-"""What every machine has, and exact."""
+REQUIRED_FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
+"""Files of every bundle, besides its vocabulary and its manifest."""
+EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
+"""Options that work on every machine and compute reference results."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What `verify` looked at: files, sentences of the proof, the largest difference of a log-probability, its sample.
+    """Result of a verification.
 
-    `backend` is the one that computed.
+    Attributes:
+        files: Number of files that were checked.
+        sentences: Number of sentences with reference log-probabilities.
+        max_difference: Largest difference of a log-probability.
+        reference_outputs: Result of decoding the reference sentences again. None if the bundle has none.
+        backend: The backend that computed.
     """
 
     files: int
     sentences: int
-    difference: float
-    sample: Reproduced | None
+    max_difference: float
+    reference_outputs: ReproducedOutputs | None
     backend: str
 
 
 def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: Report | None = None) -> Verified:
-    """Checks a published model's files against its manifest, its log-probabilities and its score against its own.
+    """Verify a published model.
 
-    They are computed in float32: on the processor by the plainest code, or by this `backend` (`auto`, or one that
-    `zoo doctor` lists) on the device that this machine has. `name` may be the folder of a model. Raises ZooError where
-    there is no such model, where a file is not as it was published, where a log-probability differs by more than
-    `proof.TOLERANCE`, or the score of its sample, if it has one, by more than `sample.TOLERANCE`.
+    Args:
+        name: A model name, or the folder of a bundle.
+        backend: The backend that computes in float32: `auto`, or one that `zoo doctor` lists. The default is the
+            reference implementation on the CPU.
+        report: Receives progress and warnings.
+
+    Raises:
+        ZooError: There is no such model, a file has changed, a log-probability differs by more than
+            `proof.TOLERANCE`, or the score of the reference outputs by more than `proof.SCORE_TOLERANCE`.
     """
-    how: How = PLAIN if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
+    how: BackendOptions = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
     report = report or Report()
-    return verify_folder(find.published(name, report), report, how)
+    return verify_folder(find.published_model(name, report), report, how)
 
 
-def verify_folder(folder: Path, report: Report, how: How = PLAIN) -> Verified:
-    """The same of a folder that may not be published yet."""
+def verify_folder(folder: Path, report: Report, how: How = EXACT) -> Verified:
+    """Verify the bundle in a folder, which may not be published yet. Raises ZooError as `verify` does."""
     listed = manifest.read(folder)
-    names = {*listed.entries, *FILES}
+    names = {*listed.entries, *REQUIRED_FILES}
     try:
         manifest.check(folder, sorted(names))
     except ZooError as error:
-        raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE, exit_code=1) from None
+        raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE_HINT, exit_code=1) from None
     facts.read(listed)
-    taken = sample.read(listed)
+    outputs = proof.read_outputs(listed)
     translator = open_model(folder, **how, report=report)
-    proved = proof.read(folder / proof.NAME, translator.spec)
-    difference = proved.check(translator.program, translator.device)
-    found = sample.reproduced(taken, translator) if taken else None
-    return Verified(len(names), len(proved.source), difference, found, translator.backend)
+    references = proof.read(folder / proof.NAME, translator.spec)
+    difference = references.check(translator.program, translator.device)
+    reproduced = proof.reproduce(outputs, translator) if outputs else None
+    return Verified(len(names), len(references.source), difference, reproduced, translator.backend)

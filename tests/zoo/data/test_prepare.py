@@ -16,10 +16,10 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.data import prepare as prepare_module
-from zoo.data.prepare import Prepared, known_counts, prepare
-from zoo.files import manifest, places
-from zoo.files.content import Unreadable
-from zoo.files.files import remove_folder
+from zoo.data.prepare import PreparedCorpus, known_counts, prepare
+from zoo.files import manifest, storage
+from zoo.files.atomic import remove_folder
+from zoo.files.reading import UnreadableError
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 
@@ -82,12 +82,12 @@ def text(prepared, split):
 
 
 def tree():
-    return sorted(path.relative_to(places.home()).as_posix() for path in places.home().rglob("*") if path.is_file())
+    return sorted(path.relative_to(storage.home()).as_posix() for path in storage.home().rglob("*") if path.is_file())
 
 
 def test_everything_is_in_one_folder(folder):
     prepared = prepared_of(folder)
-    assert prepared.folder == places.prepared() / prepared.fingerprint
+    assert prepared.folder == storage.prepared() / prepared.fingerprint
     assert text(prepared, "train") == TRAIN
     assert text(prepared, "dev") == DEV
     assert prepared.texts("dev") == ([source for source, _ in DEV], [target for _, target in DEV])
@@ -96,7 +96,7 @@ def test_everything_is_in_one_folder(folder):
     assert (prepared.counts.read, prepared.counts.kept) == (400, 400)
     names = {path.name for path in prepared.folder.iterdir()}
     assert names == {*("train", "dev", "test"), "vocabulary.model", "counts.json", "manifest.json", "sections.yaml"}
-    assert {path.parent for path in places.home().rglob("manifest.json")} == {prepared.folder}
+    assert {path.parent for path in storage.home().rglob("manifest.json")} == {prepared.folder}
 
 
 def test_counts_are_known_of_what_was_prepared_alone(folder):
@@ -189,7 +189,7 @@ def test_nothing_left_to_train_on_is_told(folder):
     with pytest.raises(ZooError, match=r"nothing to train on: .* 400 too long") as told:
         prepared_of(folder, corpus__max_length=1)
     assert "corpus.max_length" in told.value.hint
-    assert not any(places.prepared().iterdir())
+    assert not any(storage.prepared().iterdir())
 
 
 def test_what_is_wrong_with_dev_is_told_before_the_long_work(folder, monkeypatch):
@@ -233,7 +233,7 @@ def test_what_is_damaged_is_made_anew_with_a_warning(folder, report, name, damag
     else:
         path.write_bytes(whole[:-1] if damage == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
     with pytest.raises(ZooError, match=name):
-        Prepared(first.folder)
+        PreparedCorpus(first.folder)
     again = prepared_of(folder, report)
     assert again.folder == first.folder
     assert path.read_bytes() == whole
@@ -248,7 +248,7 @@ def test_what_opening_took_on_trust_is_verified(folder, monkeypatch):
     prepared.verify()
     shard = prepared.folder / "train" / "00000.target.tokens"
     shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
-    trusting = Prepared(prepared.folder)
+    trusting = PreparedCorpus(prepared.folder)
     with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as told:
         trusting.verify()
     assert "zoo prepare" in told.value.hint
@@ -266,7 +266,7 @@ def test_what_it_may_not_read_is_not_called_damaged(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
-        with pytest.raises(Unreadable, match="may not be read") as told:
+        with pytest.raises(UnreadableError, match="may not be read") as told:
             prepared.verify()
     assert "remove" not in told.value.hint
     prepared.verify()
@@ -344,7 +344,7 @@ def test_what_cannot_be_read_now_stays(folder, monkeypatch, report, error):
             raise error
         return opened(path, *given)
 
-    (manifest,), opened = places.prepared().glob("*/manifest.json"), os.open
+    (manifest,), opened = storage.prepared().glob("*/manifest.json"), os.open
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
         with pytest.raises(ZooError, match=r"may not be read|Stale file handle"):
@@ -382,7 +382,7 @@ def test_of_two_at_once_both_have_it(folder, monkeypatch):
         thread.join()
     assert len({prepared.folder for prepared in found}) == 1
     assert [text(prepared, "dev") for prepared in found] == [DEV] * 3
-    assert os.listdir(places.prepared()) == [found[0].fingerprint]
+    assert os.listdir(storage.prepared()) == [found[0].fingerprint]
 
 
 KILLED = """
@@ -408,9 +408,9 @@ def test_killed_at_the_last_moment_nothing_is_half_there(folder, tmp_path, reque
     with process:
         assert process.stdout.readline() == b"here\n"
         process.send_signal(signal.SIGKILL)
-    assert [path.name.startswith(".") for path in places.prepared().iterdir()] == [True]
+    assert [path.name.startswith(".") for path in storage.prepared().iterdir()] == [True]
     prepared = prepared_of(folder)
-    assert list(places.prepared().iterdir()) == [prepared.folder]
+    assert list(storage.prepared().iterdir()) == [prepared.folder]
 
 
 def test_a_full_disk_is_told_before_the_work(folder, monkeypatch):
@@ -438,7 +438,7 @@ def test_an_archive_is_a_corpus(folder, tmp_path, monkeypatch):
     assert text(prepared, "train") == TRAIN
     # With its hash in corpus.lock it is not needed any more, nor are its members.
     monkeypatch.delenv("ZOO_MIRROR")
-    for path in (places.archives() / "members").rglob("*.en"):
+    for path in (storage.archives() / "members").rglob("*.en"):
         path.unlink()
     assert prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:]).folder == prepared.folder
     with pytest.raises(ZooError, match="ZOO_OFFLINE"):

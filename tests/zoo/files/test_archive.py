@@ -13,10 +13,10 @@ import pytest
 
 from specs import ZooError
 from zoo.files import archive as archive_module
-from zoo.files import places
-from zoo.files.archive import take_out, taken_out
+from zoo.files import storage
+from zoo.files.archive import extract, extracted
 from zoo.files.download import Fetched
-from zoo.files.files import sha256
+from zoo.files.hashes import sha256
 
 MEMBERS = {
     "training/corpus.en": b"a house\n" * 500,
@@ -56,37 +56,37 @@ KINDS = {
 def test_members_are_taken_out_and_nothing_else(tmp_path, kind):
     archive = KINDS[kind](tmp_path / kind)
     names = ["training/corpus.de", "training/corpus.fr.gz"]
-    assert taken_out(archive.sha256, names) is None
-    paths = take_out(archive, names)
+    assert extracted(archive.sha256, names) is None
+    paths = extract(archive, names)
     assert [path.read_bytes() for path in paths] == [MEMBERS[name] for name in names]
-    assert paths == taken_out(archive.sha256, names)
+    assert paths == extracted(archive.sha256, names)
     assert paths[1].name.endswith("fr.gz")
-    assert sorted(path for path in places.archives().rglob("*") if path.is_file()) == sorted(paths)
+    assert sorted(path for path in storage.archives().rglob("*") if path.is_file()) == sorted(paths)
 
 
 def test_what_was_taken_out_needs_no_archive(tmp_path):
     archive = tar(tmp_path / "a.tgz")
-    (first,) = take_out(archive, ["README"])
+    (first,) = extract(archive, ["README"])
     archive.path.unlink()
-    assert taken_out(archive.sha256, ["README"]) == [first]
-    assert taken_out(archive.sha256, ["README", "training/corpus.en"]) is None
-    assert taken_out("0" * 64, ["README"]) is None
+    assert extracted(archive.sha256, ["README"]) == [first]
+    assert extracted(archive.sha256, ["README", "training/corpus.en"]) is None
+    assert extracted("0" * 64, ["README"]) is None
 
 
 def test_members_of_two_archives_do_not_meet(tmp_path):
     one, two = tar(tmp_path / "one", {"a": b"1"}), tar(tmp_path / "two", {"a": b"2"})
-    assert [take_out(archive, ["a"])[0].read_bytes() for archive in (one, two)] == [b"1", b"2"]
+    assert [extract(archive, ["a"])[0].read_bytes() for archive in (one, two)] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("kind", ["a.tgz", "a.zip"])
 def test_a_missing_member_is_told_with_those_there_are(tmp_path, kind):
     archive = KINDS[kind](tmp_path / kind)
     with pytest.raises(ZooError, match=rf"`{kind}` has no member `training/corpus\.dee`") as told:
-        take_out(archive, ["training/corpus.en", "training/corpus.dee"])
+        extract(archive, ["training/corpus.en", "training/corpus.dee"])
     assert "did you mean `training/corpus.de`?" in told.value.hint
     assert "`README`" in told.value.hint
     with pytest.raises(ZooError) as told:
-        take_out(archive, ["somewhere/else/entirely/corpus.en"])
+        extract(archive, ["somewhere/else/entirely/corpus.en"])
     assert "did you mean `training/corpus.en`?" in told.value.hint
 
 
@@ -99,7 +99,7 @@ def test_folders_and_links_are_no_members(tmp_path):
     fetched = Fetched(tmp_path / "a.tar", sha256(tmp_path / "a.tar"))
     for name in ("folder", "link"):
         with pytest.raises(ZooError, match="has no member"):
-            take_out(fetched, [name])
+            extract(fetched, [name])
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a\0b"])
@@ -107,8 +107,8 @@ def test_folders_and_links_are_no_members(tmp_path):
 def test_nothing_is_written_outside(tmp_path, name, make):
     archive = make(tmp_path / "evil", {"fine": b"fine"}) if "\0" in name else make(tmp_path / "evil", {name: b"evil"})
     with pytest.raises(ZooError, match="cannot be the path"):
-        take_out(archive, [name])
-    assert not places.archives().exists()
+        extract(archive, [name])
+    assert not storage.archives().exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,9 +119,9 @@ def test_an_archive_cut_short_is_told_and_leaves_nothing(tmp_path, kind, share):
     # The end of a .tar is filled up with zeros, which nobody misses.
     archive.path.write_bytes(whole[: int(share * len(whole.rstrip(b"\0")))])
     with pytest.raises(ZooError, match=r"is cut short, damaged|has no member") as told:
-        take_out(archive, ["training/corpus.en", "README"])
+        extract(archive, ["training/corpus.en", "README"])
     assert told.value.hint
-    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+    assert [path for path in storage.archives().rglob("*") if path.is_file()] == []
 
 
 def lzma_zipped(path, members):
@@ -139,9 +139,9 @@ def test_a_disk_that_takes_no_more_is_no_damage(tmp_path, monkeypatch, make, num
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", lambda path, mode="r", **how: Full() if mode == "wb" else opened(path, mode, **how))
         with pytest.raises(ZooError, match="cannot be written: ") as told:
-            take_out(archive, ["README"])
+            extract(archive, ["README"])
     assert "remove" not in told.value.hint
-    (path,) = take_out(archive, ["README"])
+    (path,) = extract(archive, ["README"])
     assert path.read_bytes() == MEMBERS["README"]
 
 
@@ -153,8 +153,8 @@ def test_a_flipped_bit_is_told_and_leaves_nothing(tmp_path, make):
     data[2_000] ^= 4
     archive.path.write_bytes(data)
     with pytest.raises(ZooError, match="is cut short, damaged"):
-        take_out(archive, ["a"])
-    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+        extract(archive, ["a"])
+    assert [path for path in storage.archives().rglob("*") if path.is_file()] == []
 
 
 class Zeros(io.RawIOBase):
@@ -195,31 +195,31 @@ def test_what_unpacks_to_more_than_text_does_is_told_with_the_sizes(tmp_path, ma
     with pytest.raises(
         ZooError, match=r"has \d+ kB and unpacks to more than \d+ MB, which no text|no member `b`"
     ) as told:
-        take_out(archive, [wanted])
+        extract(archive, [wanted])
     assert told.value.hint
-    assert [path for path in places.archives().rglob("*") if path.is_file()] == []
+    assert [path for path in storage.archives().rglob("*") if path.is_file()] == []
 
 
 def test_a_small_archive_may_unpack_to_what_it_likes(tmp_path):
-    (path,) = take_out(zeros(tmp_path / "archive", 5_000_000), ["a"])
+    (path,) = extract(zeros(tmp_path / "archive", 5_000_000), ["a"])
     assert path.stat().st_size == 5_000_000
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_header_that_is_none_is_not_held_in_memory(tmp_path, kind):
     with pytest.raises(ZooError, match=r"a header takes 20 MB"):
-        take_out(zeros(tmp_path / "archive", 20_000_000, kind), ["a"])
+        extract(zeros(tmp_path / "archive", 20_000_000, kind), ["a"])
 
 
 def test_very_many_members_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(archive_module, "_MEMBERS", 3)
     with pytest.raises(ZooError, match="more than 3 members"):
-        take_out(tar(tmp_path / "a.tgz"), ["README"])
+        extract(tar(tmp_path / "a.tgz"), ["README"])
 
 
 def test_what_is_no_archive_is_told(tmp_path):
     (tmp_path / "page").write_text("<html>moved</html>")
     with pytest.raises(ZooError, match=r"no \.tar, \.tar\.gz or \.zip") as told:
-        take_out(Fetched(tmp_path / "page", "0" * 64), ["a"])
+        extract(Fetched(tmp_path / "page", "0" * 64), ["a"])
     assert told.value.exit_code == 1
     assert "corpus.lock" in told.value.hint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.files import digests, places
+from zoo.files import digests, hashes, storage
 
 
 class Counted:
@@ -34,7 +34,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_file_that_stays_as_it_was_is_hashed_once(file: Path) -> None:
     compute = Counted(file)
-    assert [digests.holds(file, RIGHT, compute) for _ in range(3)] == [True] * 3
+    assert [hashes.has_digest(file, RIGHT, compute) for _ in range(3)] == [True] * 3
     assert compute.times == 1
 
 
@@ -64,42 +64,42 @@ def _longer(file: Path) -> None:
 )
 def test_whatever_happens_to_a_file_it_is_hashed_anew(file: Path, change: object) -> None:
     compute = Counted(file)
-    assert digests.holds(file, RIGHT, compute)
+    assert hashes.has_digest(file, RIGHT, compute)
     change(file)  # type: ignore[operator]
-    assert not digests.holds(file, RIGHT, compute)
+    assert not hashes.has_digest(file, RIGHT, compute)
     assert compute.times == 2
 
 
 def test_a_file_that_was_written_just_now_is_not_remembered(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "_SETTLED", 60.0)
     compute = Counted(file)
-    assert digests.holds(file, RIGHT, compute)
-    assert digests.holds(file, RIGHT, compute)
+    assert hashes.has_digest(file, RIGHT, compute)
+    assert hashes.has_digest(file, RIGHT, compute)
     assert compute.times == 2
-    assert not places.verified().exists()
+    assert not storage.verified().exists()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"file": 3}', b"\xff"])
 def test_a_damaged_memory_is_made_anew(file: Path, damage: bytes) -> None:
     compute = Counted(file)
-    digests.holds(file, RIGHT, compute)
-    (entry,) = places.verified().iterdir()
+    hashes.has_digest(file, RIGHT, compute)
+    (entry,) = storage.verified().iterdir()
     entry.write_bytes(damage)
-    assert [digests.holds(file, RIGHT, compute) for _ in range(2)] == [True, True]
+    assert [hashes.has_digest(file, RIGHT, compute) for _ in range(2)] == [True, True]
     assert compute.times == 2
 
 
 def test_a_wrong_memory_condemns_no_file(file: Path) -> None:
     compute = Counted(file)
-    digests.holds(file, RIGHT, compute)
-    (entry,) = places.verified().iterdir()
+    hashes.has_digest(file, RIGHT, compute)
+    (entry,) = storage.verified().iterdir()
     entry.write_text(entry.read_text().replace(RIGHT, "wrong"))
-    assert digests.holds(file, RIGHT, compute)
+    assert hashes.has_digest(file, RIGHT, compute)
     assert RIGHT in entry.read_text()
 
 
 def test_a_home_that_cannot_be_written_to_does_no_harm(file: Path, home: Path) -> None:
     home.write_text("a file stands in the way")
     compute = Counted(file)
-    assert [digests.holds(file, RIGHT, compute) for _ in range(2)] == [True, True]
+    assert [hashes.has_digest(file, RIGHT, compute) for _ in range(2)] == [True, True]
     assert compute.times == 2

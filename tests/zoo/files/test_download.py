@@ -10,9 +10,8 @@ import threading
 import pytest
 
 from specs import ZooError
-from zoo.files import places
-from zoo.files.download import fetch, known_sha256
-from zoo.files.lock import lock_file
+from zoo.files import storage
+from zoo.files.download import fetch, lock_file, recorded_sha256
 from zoo.report import Report
 
 CONTENT = b"some archive"
@@ -26,14 +25,14 @@ def url(site):
 
 
 def kept():
-    return sorted(path.name for path in places.archives().iterdir() if not path.name.startswith("."))
+    return sorted(path.name for path in storage.archives().iterdir() if not path.name.startswith("."))
 
 
 def test_an_archive_is_fetched_once_and_recorded(site, url):
-    assert known_sha256(url) is None
+    assert recorded_sha256(url) is None
     first = fetch(url, None, Report())
     assert first.path.read_bytes() == CONTENT
-    assert first.sha256 == known_sha256(url) == HASH
+    assert first.sha256 == recorded_sha256(url) == HASH
     assert json.loads(lock_file().read_text()) == {url: {"sha256": HASH, "bytes": len(CONTENT)}}
     assert fetch(url, None, Report()) == fetch(url, HASH, Report()) == first
     assert len(site.asked) == 1
@@ -112,7 +111,7 @@ def test_an_archive_put_there_by_hand_is_taken(site, url):
     path = fetch(url, None, Report()).path
     lock_file().unlink()
     assert fetch(url, None, Report()).path == path
-    assert known_sha256(url) == HASH
+    assert recorded_sha256(url) == HASH
     assert len(site.asked) == 1
 
 
@@ -174,7 +173,7 @@ def test_a_mirror_address_takes_the_place_of_the_host(site, monkeypatch):
     monkeypatch.setenv("ZOO_MIRROR", f"{site.address}/mirror/")
     fetch("http://host.invalid/wmt/some.tgz?version=2", None, Report())
     assert [path for path, _ in site.asked] == ["/mirror/wmt/some.tgz?version=2"]
-    assert known_sha256("http://host.invalid/wmt/some.tgz?version=2") == HASH
+    assert recorded_sha256("http://host.invalid/wmt/some.tgz?version=2") == HASH
 
 
 def test_a_file_address_is_used_where_it_lies(tmp_path):
@@ -188,10 +187,10 @@ def test_a_file_address_is_used_where_it_lies(tmp_path):
     "content", ['{"http://a": {}}', '{"http://a": 1}', '{"http://a": {"sha256": "x", "bytes": "y"}}']
 )
 def test_a_damaged_lock_is_told(content):
-    places.archives().mkdir(parents=True)
+    storage.archives().mkdir(parents=True)
     lock_file().write_text(content)
     with pytest.raises(ZooError, match=r"corpus\.lock` is damaged"):
-        known_sha256("http://a")
+        recorded_sha256("http://a")
 
 
 def test_two_at_once_fetch_once(site, url):

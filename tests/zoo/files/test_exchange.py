@@ -11,9 +11,8 @@ import pytest
 from specs import ZooError
 from zoo.files import exchange as exchanging
 from zoo.files import files
+from zoo.files.atomic import atomic_folder, restore_replaced
 from zoo.files.exchange import exchange
-from zoo.files.files import writing_folder
-from zoo.files.partial import put_back
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,7 +67,7 @@ if not exchanges:
     files.exchange = lambda one, other: False
 
 def replace(text):
-    with files.writing_folder(place) as partial:
+    with atomic.atomic_folder(place) as partial:
         for name in ("one", "two"):
             (partial / name).write_text(text)
 
@@ -120,10 +119,10 @@ def test_killed_anywhere_it_is_the_older_or_the_newer(place, how):
 def test_what_another_machine_was_killed_over_is_put_back(place):
     filled(place / ".folder.partial-elsewhere-12.34.replaced", "older")
     filled(place / ".folder.partial-elsewhere-12.34", "half")
-    put_back(place)
+    restore_replaced(place)
     assert held(place / "folder") == {"older"}
     filled(place / ".folder.partial-elsewhere-13.34.replaced", "oldest")
-    put_back(place)
+    restore_replaced(place)
     assert held(place / "folder") == {"older"}
 
 
@@ -132,7 +131,7 @@ def test_of_several_the_one_that_stood_there_last_is_put_back(place):
         aside = place / f".folder.partial-elsewhere-{number}.1.replaced"
         filled(aside, text)
         os.utime(aside, (number, number))
-    put_back(place)
+    restore_replaced(place)
     assert held(place / "folder") == {"older"}
 
 
@@ -146,12 +145,12 @@ def test_who_finds_the_place_taken_tries_again(place, monkeypatch, stolen):
         aside = put_aside(path, why)
         if why == ".replaced" and len(times) < stolen:
             times.append(aside)
-            put_back(place)
+            restore_replaced(place)
         return aside
 
     filled(place / "folder", "older")
     monkeypatch.setattr(files, "_put_aside", robbed)
-    with writing_folder(place / "folder") as partial:
+    with atomic_folder(place / "folder") as partial:
         for name in ("one", "two"):
             (partial / name).write_text("newer")
     assert held(place / "folder") == {"newer"}
@@ -168,7 +167,7 @@ def test_what_cannot_be_replaced_stays(place, monkeypatch):
         return os.rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(ZooError, match="Input/output error"), writing_folder(place / "folder"):
+    with pytest.raises(ZooError, match="Input/output error"), atomic_folder(place / "folder"):
         pass
     assert held(place / "folder") == {"older"}
 
@@ -187,7 +186,7 @@ def test_who_looks_on_never_finds_nothing(place):
     reader.start()
     try:
         for number in range(100):
-            with writing_folder(folder) as partial:
+            with atomic_folder(folder) as partial:
                 (partial / "one").write_text(str(number))
     finally:
         ended.set()

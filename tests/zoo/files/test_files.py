@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.files.files import (
-    Taken,
-    create,
-    read_json,
+from zoo.files.atomic import (
+    FolderExistsError,
+    atomic_file,
+    atomic_folder,
+    create_file,
+    link_or_copy,
     remove_folder,
-    require_space,
-    sha256,
-    share,
     write_json,
-    writing,
-    writing_folder,
 )
+from zoo.files.hashes import sha256
+from zoo.files.reading import read_json
+from zoo.files.storage import require_space
 
 
 @pytest.fixture
@@ -40,12 +40,12 @@ def names(folder):
 
 def test_a_file_appears_whole(place):
     path = place / "new" / "file"
-    with writing(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text("first")
         assert partial.parent == path.parent
         assert not path.exists()
     assert path.read_text() == "first"
-    with writing(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text("second")
         assert path.read_text() == "first"
     assert path.read_text() == "second"
@@ -60,7 +60,7 @@ def test_an_interrupted_file_changes_nothing(place, interruption, existing):
         path.write_text("before")
 
     def interrupted():
-        with writing(path) as partial:
+        with atomic_file(path) as partial:
             partial.write_text("half")
             raise interruption
 
@@ -73,7 +73,7 @@ def test_an_interrupted_file_changes_nothing(place, interruption, existing):
 def test_a_folder_appears_whole_and_replaces_an_older_one(place):
     path = place / "folder"
     for text in ("first", "second"):
-        with writing_folder(path) as partial:
+        with atomic_folder(path) as partial:
             (partial / "inner").mkdir()
             (partial / "inner" / text).write_text(text)
     assert names(path / "inner") == ["second"]
@@ -84,12 +84,12 @@ def test_of_two_folders_the_first_stays_where_the_second_must_not_replace_it(pla
     path = place / "folder"
 
     def overtaken():
-        with writing_folder(path, replace=False) as late:
+        with atomic_folder(path, replace=False) as late:
             (late / "late").touch()
             path.mkdir()
             (path / "early").touch()
 
-    with pytest.raises(Taken, match=r"folder` is there already"):
+    with pytest.raises(FolderExistsError, match=r"folder` is there already"):
         overtaken()
     assert names(path) == ["early"]
     assert names(place) == ["folder"]
@@ -97,7 +97,7 @@ def test_of_two_folders_the_first_stays_where_the_second_must_not_replace_it(pla
 
 def test_an_interrupted_folder_leaves_nothing(place):
     def interrupted():
-        with writing_folder(place / "folder") as partial:
+        with atomic_folder(place / "folder") as partial:
             (partial / "half").touch()
             raise KeyboardInterrupt
 
@@ -125,7 +125,7 @@ def test_what_a_killed_process_left_goes_with_the_next_writing_there(place, requ
     assert not file.exists()
     assert not folder.exists()
     assert len(names(place)) == 2
-    with writing(place / "other") as partial:
+    with atomic_file(place / "other") as partial:
         partial.touch()
     assert names(place) == ["other"]
 
@@ -139,7 +139,7 @@ def test_what_a_killed_process_left_goes_with_the_next_writing_there(place, requ
 )
 def test_a_full_disk_is_told(place, error):
     def full():
-        with writing(place / "file"):
+        with atomic_file(place / "file"):
             raise error
 
     with pytest.raises(ZooError, match=r"file` cannot be written: the disk is full") as told:
@@ -153,15 +153,15 @@ def test_a_place_that_cannot_be_written_to_is_told(place):
     (place / "file").touch()
     with (
         pytest.raises(ZooError, match=r"file/inner` cannot be written"),
-        writing(place / "file" / "inner"),
+        atomic_file(place / "file" / "inner"),
     ):
         pass
 
 
 def test_errors_that_are_not_about_the_place_are_left_alone(place):
-    with pytest.raises(FileNotFoundError), writing(place / "file"):
+    with pytest.raises(FileNotFoundError), atomic_file(place / "file"):
         (place / "other").read_text()
-    with pytest.raises(ConnectionError), writing(place / "file"):
+    with pytest.raises(ConnectionError), atomic_file(place / "file"):
         raise ConnectionResetError(errno.ECONNRESET, "reset")
 
 
@@ -226,9 +226,9 @@ def test_a_folder_without_leave_to_write_is_told(place):
 def test_others_may_read_what_a_library_wrote_for_its_user_alone(place, umask):
     before = os.umask(umask)
     try:
-        with writing(place / "file") as partial:
+        with atomic_file(place / "file") as partial:
             partial.touch(0o600)
-        with writing_folder(place / "folder") as partial:
+        with atomic_folder(place / "folder") as partial:
             (partial / "file").touch(0o600)
     finally:
         os.umask(before)
@@ -238,8 +238,8 @@ def test_others_may_read_what_a_library_wrote_for_its_user_alone(place, umask):
 
 def test_a_file_is_created_once(place):
     path = place / "new" / "file"
-    assert create(path, b"first")
-    assert not create(path, b"second")
+    assert create_file(path, b"first")
+    assert not create_file(path, b"second")
     assert path.read_bytes() == b"first"
     assert names(path.parent) == ["file"]
 
@@ -249,7 +249,7 @@ def test_of_many_that_create_a_file_at_once_one_does(place):
 
     def creating(content):
         start.wait()
-        done.append((create(place / "file", content), content))
+        done.append((create_file(place / "file", content), content))
 
     threads = [threading.Thread(target=creating, args=(bytes([number]) * 100_000,)) for number in range(8)]
     for thread in threads:
@@ -263,10 +263,10 @@ def test_of_many_that_create_a_file_at_once_one_does(place):
 
 def test_a_file_is_shared_or_copied(place, monkeypatch):
     (place / "one").write_text("same")
-    share(place / "one", place / "two")
+    link_or_copy(place / "one", place / "two")
     assert (place / "one").samefile(place / "two")
     monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
-    share(place / "one", place / "three")
+    link_or_copy(place / "one", place / "three")
     assert (place / "three").read_text() == "same"
     assert not (place / "one").samefile(place / "three")
 

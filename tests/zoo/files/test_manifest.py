@@ -6,7 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 
 DIGEST = "0" * 64
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zoo.files.occupied import folder_bytes
+from zoo.files.storage import folder_bytes
 
 
 def test_the_bytes_of_a_folder_are_those_of_its_files_and_not_of_links(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.files.output import check_apart, output
+from zoo.files.output import open_output, require_different_files
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path | str, text: str = "new\n") -> None:
-    with output(Path(path)) as stream:
+    with open_output(Path(path)) as stream:
         stream.write(text)
 
 
@@ -34,13 +34,13 @@ def names() -> list[str]:
 
 
 def test_a_file_appears_whole_or_not_at_all() -> None:
-    with output(Path("out")) as stream:
+    with open_output(Path("out")) as stream:
         stream.write("new")
         assert not Path("out").exists()
     assert (Path("out").read_text(), names()) == ("new", ["out"])
 
     def interrupted() -> None:
-        with output(Path("out")) as stream:
+        with open_output(Path("out")) as stream:
             stream.write("half")
             raise KeyboardInterrupt
 
@@ -141,16 +141,16 @@ def test_what_is_read_is_not_written_to() -> None:
         Path(name).touch()
     Path("link").symlink_to("a")
     os.link("a", "same")
-    check_apart(Path("a"), [Path("b"), Path("gone")])
-    check_apart(Path("gone"), [Path("gone")])
+    require_different_files(Path("a"), [Path("b"), Path("gone")])
+    require_different_files(Path("gone"), [Path("gone")])
     for other in ("a", "link", "same", "../place/a"):
         with pytest.raises(ZooError, match="`a` would be read and written at once") as error:
-            check_apart(Path("a"), [Path("b"), Path(other)])
+            require_different_files(Path("a"), [Path("b"), Path(other)])
         assert error.value.exit_code == 2
     with Path("a").open() as opened, Path(os.devnull).open() as device:
         with pytest.raises(ZooError, match="`a` would be read and written at once"):
-            check_apart(Path("a"), [opened.fileno()])
-        check_apart(device.fileno(), [device.fileno(), 10_000])  # no file, and none that is open
+            require_different_files(Path("a"), [opened.fileno()])
+        require_different_files(device.fileno(), [device.fileno(), 10_000])  # no file, and none that is open
 
 
 def environment() -> dict[str, str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.files.files import remove_folder
-from zoo.files.use import reserved, use
+from zoo.files.atomic import remove_folder
+from zoo.files.locks import hold_while_alive, try_exclusive
 
 
 class User:
@@ -23,12 +23,12 @@ def test_whoever_begins_while_it_may_be_removed_waits_for_that(tmp_path: Path, r
 
     def begins() -> None:
         try:
-            use(user, folder)
+            hold_while_alive(user, folder)
             said.append("in use")
         except ZooError as error:
             said.append(error.problem)
 
-    with reserved(folder) as free:
+    with try_exclusive(folder) as free:
         assert free
         thread = threading.Thread(target=begins)
         thread.start()
@@ -39,10 +39,10 @@ def test_whoever_begins_while_it_may_be_removed_waits_for_that(tmp_path: Path, r
     thread.join()
     assert said == [f"`{folder}` has just been removed by another process" if removed else "in use"]
     if not removed:
-        with reserved(folder) as free:
+        with try_exclusive(folder) as free:
             assert not free
 
 
 def test_what_is_not_there_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="removed by another process"):
-        use(User(), tmp_path / "gone")
+        hold_while_alive(User(), tmp_path / "gone")

@@ -14,16 +14,16 @@ from safetensors.torch import load_file, save_file
 import specs
 import zoo
 from specs import Spec, ZooError
-from zoo.files import digests, manifest, places
-from zoo.files.content import MOST, VOCABULARY_BYTES
-from zoo.files.files import writing_folder
+from zoo.files import digests, manifest, storage
+from zoo.files.atomic import atomic_folder
 from zoo.files.manifest import Manifest
+from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES
 from zoo.models import contents, weights
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
 from zoo.publishing.verify import verify
-from zoo.text.trees.symbols import Symbols
+from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -51,7 +51,7 @@ def test_a_vocabulary_may_have_more_bytes_than_other_small_files(bundle: Path, m
 
     monkeypatch.setattr(Manifest, "content", counted)
     read_model(bundle)
-    assert asked["vocabulary.model"] == (VOCABULARY_BYTES,) > (MOST,)
+    assert asked["vocabulary.model"] == (MAX_VOCABULARY_BYTES,) > (MAX_BYTES,)
 
 
 def stripped(file: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_run_has_no_manifest_and_is_held_to_what_its_weights_say(trained: Trai
 def test_a_wrong_memory_condemns_no_bundle(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "_SETTLED", -1.0)
     read_model(bundle)
-    entries = list(places.verified().iterdir())
+    entries = list(storage.verified().iterdir())
     assert entries
     for entry in entries:
         said = json.loads(entry.read_text())
@@ -120,7 +120,7 @@ def test_what_is_replaced_while_it_is_read_is_read_again(
         found = load(folder, read)
         if left[0]:
             left[0] -= 1
-            with writing_folder(bundle) as partial:
+            with atomic_folder(bundle) as partial:
                 shutil.copytree(kept[left[0] % 2], partial, dirs_exist_ok=True)
         return found
 
@@ -145,7 +145,7 @@ def test_a_target_vocabulary_of_another_task_is_refused(
     """Its numbers of tokens, and so its weights, may be those that are wanted."""
     fields = {"vocabulary": {"size": 101, "shared": False}, "architecture.tied_embeddings": "target"}
     spec = parsing(**fields) if kind == "parsing" else specs.load("tiny", fields)
-    brackets = Symbols(["NP"], ["XX"], "vinyals", 101)
+    brackets = TreeTokenizer(["NP"], ["XX"], "vinyals", 101)
     Vocabulary(tokens.source, tokens.source if kind == "parsing" else brackets).save(tmp_path)
     (tmp_path / "spec.yaml").write_text(spec.yaml(), encoding="utf-8")
     with pytest.raises(ZooError, match=rf"are .* and the task of its spec is `{kind}`"):

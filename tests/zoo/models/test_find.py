@@ -12,7 +12,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.models import find
-from zoo.models.identity import differing
+from zoo.models.folder import differing_fields
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -196,10 +196,10 @@ def test_weights_that_are_not_there_yet_are_told_with_what_makes_them(trained: C
 
 def test_exactly_one_says_which_model_is_meant(trained: Callable[..., Run]) -> None:
     run = trained()
-    assert find.chosen(own(run), None) == find.chosen(None, "tiny") == run.folder
+    assert find.from_options(own(run), None) == find.from_options(None, "tiny") == run.folder
     for spec, model in ((None, None), ("tiny", "tiny")):
         with pytest.raises(ZooError) as caught:
-            find.chosen(spec, model)
+            find.from_options(spec, model)
         assert "`--spec SPEC` or `--model NAME|RUN`" in str(caught.value.hint)
 
 
@@ -219,7 +219,7 @@ def test_the_same_words_about_other_texts_are_another_model(tmp_path: Path) -> N
             "extends: tiny\nname: own\ncorpus: {train: [{source: x.en, target: x.de}]}\n"
         )
     a, b = (specs.load(f"{folder}/own.yaml") for folder in ("a", "b"))
-    assert list(differing(a, b)) == ["corpus.folder"]
-    assert not differing(a, a)
+    assert list(differing_fields(a, b)) == ["corpus.folder"]
+    assert not differing_fields(a, a)
     Path("b").rename("elsewhere")  # where the texts lie now, the spec does not know
-    assert not differing(a, b)
+    assert not differing_fields(a, b)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.files import manifest, places
-from zoo.models import find, names
+from zoo.files import manifest, storage
+from zoo.models import find, local_store
 from zoo.models import pull as pull_module
-from zoo.models.origin import digest, origin
+from zoo.models.local_store import bundle_digest, read_origin
 from zoo.models.origin import of as origin_of
 from zoo.models.pull import pull
 from zoo.models.registries import publishing
-from zoo.models.registries.reference import Reference, reference
-from zoo.models.registries.registry import registry
+from zoo.models.registries.registry import open_registry
+from zoo.models.registries.revision import Reference, parse_reference
 from zoo.report import Report
 
 
@@ -28,7 +28,7 @@ def published(tmp_path, bundle, summary, monkeypatch):
     monkeypatch.setenv("ZOO_REGISTRIES", str(tmp_path / "registry"))
 
     def publish(*seeds, name="model", size=30_000):
-        made = registry(str(tmp_path / "registry"))
+        made = open_registry(str(tmp_path / "registry"))
         for seed in seeds:
             publishing.publish(made, name, bundle(seed, size), summary, Report())
         publishing.write_index(made, str)
@@ -43,7 +43,7 @@ def seed_of(folder):
 
 
 def pulled(text, report=None):
-    return pull(reference(text), report or Report())
+    return pull(parse_reference(text), report or Report())
 
 
 def test_it_is_the_newest_and_stands_under_its_name(published, home):
@@ -51,35 +51,35 @@ def test_it_is_the_newest_and_stands_under_its_name(published, home):
     folder = pulled("model")
     assert folder == home / "shelf" / "model"
     assert seed_of(folder) == 2
-    assert names.names() == ["model"]
-    assert origin(folder).model_dump() == {
+    assert local_store.names() == ["model"]
+    assert read_origin(folder).model_dump() == {
         "registry": made.address,
         "name": "model",
         "revision": 2,
         "digest": made.newest("model").digest,
     }
-    assert list(places.pulls().glob("[!.]*")) == [], "nothing is left of the way"
+    assert list(storage.pulls().glob("[!.]*")) == [], "nothing is left of the way"
 
 
 def test_what_is_here_stays_until_it_is_pulled(published):
     published(1)
-    assert seed_of(find.published("model")) == 1
+    assert seed_of(find.published_model("model")) == 1
     published(2)
-    assert seed_of(find.published("model")) == 1
+    assert seed_of(find.published_model("model")) == 1
     assert seed_of(pulled("model")) == 2
-    assert seed_of(find.published("model")) == 2
+    assert seed_of(find.published_model("model")) == 2
 
 
 def test_a_pinned_one_stands_beside_it(published, home):
     made = published(1, 2, 3)
-    assert seed_of(find.published("model@1")) == 1
-    assert names.names() == [], "the name alone is not what was pinned"
-    assert seed_of(find.published("model")) == 3
+    assert seed_of(find.published_model("model@1")) == 1
+    assert local_store.names() == [], "the name alone is not what was pinned"
+    assert seed_of(find.published_model("model")) == 3
     two = made.revision("model", 2).digest
-    assert seed_of(find.published(f"model@sha256:{two}")) == 2
+    assert seed_of(find.published_model(f"model@sha256:{two}")) == 2
     assert (home / "shelf" / f"model@{two[:16]}").is_dir()
     for text, seed in (("model@1", 1), ("model@2", 2), ("model", 3), ("model@3", 3), (f"model@sha256:{two}", 2)):
-        assert seed_of(find.on_shelf(text)) == seed
+        assert seed_of(find.local_model(text)) == seed
     assert pulled("model@3") == home / "shelf" / "model", "it is here already"
     assert len(list((home / "shelf").iterdir())) == 3
 
@@ -88,13 +88,13 @@ def test_what_no_registry_has_is_none(published):
     made = published(1)
     assert pulled("another") is pulled("model@2") is pulled(f"model@sha256:{'0' * 64}") is None
     with pytest.raises(ZooError, match="there is no published model `model@2`: looked for") as told:
-        find.published("model@2")
+        find.published_model("model@2")
     assert f"in `{made.address}`, which has revision 1 of `model`" in told.value.problem
     published(2)
     for pin in ("3", f"sha256:{'0' * 64}"):
         with pytest.raises(ZooError, match=f"in `{made.address}`, which has revisions 1 to 2 of `model`"):
-            find.published(f"model@{pin}")
-    for look in (find.model, find.published, lambda name: find.pulled(name, Report())):
+            find.published_model(f"model@{pin}")
+    for look in (find.model, find.published_model, lambda name: find.pull_model(name, Report())):
         with pytest.raises(ZooError) as told:
             look("modle")
         assert "did you mean `model`?" in str(told.value.hint)
@@ -115,7 +115,7 @@ def test_a_pull_goes_on_from_what_has_arrived(published, web, monkeypatch, break
     monkeypatch.setattr("zoo.files.transfer._TRIES", 1)
     file = made.newest("model").files["weights.safetensors"]
     whole = (made.place.folder / "blobs/sha256" / file.sha256).read_bytes()
-    (folder,) = [places.pulls() / f"model@{made.newest('model').digest}"]
+    (folder,) = [storage.pulls() / f"model@{made.newest('model').digest}"]
     folder.mkdir(parents=True)
     (folder / "weights.safetensors.partial").write_bytes(whole[:break_at])
     assert seed_of(pulled("model")) == 1
@@ -125,7 +125,7 @@ def test_a_pull_goes_on_from_what_has_arrived(published, web, monkeypatch, break
 
 def test_what_had_arrived_wrongly_is_fetched_anew(published, report):
     made = published(1)
-    folder = places.pulls() / f"model@{made.newest('model').digest}"
+    folder = storage.pulls() / f"model@{made.newest('model').digest}"
     folder.mkdir(parents=True)
     (folder / "weights.safetensors.partial").write_bytes(b"x" * 100)
     (folder / "vocabulary.model").write_bytes(b"y")
@@ -171,18 +171,18 @@ def test_a_model_that_was_made_here_is_not_replaced(published, bundle, home, rep
     with pytest.raises(ZooError, match="was published here") as told:
         pulled("model")
     assert "zoo remove model" in str(told.value.hint)
-    assert seed_of(find.published("model")) == 9
-    assert seed_of(find.published("model@2")) == 2
-    assert seed_of(find.published("model")) == 9
+    assert seed_of(find.published_model("model")) == 9
+    assert seed_of(find.published_model("model@2")) == 2
+    assert seed_of(find.published_model("model")) == 9
 
 
 def test_what_was_published_from_here_is_recognised(published, bundle, home):
     made = published(1)
     bundle(1, 30_001).rename(home.joinpath("shelf").mkdir(parents=True) or home / "shelf" / "model")
     publishing.publish(made, "model", home / "shelf" / "model", made.newest("model").summary, Report())
-    assert origin(home / "shelf" / "model") is None
+    assert read_origin(home / "shelf" / "model") is None
     assert pulled("model") == home / "shelf" / "model"
-    assert origin(home / "shelf" / "model").revision == 2
+    assert read_origin(home / "shelf" / "model").revision == 2
 
 
 @pytest.mark.parametrize("change", ["flipped", "cut", "gone"])
@@ -196,7 +196,7 @@ def test_what_is_damaged_here_is_fetched_anew(published, report, change, name):
         file.unlink()
     folder = pulled("model", report)
     assert seed_of(folder) == 1
-    assert digest(folder) == made.newest("model").digest
+    assert bundle_digest(folder) == made.newest("model").digest
     assert len(report.warnings) == (name != manifest.NAME)
     assert pulled("model", report) == folder
     assert [line.partition(" ")[0] for line in report.said] == ["`model@1`", "`model@1`"]
@@ -229,19 +229,19 @@ def test_a_damaged_file_that_is_here_is_not_taken(published):
 
 
 def test_an_old_name_leads_to_the_new_one_with_a_warning(published, report, monkeypatch, home):
-    publishing.forward(published(1), "old", "model")
-    assert find.published("old", report) == home / "shelf" / "model"
+    publishing.create_alias(published(1), "old", "model")
+    assert find.published_model("old", report) == home / "shelf" / "model"
     assert report.warnings == ["`old` is called `model` now: write that name"]
     monkeypatch.delenv("ZOO_REGISTRIES")
-    assert find.published("old", report) == home / "shelf" / "model", "known without the registry, too"
+    assert find.published_model("old", report) == home / "shelf" / "model", "known without the registry, too"
     assert len(report.warnings) == 2
-    assert names.names() == ["model"]
+    assert local_store.names() == ["model"]
 
 
 def test_names_that_lead_to_one_another_end(published, report):
     made = published(1)
-    publishing.forward(made, "one", "two")
-    publishing.forward(made, "two", "one")
+    publishing.create_alias(made, "one", "two")
+    publishing.create_alias(made, "two", "one")
     with pytest.raises(ZooError, match="without end"):
         pulled("one", report)
 
@@ -249,14 +249,14 @@ def test_names_that_lead_to_one_another_end(published, report):
 def test_revisions_of_an_old_name_can_still_be_pinned(published):
     made = published(1, name="old")
     published(2, name="new")
-    publishing.forward(made, "old", "new")
+    publishing.create_alias(made, "old", "new")
     assert seed_of(pulled("old@1")) == 1
     assert seed_of(pulled("old")) == 2
 
 
 def test_the_first_registry_that_has_it_is_taken(published, tmp_path, bundle, summary, monkeypatch, report):
     published(1)
-    second = registry(str(tmp_path / "second"))
+    second = open_registry(str(tmp_path / "second"))
     for name in ("model", "other"):
         publishing.publish(second, name, bundle(5, 10 + len(name)), summary, report)
     monkeypatch.setenv("ZOO_REGISTRIES", f"{tmp_path}/nothing {tmp_path}/registry {tmp_path}/second")
@@ -279,13 +279,13 @@ def test_offline_nothing_outside_is_asked(published, web, monkeypatch):
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     with pytest.raises(ZooError, match=f"and not in `{web.address}`: ZOO_OFFLINE forbids it"):
-        find.published("model")
+        find.published_model("model")
     assert web.asked == []
     monkeypatch.delenv("ZOO_OFFLINE")
-    find.published("model")
+    find.published_model("model")
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     web.asked.clear()
-    assert seed_of(find.published("model")) == seed_of(find.published("model@1")) == 1
+    assert seed_of(find.published_model("model")) == seed_of(find.published_model("model@1")) == 1
     assert web.asked == []
 
 
@@ -306,7 +306,7 @@ def test_room_is_asked_for_what_has_to_be_fetched(published, monkeypatch, damage
     old = pulled("model@1")
     if damaged:
         (old / "vocabulary.model").write_bytes(b"the SAME in all")
-    folder = places.pulls() / f"model@{registry(os.environ['ZOO_REGISTRIES']).newest('model').digest}"
+    folder = storage.pulls() / f"model@{open_registry(os.environ['ZOO_REGISTRIES']).newest('model').digest}"
     folder.mkdir(parents=True)
     (folder / "weights.safetensors.partial").write_bytes(b"x" * 1000)
     asked = []
@@ -316,7 +316,7 @@ def test_room_is_asked_for_what_has_to_be_fetched(published, monkeypatch, damage
     assert asked == [sum(file.bytes for file in files.values()) - here - 1000]
 
 
-PULLS = "from zoo.models.find import published; from zoo.report import Plain; print(published('model', Plain()))"
+PULLS = "from zoo.models.find import published; from zoo.report import PlainReport; print(published('model', PlainReport()))"
 
 
 def test_processes_that_ask_at_once_share_one_download(published, web, monkeypatch):
@@ -327,7 +327,7 @@ def test_processes_that_ask_at_once_share_one_download(published, web, monkeypat
         subprocess.Popen([sys.executable, "-c", PULLS], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    assert {process.communicate()[0].strip() for process in several} == {str(places.shelf() / "model")}
+    assert {process.communicate()[0].strip() for process in several} == {str(storage.models() / "model")}
     fetched = [path for path, _ in web.asked if "blobs" in path]
     assert len(fetched) == len(set(fetched)) == len(made.newest("model").files)
 
@@ -335,8 +335,8 @@ def test_processes_that_ask_at_once_share_one_download(published, web, monkeypat
 def test_a_digest_is_of_all_of_a_bundle(published, home):
     made = published(1)
     folder = pulled("model")
-    assert digest(folder) == made.newest("model").digest
-    assert names.here(Reference("model", digest=digest(folder))) == folder
+    assert bundle_digest(folder) == made.newest("model").digest
+    assert local_store.find_revision(Reference("model", digest=bundle_digest(folder))) == folder
 
 
 def test_what_is_published_here_while_a_pull_goes_on_is_not_lost(published, home, bundle, monkeypatch):
@@ -356,13 +356,13 @@ def test_what_is_published_here_while_a_pull_goes_on_is_not_lost(published, home
 def test_a_number_that_two_registries_gave_to_others_is_refused(published, home, tmp_path, bundle, summary):
     published(1, 2)
     first = pulled("model@2")
-    other = registry(str(tmp_path / "other"))
+    other = open_registry(str(tmp_path / "other"))
     for seed in (5, 6):
         publishing.publish(other, "model", bundle(seed, 100), summary, Report())
-    digest = other.newest("model").digest
-    second = names.pinned_place("model", digest)
+    bundle_digest = other.newest("model").digest
+    second = local_store.pinned_path("model", bundle_digest)
     shutil.copytree(bundle(6, 100), second)
     origin_of(other.newest("model"), other.address).write(second)
-    assert names.here(reference(f"model@sha256:{digest}")) == second != first
+    assert local_store.find_revision(parse_reference(f"model@sha256:{bundle_digest}")) == second != first
     with pytest.raises(ZooError, match="both are here"):
-        names.here(reference("model@2"))
+        local_store.find_revision(parse_reference("model@2"))

@@ -16,9 +16,9 @@ import zoo
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, ZooError
 from specs.history import FORMAT
-from zoo.files import places
-from zoo.files.files import write_json
-from zoo.generation.opening import open_model
+from zoo.files import storage
+from zoo.files.atomic import write_json
+from zoo.generation.loading import open_model
 from zoo.models import folder as model_folder
 from zoo.models import weights
 from zoo.models.weights import Weights
@@ -58,7 +58,7 @@ def bundle(trained: Callable[..., Run], kept: Path) -> Path:
     run = trained()
     if not kept.exists():
         shutil.copytree(publish.publish(run.folder), kept)
-    return Path(shutil.copytree(kept, places.shelf() / run.spec.name, dirs_exist_ok=True))
+    return Path(shutil.copytree(kept, storage.models() / run.spec.name, dirs_exist_ok=True))
 
 
 def test_it_has_these_files_and_no_others(bundle: Path) -> None:
@@ -182,7 +182,7 @@ def test_several_names_are_an_ensemble(trained: Callable[..., Run], tmp_path: Pa
     alone = [zoo.load(str(run.folder), device="cpu").score("we read", "wir lesen") for run in runs]
     together = zoo.load([str(run.folder) for run in runs], device="cpu")
     forced = [
-        zoo.load(str(run.folder), device="cpu").forced(["we read"], ["wir lesen"])[0].token_log_probabilities
+        zoo.load(str(run.folder), device="cpu").score_tokens(["we read"], ["wir lesen"])[0].token_log_probabilities
         for run in runs
     ]
     mean = sum(math.log((math.exp(a) + math.exp(b)) / 2) for a, b in zip(*forced, strict=True))

@@ -14,10 +14,10 @@ import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
 from zoo.files import manifest
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.publishing import facts, publish
-from zoo.publishing.facts import Facts, Parent, Point, fingerprint
-from zoo.publishing.provenance import _parent, facts_of_import
+from zoo.publishing.facts import Facts, Parent, Point, facts_of_import, fingerprint
+from zoo.publishing.provenance import _parent
 from zoo.publishing.verify import verify
 from zoo.report import Report
 from zoo.training.run import Run

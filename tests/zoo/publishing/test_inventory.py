@@ -12,7 +12,7 @@ import pytest
 
 import compiler
 import specs
-from zoo.models.origin import Origin
+from zoo.models.local_store import Origin
 from zoo.publishing.inventory import Inventory, inventory
 from zoo.publishing.publish import publish
 from zoo.report import Report

@@ -14,16 +14,16 @@ import specs
 import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
-from zoo.files import places
+from zoo.files import storage
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing import proof, publish
 from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.training.run import Basis, Run
+from zoo.training.run import Run, RunIdentity
 
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
-BASIS = Basis("0123456789abcdef", 30, "eager", 2, 1)
+BASIS = RunIdentity("0123456789abcdef", 30, "eager", 2, 1)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -237,7 +237,7 @@ def test_the_proof_needs_no_corpus(trained: Callable[..., Run], home: Path) -> N
     for file in Path().glob("pairs.*"):
         file.unlink()
     publish.publish(run.folder)
-    assert not places.prepared().exists()
+    assert not storage.prepared().exists()
 
 
 def test_learned_positions_bound_the_proof(trained: Callable[..., Run]) -> None:

@@ -12,12 +12,12 @@ import pytest
 import zoo
 from specs import ZooError
 from zoo.files import manifest
-from zoo.models import find, names
-from zoo.models.origin import origin
-from zoo.models.registries.registry import registry
+from zoo.models import find, local_store
+from zoo.models.local_store import read_origin
+from zoo.models.registries.registry import open_registry
 from zoo.publishing import inventory, upload
 from zoo.publishing.publish import publish
-from zoo.publishing.removal import removal
+from zoo.publishing.removal import plan_model_removal
 from zoo.publishing.verify import verify
 from zoo.report import Report
 from zoo.training.run import Run
@@ -66,14 +66,14 @@ def test_what_does_not_prove_itself_is_published_nowhere(trained: Callable[..., 
 
 
 def test_where_it_is_published_is_known_on_the_shelf(published: Path, place: str, trained: Callable[..., Run]) -> None:
-    known = origin(published)
+    known = read_origin(published)
     assert known is not None
     assert (known.registry, known.revision) == (place, 1)
-    assert find.on_shelf(f"{NAME}@1") == find.on_shelf(f"{NAME}@sha256:{known.digest}") == published
+    assert find.local_model(f"{NAME}@1") == find.local_model(f"{NAME}@sha256:{known.digest}") == published
     assert upload.upload(NAME, place).revision == 1, "the same is no new revision"
     verify(NAME)
     publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
-    assert origin(published) is None
+    assert read_origin(published) is None
     assert upload.upload(NAME, place).revision == 2
 
 
@@ -83,16 +83,16 @@ def test_what_is_published_elsewhere_keeps_its_number(
     publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
     upload.upload(NAME, place)
     elsewhere(tmp_path, monkeypatch)
-    pinned = find.published(f"{NAME}@2")
+    pinned = find.published_model(f"{NAME}@2")
     assert upload.upload(f"{NAME}@2", str(tmp_path / "other")).revision == 1
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert find.on_shelf(f"{NAME}@2") == pinned
+    assert find.local_model(f"{NAME}@2") == pinned
 
 
 def test_an_old_name_leads_to_it(published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload.upload(NAME, place, formerly="tiny-of-before")
     elsewhere(tmp_path, monkeypatch)
-    for look in (zoo.describe, find.published, zoo.load):
+    for look in (zoo.describe, find.published_model, zoo.load):
         with pytest.warns(UserWarning, match=f"`tiny-of-before` is called `{NAME}` now") as warned:
             assert look("tiny-of-before")
         assert [each.filename for each in warned] == [__file__], "the caller's line is shown"
@@ -114,11 +114,11 @@ def test_a_description_is_the_same_before_it_is_pulled_and_after(
     here = zoo.describe(NAME)
     elsewhere(tmp_path, monkeypatch)
     there = zoo.describe(NAME)
-    assert names.names() == []
+    assert local_store.names() == []
     assert (here.folder, there.folder) == (published, None)
     for found in (here, there):
         assert (found.name, found.revision, found.registry) == (NAME, 1, place)
-        assert found.digest == registry(place).newest(NAME).digest  # type: ignore[union-attr]
+        assert found.digest == open_registry(place).newest(NAME).digest  # type: ignore[union-attr]
         assert found.spec == here.spec
         assert found.scores["dev"]["bleu"] == 12.345
         assert found.files["weights.safetensors"] == (published / "weights.safetensors").stat().st_size
@@ -138,7 +138,7 @@ def weights_of(folder: Path) -> dict[str, Any]:
 def test_a_description_of_what_is_damaged_is_refused(
     published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    sha = registry(place).newest(NAME).files[file].sha256  # type: ignore[union-attr]
+    sha = open_registry(place).newest(NAME).files[file].sha256  # type: ignore[union-attr]
     (Path(place) / "blobs/sha256" / sha).write_text("name: other")
     elsewhere(tmp_path, monkeypatch)
     with pytest.raises(ZooError, match=f"what it has of `{NAME}@1`'s `{file}` is no such file"):
@@ -148,16 +148,16 @@ def test_a_description_of_what_is_damaged_is_refused(
 def test_the_list_has_shelf_and_registries(
     published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = inventory.published(None, Report())
+    found = inventory.published_models(None, Report())
     assert [(each.name, each.where, each.revision, each.dev) for each in found] == [
         *((NAME, where, 1, 12.345) for where in (inventory.SHELF, place))
     ]
     assert found[0].parameters == found[1].parameters
     assert found[0].digest == found[1].digest
-    assert inventory.published("*enfr*", Report()) == ()
+    assert inventory.published_models("*enfr*", Report()) == ()
     elsewhere(tmp_path, monkeypatch)
-    find.published(f"{NAME}@1")
-    assert [each.where for each in inventory.published(NAME, Report())] == [inventory.SHELF, place]
+    find.published_model(f"{NAME}@1")
+    assert [each.where for each in inventory.published_models(NAME, Report())] == [inventory.SHELF, place]
     assert inventory.inventory(None, Report()).models == (), "the name alone is not what was pinned"
 
 
@@ -170,31 +170,31 @@ def test_a_registry_that_cannot_be_reached_hides_nothing(
 
     told: list[str] = []
     monkeypatch.setenv("ZOO_REGISTRIES", f"http://127.0.0.1:1 {place}")
-    assert [each.where for each in inventory.published(None, Warned())] == [inventory.SHELF, place]
+    assert [each.where for each in inventory.published_models(None, Warned())] == [inventory.SHELF, place]
     assert len(told) == 1
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert len(inventory.published(None, Warned())) == 2
+    assert len(inventory.published_models(None, Warned())) == 2
     assert told[1:] == ["`http://127.0.0.1:1` is not asked: ZOO_OFFLINE forbids it"]
 
 
 def test_a_removed_model_is_gone_and_can_be_pulled_again(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = removal([NAME])
+    found = plan_model_removal([NAME])
     assert [each.path for each in found.removable] == [published]
     assert found.bytes > (published / "weights.safetensors").stat().st_size
     assert found.remove() == []
-    assert names.names() == []
+    assert local_store.names() == []
     assert not published.exists()
     with pytest.raises(ZooError, match=f"there is no published model `{NAME}`"):
-        removal([NAME])
+        plan_model_removal([NAME])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert find.published(NAME) == published
+        assert find.published_model(NAME) == published
 
 
 def test_what_is_put_there_after_the_question_stays(published: Path, trained: Callable[..., Run]) -> None:
-    found = removal([NAME])
+    found = plan_model_removal([NAME])
     publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
     (kept,) = found.remove()
     assert (kept.path, kept.reason) == (published, "another one has been put there")
@@ -204,25 +204,25 @@ def test_what_is_put_there_after_the_question_stays(published: Path, trained: Ca
 def test_what_may_not_be_removed_is_told(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("zoo.files.files.remove", lambda path: None)
-        (kept,) = removal([NAME]).remove()
+        (kept,) = plan_model_removal([NAME]).remove()
     assert kept.reason == "not all of it may be removed by this user"
     assert (kept.path / "weights.safetensors").exists()
 
 
 def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = elsewhere(tmp_path, monkeypatch)
-    find.published(f"{NAME}@1")
-    find.published(NAME)
-    (one,) = removal([f"{NAME}@1"]).removable
+    find.published_model(f"{NAME}@1")
+    find.published_model(NAME)
+    (one,) = plan_model_removal([f"{NAME}@1"]).removable
     assert one.path.name.startswith(f"{NAME}@"), "what its name alone means stays"
-    both = removal([NAME, f"{NAME}@1"]).removable
+    both = plan_model_removal([NAME, f"{NAME}@1"]).removable
     assert len(both) == 2
-    assert removal([NAME]).remove() == []
+    assert plan_model_removal([NAME]).remove() == []
     assert list((home / "shelf").iterdir()) == []
 
 
 def test_a_name_that_leads_to_another_is_not_published_under(published: Path, place: str) -> None:
-    from_registry = registry(place)
+    from_registry = open_registry(place)
     upload.publishing.forward(from_registry, NAME, "another")
     with pytest.raises(ZooError, match=f"`{NAME}` leads to `another`") as told:
         upload.upload(NAME, place, formerly="another")
@@ -236,7 +236,7 @@ def test_what_becomes_of_an_old_name_is_told(
     published: Path, place: str, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Said(Report):
-        def say(self, text: str) -> None:
+        def info(self, text: str) -> None:
             told.append(text)
 
     told: list[str] = []
@@ -247,13 +247,13 @@ def test_what_becomes_of_an_old_name_is_told(
     assert 'id="new"' in page
     assert f'id="{NAME}"' not in page
     home = elsewhere(tmp_path, monkeypatch)
-    assert [each.name for each in inventory.published(None, Report())] == ["new"]
-    find.pulled(NAME, Report())
+    assert [each.name for each in inventory.published_models(None, Report())] == ["new"]
+    find.pull_model(NAME, Report())
     assert sorted(each.name for each in (home / "shelf").iterdir()) == sorted(["new", NAME])
-    assert removal([NAME]).remove() == []
+    assert plan_model_removal([NAME]).remove() == []
     assert [each.name for each in (home / "shelf").iterdir()] == ["new"]
     with pytest.raises(ZooError, match="there is no published model"):
-        removal([NAME])
+        plan_model_removal([NAME])
 
 
 def test_a_shelf_that_takes_no_note_is_warned_of(trained: Callable[..., Run], place: str) -> None:
@@ -267,7 +267,7 @@ def test_a_shelf_that_takes_no_note_is_warned_of(trained: Callable[..., Run], pl
     assert upload.upload(folder, place, formerly="old", report=Warned()).pin == f"{NAME}@1"
     assert len(told) == 1
     assert f"this shelf does not say that it is `{NAME}@1`" in told[0]
-    assert registry(place).forward("old") == NAME
+    assert open_registry(place).forward("old") == NAME
     assert NAME in (Path(place) / "index.html").read_text(encoding="utf-8")
 
 

@@ -1,1 +1,1 @@
-"""Registries: where models are published to and pulled from. Revisions, blobs, names; no torch, and no shelf."""
+"""Registries, to which models are published and from which they are pulled. Loads no torch."""

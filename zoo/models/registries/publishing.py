@@ -1,4 +1,4 @@
-"""Publishing to a registry: blobs first, then the revision that names them, at once or not at all."""
+"""Publish to a registry: upload the blobs first, then create the revision that names them."""
 
 from __future__ import annotations
 
@@ -8,100 +8,113 @@ from pathlib import Path
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest
-from zoo.files.files import sha256
-from zoo.files.transfer import offline
-from zoo.models.registries.folder import Folder
-from zoo.models.registries.place import MARK, Writable
-from zoo.models.registries.registry import INDEX, PAGE, Index, Registry, blob_path, forward_path, revision_path
-from zoo.models.registries.revision import Entry, File, Forward, Revision, Summary
+from zoo.files.hashes import sha256
+from zoo.files.transfer import is_offline
+from zoo.models.registries.file_stores import MARKER, FolderStore, WritableFileStore
+from zoo.models.registries.registry import INDEX, PAGE, Index, Registry, alias_path, blob_path, revision_path
+from zoo.models.registries.revision import Alias, IndexEntry, PublishedFile, Revision, Summary
 from zoo.report import Report
 
-Page = Callable[[Sequence[Entry]], str]
-"""Writes the HTML of an index."""
-_TRIES = 1000
+RenderPage = Callable[[Sequence[IndexEntry]], str]
+"""Function that returns the HTML page of an index."""
+_MAX_NUMBERS = 1000
+_MAX_INDEX_WRITES = 5
+_MARKER_CONTENT = b'{"format": 1}\n'
 
 
 def publish(registry: Registry, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
-    """The revision that a bundle's folder is from now on; nothing in that folder may change meanwhile.
+    """Publish a bundle as the next revision of a model. The folder must not change meanwhile.
 
-    The next number is taken by creating its file where there is none: of two that try at once, one is told that it is
-    taken, and takes the one after. A bundle that is the newest revision already stays that one. Raises ZooError where
-    the place cannot be written to.
+    The revision's number is taken by creating its file. If another process creates it first, the next number is used.
+    If the newest revision is the same bundle, no revision is created.
+
+    Returns:
+        The revision that the bundle has now.
+
+    Raises:
+        ZooError: The registry cannot be written to.
     """
-    place = writable(registry)
-    files = {each.name: File(sha256=sha256(each), bytes=each.stat().st_size) for each in sorted(folder.iterdir())}
-    _upload(place, folder, files, report)
+    store = require_writable(registry)
+    files = {
+        file.name: PublishedFile(sha256=sha256(file), bytes=file.stat().st_size) for file in sorted(folder.iterdir())
+    }
+    _upload(store, folder, files, report)
     newest, digest = registry.newest(name), files[manifest.NAME].sha256
-    for _ in range(_TRIES):
+    for _ in range(_MAX_NUMBERS):
         if newest is not None and newest.digest == digest:
             return newest
         number = newest.revision + 1 if newest is not None else 1
-        made = Revision(name=name, revision=number, digest=digest, files=files, summary=summary)
-        if place.create(revision_path(name, number), _written(made)):
-            return made
+        revision = Revision(name=name, revision=number, digest=digest, files=files, summary=summary)
+        if store.create(revision_path(name, number), _to_json(revision)):
+            return revision
         newest = registry.revision(name, number) or newest
-    raise ZooError(f"`{registry.address}` is written to again and again: `{name}` finds no number", exit_code=1)
+    problem = f"`{name}` could not be published to `{registry.address}`: other processes took every number first"
+    raise ZooError(problem, hint="run the command again later", exit_code=1)
 
 
-def forward(registry: Registry, old: Name, new: Name) -> None:
-    """From now on the old name leads to the new one; revisions that were published under it can still be pinned."""
-    writable(registry).replace(forward_path(old), _written(Forward(to=new)))
+def create_alias(registry: Registry, old: Name, new: Name) -> None:
+    """Make an old name an alias of a new one. The revisions under the old name can still be pinned."""
+    require_writable(registry).replace(alias_path(old), _to_json(Alias(to=new)))
 
 
-def write_index(registry: Registry, page: Page, report: Report | None = None) -> None:
-    """Makes `index.json` and `index.html` again, and once more where somebody published meanwhile.
+def write_index(registry: Registry, render: RenderPage, report: Report | None = None) -> None:
+    """Write `index.json` and `index.html`, and repeat it if another process published meanwhile.
 
-    A revision that cannot be read is warned of, and its model stays in the index as that had it, if at all.
+    Report each revision that cannot be read as a warning. Its model stays in the index unchanged.
     """
-    place, before = writable(registry), None
-    report, unread = report or Report(), dict[str, None]()
-    for _ in range(_ROUNDS):
-        unread.clear()
-        entries = registry.entries(lambda error: unread.update({error.summary: None}))
-        if entries == before:
+    store, previous = require_writable(registry), None
+    report, warnings = report or Report(), dict[str, None]()
+    for _ in range(_MAX_INDEX_WRITES):
+        warnings.clear()
+        entries = registry.entries(lambda error: warnings.update({error.summary: None}))
+        if entries == previous:
             break
-        before = entries
-        place.replace(INDEX, _written(Index(models=entries)))
-        place.replace(PAGE, page(entries).encode())
-    for each in unread:
-        report.warn(each)
+        previous = entries
+        store.replace(INDEX, _to_json(Index(models=entries)))
+        store.replace(PAGE, render(entries).encode())
+    for warning in warnings:
+        report.warn(warning)
 
 
-_ROUNDS = 5
+def require_writable_kind(registry: Registry) -> WritableFileStore:
+    """Return the registry's store if its kind can be written to. Do not connect to it.
+
+    Raises:
+        ZooError: It is read-only, on the network while `ZOO_OFFLINE` is set, or a file in place of a folder.
+    """
+    store = registry.store
+    problem = f"cannot publish to `{registry.address}`"
+    if not isinstance(store, WritableFileStore):
+        hint = "publish to a folder, to s3:// or to hf://; a web server can serve that folder or bucket"
+        raise ZooError(f"{problem}: it is read-only", hint=hint)
+    if store.is_remote and is_offline():
+        raise ZooError(f"{problem}: ZOO_OFFLINE forbids to use the network", hint="unset it, or publish to a folder")
+    if isinstance(store, FolderStore) and store.folder.exists() and not store.folder.is_dir():
+        raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
+    return store
 
 
-def require_writable(registry: Registry) -> Writable:
-    """Its place. Raises ZooError where it is of a kind to which nothing is written; nothing is asked there."""
-    place = registry.place
-    if not isinstance(place, Writable):
-        hint = "publish to a folder, to s3:// or to hf://; a web server serves the folder or the bucket"
-        raise ZooError(f"`{registry.address}` cannot be published to: it is only read", hint=hint)
-    if place.outside and offline():
-        hint = "unset ZOO_OFFLINE, or publish to a folder"
-        raise ZooError(f"`{registry.address}` cannot be published to: ZOO_OFFLINE leaves the network alone", hint=hint)
-    if isinstance(place, Folder) and place.folder.exists() and not place.folder.is_dir():
-        raise ZooError(f"`{registry.address}` is a file, and no folder", hint="publish to a folder, or to a new one")
-    return place
+def require_writable(registry: Registry) -> WritableFileStore:
+    """Return the registry's store after a test that it never overwrites a file that it should create.
+
+    Raises:
+        ZooError: It cannot be written to, or it overwrites existing files.
+    """
+    store = require_writable_kind(registry)
+    if store.create(MARKER, _MARKER_CONTENT) and store.create(MARKER, _MARKER_CONTENT):
+        hint = "publish to a folder, or to a service that supports If-None-Match as S3 does"
+        raise ZooError(f"cannot publish to `{registry.address}`: it overwrites existing files", hint=hint)
+    return store
 
 
-def writable(registry: Registry) -> Writable:
-    """The same, where a first write shows that what is written loses nobody's revision. Raises ZooError otherwise."""
-    place = require_writable(registry)
-    # What is created must be refused to the next who tries: a store that does not heed that shows it here.
-    if place.create(MARK, b'{"format": 1}\n') and place.create(MARK, b'{"format": 1}\n'):
-        hint = "publish to a folder, or to a store that heeds If-None-Match as S3 does"
-        raise ZooError(f"`{registry.address}` cannot be published to: what is there is written over", hint=hint)
-    return place
-
-
-def _upload(place: Writable, folder: Path, files: Mapping[str, File], report: Report) -> None:
-    """What is not there yet."""
-    lacking = {name: file for name, file in files.items() if not place.has(blob_path(file.sha256), file.bytes)}
-    total = sum(file.bytes for file in lacking.values())
+def _upload(store: WritableFileStore, folder: Path, files: Mapping[str, PublishedFile], report: Report) -> None:
+    """Upload the blobs that the registry does not have."""
+    missing = {name: file for name, file in files.items() if not store.has(blob_path(file.sha256), file.bytes)}
+    total = sum(file.bytes for file in missing.values())
     with report.progress("uploading", total, "bytes") as progress:
-        for name, file in lacking.items():
-            place.put(blob_path(file.sha256), folder / name, progress)
+        for name, file in missing.items():
+            store.put(blob_path(file.sha256), folder / name, progress)
 
 
-def _written(value: Revision | Index | Forward) -> bytes:
+def _to_json(value: Revision | Index | Alias) -> bytes:
     return f"{value.model_dump_json(indent=2)}\n".encode()

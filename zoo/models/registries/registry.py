@@ -1,12 +1,12 @@
-"""A registry: names, the revisions of each, and what an old name leads to.
+"""A registry: published models, their revisions, and aliases of renamed models.
 
-    blobs/sha256/HEX        files of bundles, called by their content
-    models/NAME/N.json      revision N of a model, from 1 on without a gap; made once, never changed
-    models/OLD/forward.json the name that took the place of an old one
-    registry.json           that it is one, and of which format
-    index.json, index.html  made again after each publication from what is there; never the truth
+    blobs/sha256/HEX        files of bundles, named by their content
+    models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
+    models/OLD/alias.json   the current name of a renamed model
+    registry.json           marks a registry, and gives its format
+    index.json, index.html  written after each publication from the files above; only a cache
 
-What nobody can list (a web server) is found all the same: by asking for one number after another.
+A registry that cannot list its files, such as a web server, is searched by asking for revision numbers.
 """
 
 from __future__ import annotations
@@ -21,183 +21,220 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from specs import ZooError
+from zoo.files import storage
+from zoo.files.reading import file_exists, read_bytes
+from zoo.files.transfer import is_offline
 from zoo.models.registries import revision as revisions
-from zoo.models.registries.folder import Folder
-from zoo.models.registries.hub import Hub
-from zoo.models.registries.place import MARK, Place
-from zoo.models.registries.reference import Reference
-from zoo.models.registries.remote import Bucket, Remote
-from zoo.models.registries.revision import Entry, Forward, Revision, Written, parsed
-from zoo.models.registries.web import Web
+from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore
+from zoo.models.registries.remote_stores import FsspecStore, HubStore, S3Store, WebStore
+from zoo.models.registries.revision import Alias, IndexEntry, Record, Reference, Revision, parse_record
 from zoo.report import Report
 
+VARIABLE = "ZOO_REGISTRIES"
 INDEX, PAGE = "index.json", "index.html"
-_MOST_BEFORE = 10_000
-"""Revisions before the newest among which a digest is looked for: a server may have any number that is asked for."""
-_LARGEST_INDEX = 100_000_000  # bytes
+_MAX_SEARCHED = 10_000
+"""Number of revisions searched for a digest. A server could pretend to have any number."""
+_MAX_INDEX_BYTES = 100_000_000
+_STORES: Mapping[str, Callable[[str], FileStore]] = {
+    "http": WebStore,
+    "https": WebStore,
+    "s3": S3Store,
+    "s3a": S3Store,
+    "hf": HubStore,
+}
+_ADDRESS_HINT = (
+    "write a folder (`./NAME` if its name contains a colon) or a complete address, such as https://models.org/zoo or "
+    "s3://bucket/zoo"
+)
+_INCOMPLETE_SCHEME = re.compile(r"[a-z][a-z0-9]+:(?!//)")  # such as `s3:/bucket`
 
-_KINDS: Mapping[str, Callable[[str], Place]] = {"http": Web, "https": Web, "s3": Bucket, "s3a": Bucket, "hf": Hub}
 
-
-class Index(Written):
-    """What there was when it was written."""
+class Index(Record):
+    """Newest revisions of all models when the index was written."""
 
     format: Literal[1] = 1
-    models: tuple[Entry, ...]
+    models: tuple[IndexEntry, ...]
 
 
 @dataclass(frozen=True)
 class Registry:
-    """All of it raises ZooError where the place cannot be reached, or where what is read there is damaged."""
+    """Models in a file store. All methods raise ZooError if it is unreachable or a file is damaged."""
 
-    place: Place
+    store: FileStore
 
     @property
     def address(self) -> str:
-        return self.place.address
+        """The address of the registry."""
+        return self.store.address
 
-    def absent(self) -> str | None:
-        """What is said of the place where no registry is there; None where one is."""
-        if isinstance(self.place, Folder) and not self.place.folder.exists():
-            return "is not there"
-        return "is no registry" if self.place.read(MARK, revisions.MOST) is None else None
+    def absence(self) -> str | None:
+        """Return why there is no registry at this address, as the end of a sentence. None if there is one."""
+        if isinstance(self.store, FolderStore) and not self.store.folder.exists():
+            return "does not exist"
+        return "is not a registry" if self.store.read(MARKER, revisions.MAX_BYTES) is None else None
 
-    def find(self, wanted: Reference) -> Revision | None:
-        """The revision that is referred to; None where there is none."""
-        if wanted.revision is not None:
-            return self.revision(wanted.name, wanted.revision)
-        newest = self.newest(wanted.name)
-        if wanted.digest is None:
+    def find(self, reference: Reference) -> Revision | None:
+        """Return the revision that a reference names. None if there is none."""
+        if reference.revision is not None:
+            return self.revision(reference.name, reference.revision)
+        newest = self.newest(reference.name)
+        if reference.digest is None:
             return newest
-        return next((each for each in self._before(newest) if each.digest == wanted.digest), None)
+        return next((each for each in self._down_from(newest) if each.digest == reference.digest), None)
 
     def newest(self, name: str) -> Revision | None:
-        """Of a model: the numbers have no gap, so that it is found by doubling, and then by halving."""
-        found, there, absent = None, 0, 1
-        while (seen := self.revision(name, absent)) is not None:
-            found, there, absent = seen, absent, 2 * absent
-        while absent - there > 1:
-            middle = (there + absent) // 2
-            if (seen := self.revision(name, middle)) is not None:
-                found, there = seen, middle
+        """Return the newest revision of a model. Numbers have no gaps, so it is found by bisection."""
+        newest, present, absent = None, 0, 1
+        while (revision := self.revision(name, absent)) is not None:
+            newest, present, absent = revision, absent, 2 * absent
+        while absent - present > 1:
+            middle = (present + absent) // 2
+            if (revision := self.revision(name, middle)) is not None:
+                newest, present = revision, middle
             else:
                 absent = middle
-        return found
+        return newest
 
     def revision(self, name: str, number: int) -> Revision | None:
+        """Return a revision by its number. None if there is none."""
         path = revision_path(name, number)
-        content = self.place.read(path, revisions.MOST)
+        content = self.store.read(path, revisions.MAX_BYTES)
         if content is None:
             return None
         try:
-            found = parsed(Revision, content, f"{self.address}/{path}")
-            if (found.name, found.revision) != (name, number):
-                raise ZooError(f"`{self.address}/{path}` is damaged: it is of `{found.pin}`")
+            revision = parse_record(Revision, content, f"{self.address}/{path}")
+            if (revision.name, revision.revision) != (name, number):
+                raise ZooError(f"`{self.address}/{path}` is damaged: it contains `{revision.pin}`")
         except ZooError as error:
-            earlier = f"`{name}@{number - 1}` is an earlier one; " if number > 1 else ""
-            hint = f"{earlier}whoever keeps the registry restores that file, or removes it and publishes again"
+            earlier = f"use the earlier revision `{name}@{number - 1}`, or " if number > 1 else ""
+            hint = f"{earlier}ask the registry's owner to restore that file, or to remove it and publish again"
             raise ZooError(error.problem, hint=hint, exit_code=1) from None
-        return found
+        return revision
 
-    def forward(self, name: str) -> str | None:
-        """The name that took the place of this one."""
-        path = forward_path(name)
-        content = self.place.read(path, revisions.MOST)
-        return None if content is None else parsed(Forward, content, f"{self.address}/{path}").to
+    def alias(self, name: str) -> str | None:
+        """Return the current name of a renamed model. None if it was not renamed."""
+        path = alias_path(name)
+        content = self.store.read(path, revisions.MAX_BYTES)
+        return None if content is None else parse_record(Alias, content, f"{self.address}/{path}").to
 
-    def blob(self, sha256: str, most: int) -> bytes | None:
-        """A small one."""
-        return self.place.read(blob_path(sha256), most)
+    def read_blob(self, sha256: str, max_bytes: int) -> bytes | None:
+        """Return the content of a small blob. None if it does not exist."""
+        return self.store.read(blob_path(sha256), max_bytes)
 
-    def fetch(self, sha256: str, partial: Path, size: int, report: Report) -> None:
-        self.place.fetch(blob_path(sha256), partial, size, report)
+    def fetch_blob(self, sha256: str, partial: Path, size: int, report: Report) -> None:
+        """Download a blob to `partial`, or resume its download."""
+        self.store.fetch(blob_path(sha256), partial, size, report)
 
-    def entries(self, unread: Callable[[ZooError], None] | None = None) -> tuple[Entry, ...]:
-        """Each model's newest revision, in the order of the names; where nothing can be listed, as the index has it.
+    def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
+        """Return the newest revision of each model, sorted by name.
 
-        What is damaged or cannot be reached is told to `unread`, and is then as the index has it, if at all; where
-        `unread` is None it is raised as ZooError.
+        Args:
+            on_error: Called with the error for each revision that cannot be read. Such a model is taken from the
+                index, if it is there. By default, the error is raised.
         """
-        listed = self.place.revisions()
+        numbers = self.store.newest_revisions()
         try:
-            known = self._indexed()
+            indexed = self._read_index()
         except ZooError:
-            if listed is None:
+            if numbers is None:
                 raise
-            known = {}  # what can be listed needs no index: the next publication makes it again
-        if listed is None:
-            return tuple(known[name] for name in sorted(known))
-        return tuple(self._entries(listed, known, unread))
+            indexed = {}  # the next publication writes the index again
+        if numbers is None:
+            return tuple(indexed[name] for name in sorted(indexed))
+        return tuple(self._newest_entries(numbers, indexed, on_error))
 
-    def _indexed(self) -> dict[str, Entry]:
-        content = self.place.read(INDEX, _LARGEST_INDEX)
-        index = () if content is None else parsed(Index, content, f"{self.address}/{INDEX}").models
-        return {each.name: each for each in index}
+    def _read_index(self) -> dict[str, IndexEntry]:
+        content = self.store.read(INDEX, _MAX_INDEX_BYTES)
+        entries = () if content is None else parse_record(Index, content, f"{self.address}/{INDEX}").models
+        return {entry.name: entry for entry in entries}
 
-    def _entries(
-        self, listed: dict[str, int], known: dict[str, Entry], unread: Callable[[ZooError], None] | None
-    ) -> Iterator[Entry]:
-        for name, number in sorted(listed.items()):
-            if name in known and known[name].revision == number:
-                yield known[name]
+    def _newest_entries(
+        self, numbers: dict[str, int], indexed: dict[str, IndexEntry], on_error: Callable[[ZooError], None] | None
+    ) -> Iterator[IndexEntry]:
+        for name, number in sorted(numbers.items()):
+            if name in indexed and indexed[name].revision == number:
+                yield indexed[name]
                 continue
             try:
-                found = self.revision(name, number)
+                revision = self.revision(name, number)
             except ZooError as error:
-                if unread is None:
+                if on_error is None:
                     raise
-                unread(error)
-                if name in known:
-                    yield known[name]
+                on_error(error)
+                if name in indexed:
+                    yield indexed[name]
                 continue
-            if found is not None:
-                yield found.entry
+            if revision is not None:
+                yield revision.entry
 
-    def _before(self, newest: Revision | None) -> Iterator[Revision]:
-        """A revision, and all before it, the newest first."""
+    def _down_from(self, newest: Revision | None) -> Iterator[Revision]:
+        """Yield a revision and the earlier ones, newest first."""
         if newest is None:
             return
         yield newest
-        for number in range(newest.revision - 1, max(0, newest.revision - 1 - _MOST_BEFORE), -1):
-            if (found := self.revision(newest.name, number)) is not None:
-                yield found
+        for number in range(newest.revision - 1, max(0, newest.revision - 1 - _MAX_SEARCHED), -1):
+            if (revision := self.revision(newest.name, number)) is not None:
+                yield revision
 
 
-def registry(address: str) -> Registry:
-    """The one at a folder, or at an address of http(s)://, s3://, hf:// and what else fsspec reads.
+def open_registry(address: str) -> Registry:
+    """Return the registry at an address, without connecting to it.
 
-    Nothing is asked there yet. Raises ZooError where it is no address.
+    Args:
+        address: A folder, or an address of http(s)://, s3://, hf:// or another scheme of fsspec.
+
+    Raises:
+        ZooError: The address is not valid.
     """
     if not address.strip():
-        raise ZooError("the address of a registry is empty", hint=_ADDRESS)
-    scheme, remote, _ = address.partition("://")
+        raise ZooError("the address of a registry is empty", hint=_ADDRESS_HINT)
+    scheme, remainder, _ = address.partition("://")
     try:
         host = unquote(urlsplit(address).netloc)
     except ValueError:
         host = ""
-    local = not remote or scheme == "file"
-    if local and not host and not _HALF.match(address):
-        folder = url2pathname(urlsplit(address).path) if remote else address
-        return Registry(Folder(Path(os.path.expanduser(folder)).absolute()))
-    if local or not host:
-        raise ZooError(f"`{address}` is no address of a registry", hint=_ADDRESS)
-    return Registry(_KINDS.get(scheme, Remote)(address.rstrip("/")))
+    is_local = not remainder or scheme == "file"
+    if is_local and not host and not _INCOMPLETE_SCHEME.match(address):
+        folder = url2pathname(urlsplit(address).path) if remainder else address
+        return Registry(FolderStore(Path(os.path.expanduser(folder)).absolute()))
+    if is_local or not host:
+        raise ZooError(f"`{address}` is not the address of a registry", hint=_ADDRESS_HINT)
+    return Registry(_STORES.get(scheme, FsspecStore)(address.rstrip("/")))
 
 
-_ADDRESS = (
-    "a registry is a folder (`./NAME` where the name has a colon), or a whole address such as https://models.org/zoo "
-    "or s3://bucket/zoo"
-)
-_HALF = re.compile(r"[a-z][a-z0-9]+:(?!//)")  # a scheme, and a slash or two too few
+def configured_registries() -> list[Registry]:
+    """Return the registries to search, in order: those of `ZOO_REGISTRIES`, then those of `registries.txt`.
+
+    With `ZOO_OFFLINE=1`, return only local folders.
+
+    Raises:
+        ZooError: An address is not valid.
+    """
+    return [registry for registry in _all_configured() if not (is_offline() and registry.store.is_remote)]
+
+
+def skipped_registries() -> list[str]:
+    """Return the addresses of the registries that are not searched because of `ZOO_OFFLINE`."""
+    return [registry.address for registry in _all_configured() if is_offline() and registry.store.is_remote]
+
+
+def _all_configured() -> list[Registry]:
+    file = storage.registries()
+    lines = read_bytes(file).decode("utf-8", "replace").splitlines() if file_exists(file) else []
+    listed = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return [open_registry(address) for address in dict.fromkeys([*os.environ.get(VARIABLE, "").split(), *listed])]
 
 
 def blob_path(sha256: str) -> str:
+    """Return the path of the blob with this SHA-256."""
     return f"blobs/sha256/{sha256}"
 
 
 def revision_path(name: str, number: int) -> str:
+    """Return the path of a revision."""
     return f"models/{name}/{number}.json"
 
 
-def forward_path(name: str) -> str:
-    return f"models/{name}/forward.json"
+def alias_path(name: str) -> str:
+    """Return the path of the alias file of a renamed model."""
+    return f"models/{name}/alias.json"

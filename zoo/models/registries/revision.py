@@ -1,8 +1,10 @@
-"""A revision: the small file that names the blobs of one state of a model. Once it is there it never changes."""
+"""Revisions of published models, the references that name them, and the other JSON records of a registry."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -11,30 +13,30 @@ from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest
 
-MOST = 1_000_000
-"""Bytes of a revision's file."""
-_SHOWN = 100  # characters of what others wrote
+MAX_BYTES = 1_000_000
+"""Limit for the file of a revision."""
+_QUOTED_CHARACTERS = 100  # of text that others wrote
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$", max_length=100)]
 _Text = Annotated[str, Field(max_length=10_000)]
 
 
-class Written(BaseModel):
-    """What is read as strictly as it was written; fields that a later zoo adds are passed over."""
+class Record(BaseModel):
+    """Base class of the JSON records. Types are checked strictly; unknown fields of later versions are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
 
 
-class File(Written):
-    """A file of a bundle, as it was published: the blob that holds it is called by its SHA-256."""
+class PublishedFile(Record):
+    """A file of a revision. Its SHA-256 is the name of the blob with its content."""
 
     sha256: Digest
     bytes: Annotated[int, Field(ge=0, lt=10**15)]
 
 
-class Summary(Written):
-    """What a list says of a model. `dev` and `test` are by `metric`, None where nobody scored them."""
+class Summary(Record):
+    """Properties of a model that lists show. `dev` and `test` are scores of `metric`, None if it was not evaluated."""
 
     task: _Text
     source: _Text
@@ -45,15 +47,15 @@ class Summary(Written):
     test: float | None
     description: _Text
     licence: _Text = ""
-    """None is said where it is empty."""
+    """Empty if the publisher gives none."""
     published: _Text
-    """When: UTC, as ISO 8601 has it."""
+    """Time of publication in UTC, as in ISO 8601."""
     zoo: _Text
-    """The version that published it."""
+    """Version of zoo that published the model."""
 
 
-class Entry(Written):
-    """A model as a registry's index has it: its newest revision."""
+class IndexEntry(Record):
+    """The newest revision of a model, as the index of a registry lists it."""
 
     name: Name
     revision: Number
@@ -62,62 +64,126 @@ class Entry(Written):
     summary: Summary
 
 
-class Revision(Written):
-    """Number `revision` of a model, counted from 1."""
+class Revision(Record):
+    """One published state of a model: the blobs of its files. A revision never changes. Numbers start at 1."""
 
     format: Literal[1] = 1
     name: Name
     revision: Number
     digest: Digest
-    """The SHA-256 of the bundle's manifest, and so of all of it: what `@sha256:` pins."""
-    files: Annotated[Mapping[_FileName, File], Field(min_length=2, max_length=1000)]
-    """By their names in the bundle, the manifest among them."""
+    """SHA-256 of the bundle's manifest, which identifies all of its files: the digest in `NAME@sha256:...`."""
+    files: Annotated[Mapping[_FileName, PublishedFile], Field(min_length=2, max_length=1000)]
+    """Files by their names in the bundle, including the manifest."""
     summary: Summary
 
     @model_validator(mode="after")
-    def _has_its_digest(self) -> Self:
+    def _check_digest(self) -> Self:
         if manifest.NAME not in self.files or self.files[manifest.NAME].sha256 != self.digest:
-            raise ValueError(f"its digest is not that of {manifest.NAME}")
+            raise ValueError(f"its digest is not the SHA-256 of {manifest.NAME}")
         return self
 
     @property
     def bytes(self) -> int:
+        """Size of all files in bytes."""
         return sum(file.bytes for file in self.files.values())
 
     @property
     def pin(self) -> str:
+        """The reference `NAME@NUMBER`."""
         return f"{self.name}@{self.revision}"
 
     @property
-    def entry(self) -> Entry:
-        return Entry(name=self.name, revision=self.revision, digest=self.digest, bytes=self.bytes, summary=self.summary)
+    def entry(self) -> IndexEntry:
+        """The index entry of this revision."""
+        return IndexEntry(
+            name=self.name, revision=self.revision, digest=self.digest, bytes=self.bytes, summary=self.summary
+        )
 
 
-class Forward(Written):
-    """What `forward.json` says in the folder of an old name."""
+class Alias(Record):
+    """The current name of a model that was renamed."""
 
     to: Name
 
 
-def is_file_name(text: str) -> bool:
-    """Whether a file of a bundle may be called so."""
-    try:
-        _FILE_NAME.validate_python(text)
-    except ValidationError:
-        return False
-    return True
+_Record = TypeVar("_Record", bound=BaseModel)
 
 
-_FILE_NAME = TypeAdapter(_FileName)
-_Kind = TypeVar("_Kind", bound=BaseModel)
+def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
+    """Parse a JSON record.
 
+    Args:
+        kind: The class of the record.
+        content: The JSON text.
+        location: The path or address of the file, as errors name it.
 
-def parsed(kind: type[_Kind], content: bytes, where: str) -> _Kind:
-    """What JSON says. Raises ZooError where it is not JSON, or not of this kind."""
+    Raises:
+        ZooError: The content is not a record of this kind.
+    """
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, first["loc"]))[:_SHOWN]
+        key = ".".join(map(str, first["loc"]))[:_QUOTED_CHARACTERS]
         reason = f"{key}: {first['msg']}" if key else first["msg"]
-        raise ZooError(f"`{where}` is damaged: {reason[: 2 * _SHOWN]}", exit_code=1) from None
+        raise ZooError(f"`{location}` is damaged: {reason[: 2 * _QUOTED_CHARACTERS]}", exit_code=1) from None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Reference to a published model: a name, and optionally the number or digest of a revision."""
+
+    name: str
+    revision: int | None = None
+    digest: str | None = None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the reference names one revision, not the newest."""
+        return self.revision is not None or self.digest is not None
+
+    def __str__(self) -> str:
+        pin = self.revision if self.digest is None else f"sha256:{self.digest}"
+        return self.name if pin is None else f"{self.name}@{pin}"
+
+
+def parse_reference(text: str) -> Reference | None:
+    """Parse `NAME`, `NAME@2` or `NAME@sha256:...`. Return None if the text cannot be the name of a model.
+
+    Raises:
+        ZooError: The part after the @ is not a revision.
+    """
+    name, at, pin = text.partition("@")
+    if not is_name(name):
+        return None
+    if not at:
+        return Reference(name)
+    if re.fullmatch(r"[1-9][0-9]{0,8}", pin):
+        return Reference(name, revision=int(pin))
+    if match := re.fullmatch(r"sha256:([0-9a-f]{64})", pin):
+        return Reference(name, digest=match[1])
+    hint = f"write its number (`{name}@2`), or `{name}@sha256:` and all 64 hexadecimal digits"
+    problem = f"`{pin}` in `{text}` is not a revision"
+    raise ZooError(problem, hint=f"{hint}; `zoo list --published` shows the numbers")
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is a valid model name: the same rule as for `name` in a spec."""
+    return _is_valid(_NAME, text)
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether a text is a valid name for a file of a published model."""
+    return _is_valid(_FILE_NAME, text)
+
+
+_NAME = TypeAdapter(Name)
+_FILE_NAME = TypeAdapter(_FileName)
+
+
+def _is_valid(adapter: TypeAdapter[str], text: str) -> bool:
+    try:
+        adapter.validate_python(text)
+    except ValidationError:
+        return False
+    return True

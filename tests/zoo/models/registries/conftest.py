@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.models.registries.registry import Registry, registry
+from zoo.models.registries.registry import Registry, open_registry
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 @pytest.fixture(params=["folder", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
     """Where can be published to."""
-    return registry(str(tmp_path / "registry") if request.param == "folder" else request.getfixturevalue("bucket"))
+    return open_registry(str(tmp_path / "registry") if request.param == "folder" else request.getfixturevalue("bucket"))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def filled(tmp_path: Path, bundle: Callable[..., Path], summary: object) -> Call
     from zoo.report import Report
 
     def fill(count: int = 1, name: str = "model") -> Registry:
-        made = registry(str(tmp_path / "registry"))
+        made = open_registry(str(tmp_path / "registry"))
         for seed in range(count):
             publishing.publish(made, name, bundle(seed, 1000 + len(name)), summary, Report())
         publishing.write_index(made, str)

@@ -13,7 +13,7 @@ from pathlib import Path
 from zoo.files import manifest
 from zoo.models import find
 from zoo.models.registries import publishing
-from zoo.models.registries.registry import registry
+from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
 
@@ -43,8 +43,8 @@ def bundle(folder: Path, seed: int, size: int) -> Path:
 def publish(address: str, folder: str, name: str) -> None:
     """One bundle, by which the parent is told when it begins."""
     print("begun", flush=True)
-    made = publishing.publish(registry(address), name, Path(folder), SUMMARY, Report())
-    publishing.write_index(registry(address), str)
+    made = publishing.publish(open_registry(address), name, Path(folder), SUMMARY, Report())
+    publishing.write_index(open_registry(address), str)
     print(made.pin, flush=True)
 
 
@@ -53,14 +53,14 @@ def meet(address: str, folder: str, seed: str, rounds: str) -> None:
     for number in range(int(rounds)):
         made = bundle(Path(folder) / f"{seed}-{number}", int(seed) * 10_000 + number, 20_000)
         time.sleep(0.1 - time.time() % 0.1)
-        print(publishing.publish(registry(address), "model", made, SUMMARY, Report()).pin, flush=True)
-        publishing.write_index(registry(address), str)
+        print(publishing.publish(open_registry(address), "model", made, SUMMARY, Report()).pin, flush=True)
+        publishing.write_index(open_registry(address), str)
 
 
 def pull(name: str) -> None:
     """From the registries that the environment names."""
     print("begun", flush=True)
-    print(find.pulled(name, Report()), flush=True)
+    print(find.pull_model(name, Report()), flush=True)
 
 
 if __name__ == "__main__":

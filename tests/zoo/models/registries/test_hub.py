@@ -10,8 +10,8 @@ import pytest
 
 from specs import ZooError
 from zoo.models.registries import hub, publishing
-from zoo.models.registries.hub import Hub
-from zoo.models.registries.registry import Registry, registry
+from zoo.models.registries.registry import Registry, open_registry
+from zoo.models.registries.remote_stores import HubStore
 from zoo.report import Report
 
 pytest.importorskip("huggingface_hub", reason="the Hub asks for its client: `pip install -e '.[test]'` brings it")
@@ -79,15 +79,15 @@ class Repository:
 def repository(monkeypatch):
     found = Repository()
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
-    monkeypatch.setattr(Hub, "files", found)
-    monkeypatch.setattr(Hub, "_api", found)
+    monkeypatch.setattr(HubStore, "files", found)
+    monkeypatch.setattr(HubStore, "_api", found)
     monkeypatch.setattr(hub.huggingface_hub.errors, "HfHubHTTPError", Refused)
     return found
 
 
 @pytest.mark.parametrize("address", ["hf://org/name", "hf://org/name/some/folder"])
 def test_what_is_published_is_found(repository, bundle, summary, address):
-    place = registry(address)
+    place = open_registry(address)
     made = publishing.publish(place, "model", bundle(1), summary, Report())
     publishing.write_index(place, str)
     assert place.newest("model") == made
@@ -97,7 +97,7 @@ def test_what_is_published_is_found(repository, bundle, summary, address):
 
 
 def test_whoever_comes_second_takes_the_next_number(repository, bundle, summary):
-    place = registry("hf://org/name")
+    place = open_registry("hf://org/name")
     publishing.publish(place, "model", bundle(1), summary, Report())
     others = [bundle(seed) for seed in (2, 3)]
     commits = len(list(bundle(4).iterdir())) - 1  # the vocabulary is there already
@@ -112,10 +112,10 @@ def test_whoever_comes_second_takes_the_next_number(repository, bundle, summary)
 def test_what_the_hub_refuses_is_told(repository, bundle, summary):
     repository.refuses = 403
     with pytest.raises(ZooError, match=r"`hf://org/name` cannot be reached: 403 of the Hub"):
-        publishing.publish(registry("hf://org/name"), "model", bundle(1), summary, Report())
+        publishing.publish(open_registry("hf://org/name"), "model", bundle(1), summary, Report())
 
 
 def test_a_repository_that_never_rests_is_told(repository, monkeypatch):
     repository.refuses = 412
     with pytest.raises(ZooError, match="again and again"):
-        Registry(Hub("hf://org/name")).place.create("models/model/1.json", b"{}")
+        Registry(HubStore("hf://org/name")).place.create("models/model/1.json", b"{}")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from zoo.files import manifest, places
-from zoo.models import names
-from zoo.models.registries.reference import reference
-from zoo.models.registries.registry import INDEX, registry
+from zoo.files import manifest, storage
+from zoo.models import local_store
+from zoo.models.registries.registry import INDEX, open_registry
+from zoo.models.registries.revision import parse_reference
 from zoo.report import Report
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +58,7 @@ def whole(place, name):
 
 
 def publishing_is_killed(address, bundle, kills):
-    place, moments = registry(address), random.Random(1)
+    place, moments = open_registry(address), random.Random(1)
     longest = min(lasting("publish", address, bundle(-seed, SIZE), "other") for seed in (1, 2))
     count = seen = attempts = 0
     while count < kills:
@@ -77,7 +77,7 @@ def publishing_is_killed(address, bundle, kills):
 
 
 def pulling_is_killed(served, bundle, tmp_path, monkeypatch, kills):
-    place, moments = registry(str(served.folder)), random.Random(2)
+    place, moments = open_registry(str(served.folder)), random.Random(2)
     made = bundle(1, 10 * SIZE)
     lasting("publish", place.address, made, "model")
     monkeypatch.setenv("ZOO_REGISTRIES", served.address)
@@ -88,13 +88,13 @@ def pulling_is_killed(served, bundle, tmp_path, monkeypatch, kills):
     while count < kills:
         attempts += 1
         count += killed(begin("pull", "model"), longest, moments)
-        if (folder := names.here(reference("model"))) is not None:
+        if (folder := local_store.find_revision(parse_reference("model"))) is not None:
             manifest.check(folder)
             ended += 1
             monkeypatch.setenv("ZOO_HOME", str(tmp_path / f"killed-{attempts}"))
     lasting("pull", "model")
-    manifest.check(names.here(reference("model")))
-    assert [each.name for each in places.shelf().iterdir()] == ["model"]
+    manifest.check(local_store.find_revision(parse_reference("model")))
+    assert [each.name for each in storage.models().iterdir()] == ["model"]
     continued = sum(1 for path, wanted in served.asked if wanted and not wanted.startswith("bytes=0"))
     print(f"{kills} pulls killed in {attempts} attempts, {ended} of them ended, {continued} went on from where one was")
 
@@ -105,7 +105,7 @@ def two_meet(address, tmp_path, rounds):
     assert [process.returncode for process in processes] == [0, 0]
     pins = [f"model@{number}" for number in range(1, 2 * rounds + 1)]
     assert sorted(taken[0] + taken[1], key=lambda pin: int(pin.partition("@")[2])) == pins
-    place = registry(address)
+    place = open_registry(address)
     assert whole(place, "model") == 2 * rounds
     digests = {place.revision("model", number).digest for number in range(1, 2 * rounds + 1)}
     published = {hashlib.sha256(file.read_bytes()).hexdigest() for file in tmp_path.glob("bundles/*/manifest.json")}
@@ -162,7 +162,7 @@ def test_two_publishers_lose_nothing_in_fifty_rounds(place, tmp_path):
 def test_what_a_killed_publisher_left_is_swept(tmp_path, bundle, summary):
     from zoo.models.registries import publishing
 
-    place = registry(str(tmp_path / "registry"))
+    place = open_registry(str(tmp_path / "registry"))
     longest = lasting("publish", place.address, bundle(0, SIZE), "other")
     killed(begin("publish", place.address, bundle(1, SIZE), "model"), longest, random)
     publishing.publish(place, "model", bundle(2), summary, Report())

@@ -6,11 +6,11 @@ import pytest
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.files.files import sha256
+from zoo.files.hashes import sha256
 from zoo.models.registries import publishing
-from zoo.models.registries.folder import Folder
-from zoo.models.registries.reference import Reference
-from zoo.models.registries.registry import INDEX, PAGE, Registry, registry
+from zoo.models.registries.file_stores import FolderStore
+from zoo.models.registries.registry import INDEX, PAGE, Registry, open_registry
+from zoo.models.registries.revision import Reference
 from zoo.report import Progress, Report
 
 
@@ -43,7 +43,7 @@ def test_what_has_arrived_is_gone_on_from(place, bundle, summary, tmp_path):
 
 
 def test_what_is_there_is_not_sent_again(tmp_path, bundle, summary):
-    place = registry(str(tmp_path / "registry"))
+    place = open_registry(str(tmp_path / "registry"))
     publishing.publish(place, "model", bundle(1), summary, Report())
     before = {file.name: file.stat().st_ino for file in (place.place.folder / "blobs/sha256").iterdir()}
     publishing.publish(place, "model", bundle(2), summary, Report())
@@ -65,7 +65,7 @@ def test_two_at_once_lose_nothing(place, bundle, summary):
     made = []
 
     def publish(mine):
-        own = registry(place.address)
+        own = open_registry(place.address)
         start.wait()
         for folder in mine:
             made.append(publishing.publish(own, "model", folder, summary, Report()))
@@ -83,13 +83,13 @@ def test_two_at_once_lose_nothing(place, bundle, summary):
 
 def test_an_old_name_leads_to_the_new_one(place, bundle, summary):
     publishing.publish(place, "new", bundle(1), summary, Report())
-    publishing.forward(place, "old", "new")
+    publishing.create_alias(place, "old", "new")
     assert place.forward("old") == "new"
     assert place.forward("new") is None
     assert [each.name for each in place.entries()] == ["new"]
     publishing.publish(place, "before", bundle(2), summary, Report())
     assert [each.name for each in place.entries()] == ["before", "new"]
-    publishing.forward(place, "before", "new")
+    publishing.create_alias(place, "before", "new")
     assert [each.name for each in place.entries()] == ["new"], "who asks for it gets the other"
     assert place.revision("before", 1) is not None
 
@@ -104,7 +104,7 @@ def test_the_index_is_made_again_and_its_page_from_it(place, bundle, summary):
 
 
 def test_who_publishes_while_the_index_is_written_is_in_it(tmp_path, bundle, summary):
-    class Overtaken(Folder):
+    class Overtaken(FolderStore):
         """Somebody else publishes before it is written."""
 
         def replace(self, path, content):
@@ -112,14 +112,14 @@ def test_who_publishes_while_the_index_is_written_is_in_it(tmp_path, bundle, sum
                 publishing.publish(plain, "other", others.pop(), summary, Report())
             super().replace(path, content)
 
-    plain, others = registry(str(tmp_path / "registry")), [bundle(2)]
+    plain, others = open_registry(str(tmp_path / "registry")), [bundle(2)]
     publishing.publish(plain, "model", bundle(1), summary, Report())
     publishing.write_index(Registry(Overtaken(plain.place.folder)), str)
     assert b'"other"' in plain.place.read(INDEX, 10_000)
 
 
 def test_a_place_that_writes_over_what_is_there_is_refused(tmp_path, bundle, summary):
-    class Heedless(Folder):
+    class Heedless(FolderStore):
         def create(self, path, content):
             self.replace(path, content)
             return True
@@ -132,7 +132,7 @@ def test_a_place_that_writes_over_what_is_there_is_refused(tmp_path, bundle, sum
 @pytest.mark.parametrize("address", ["http://localhost/x", "memory://x"])
 def test_what_is_only_read_is_refused(address, bundle, summary):
     with pytest.raises(ZooError, match="cannot be published to: it is only read"):
-        publishing.publish(registry(address), "model", bundle(1), summary, Report())
+        publishing.publish(open_registry(address), "model", bundle(1), summary, Report())
 
 
 def test_progress_counts_what_is_sent(place, bundle, summary):
@@ -151,7 +151,7 @@ def test_progress_counts_what_is_sent(place, bundle, summary):
 
 def test_a_bucket_that_is_not_there_is_told(bucket, bundle, summary):
     with pytest.raises(ZooError, match="cannot be written to") as told:
-        publishing.publish(registry("s3://no-such-bucket/x"), "model", bundle(1), summary, Report())
+        publishing.publish(open_registry("s3://no-such-bucket/x"), "model", bundle(1), summary, Report())
     assert "bucket" in str(told.value.hint)
 
 
@@ -183,4 +183,4 @@ def test_a_damaged_revision_stays_in_the_index_as_it_was(filled, bundle, summary
 def test_nothing_goes_to_the_network_where_that_is_left_alone(monkeypatch):
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     with pytest.raises(ZooError, match="ZOO_OFFLINE leaves the network alone"):
-        publishing.writable(registry("s3://bucket/models"))
+        publishing.require_writable(open_registry("s3://bucket/models"))

@@ -3,7 +3,7 @@
 import pytest
 
 from specs import ZooError
-from zoo.models.registries.reference import Reference, reference
+from zoo.models.registries.revision import Reference, parse_reference
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -18,14 +18,14 @@ DIGEST = "0123456789abcdef" * 4
     ],
 )
 def test_a_reference_is_read_and_written(text, wanted):
-    assert reference(text) == wanted
+    assert parse_reference(text) == wanted
     assert str(wanted) == text
     assert wanted.pinned is ("@" in text)
 
 
 @pytest.mark.parametrize("text", ["", "../x", "a/b", "runs/tiny@2", "@2", ".a", "a b", "a..b@1", "x" * 101])
 def test_what_is_no_name_is_no_reference(text):
-    assert reference(text) is None
+    assert parse_reference(text) is None
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_what_is_no_name_is_no_reference(text):
 )
 def test_a_pin_that_is_none_is_refused(pin):
     with pytest.raises(ZooError, match="pins no revision") as told:
-        reference(f"model@{pin}")
+        parse_reference(f"model@{pin}")
     assert "`model@2`" in str(told.value.hint)

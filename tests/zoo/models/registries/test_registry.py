@@ -10,16 +10,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from specs import ZooError
-from zoo.files import places
-from zoo.models.registries import listed, publishing
-from zoo.models.registries.folder import Folder
-from zoo.models.registries.place import Writable
-from zoo.models.registries.reference import Reference
-from zoo.models.registries.registry import INDEX, Registry, registry
+from zoo.files import storage
+from zoo.models.registries import publishing, registry
+from zoo.models.registries.file_stores import FolderStore, WritableFileStore
+from zoo.models.registries.registry import INDEX, Registry, open_registry
+from zoo.models.registries.revision import Reference
 from zoo.report import Progress, Report
 
 
-class Counted(Folder):
+class Counted(FolderStore):
     """Counts what is read."""
 
     def read(self, path, most):
@@ -72,13 +71,13 @@ def test_each_revision_is_found_by_number_and_by_digest(filled):
 
 def test_a_web_server_has_the_same(filled, web):
     folder = filled(3)
-    served = registry(web.address)
+    served = open_registry(web.address)
     assert served.newest("model") == folder.newest("model")
     assert served.revision("model", 2) == folder.revision("model", 2)
     assert served.entries() == folder.entries() != ()
     assert served.forward("model") is None
     with pytest.raises(ZooError, match="only read"):
-        publishing.forward(served, "old", "model")
+        publishing.create_alias(served, "old", "model")
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def bucket_of_strangers(web, monkeypatch):
 
 
 def test_a_bucket_that_is_not_listed_has_the_same(filled, bucket_of_strangers):
-    folder, served = filled(3), registry(bucket_of_strangers)
+    folder, served = filled(3), open_registry(bucket_of_strangers)
     assert served.newest("model") == folder.newest("model")
     assert served.newest("another") is None
     assert served.forward("model") is None
@@ -101,7 +100,7 @@ def test_a_registry_that_nobody_may_read_is_told(filled, bucket_of_strangers):
     (filled(1).place.folder / "registry.json").unlink()
     for ask in (lambda of: of.newest("another"), lambda of: of.absent()):
         with pytest.raises(ZooError, match="the server answers 403"):
-            ask(registry(bucket_of_strangers))
+            ask(open_registry(bucket_of_strangers))
 
 
 def test_what_is_there_and_forbidden_is_not_passed_over(filled, web):
@@ -109,7 +108,7 @@ def test_what_is_there_and_forbidden_is_not_passed_over(filled, web):
     filled(3)
     web.forbidden.add("/models/model/3.json")
     with pytest.raises(ZooError, match="the server answers 403"):
-        registry(web.address).newest("model")
+        open_registry(web.address).newest("model")
 
 
 def test_what_lies_under_another_name_or_number_is_refused(filled):
@@ -162,7 +161,7 @@ def test_what_is_no_revision_is_none(filled):
     ],
 )
 def test_an_address_says_what_kind_it_is(address, kind):
-    found = registry(f"{address}/" if "://" in address else address)
+    found = open_registry(f"{address}/" if "://" in address else address)
     assert type(found.place).__name__ == kind
     if kind == "Folder":
         assert found.place.folder.is_absolute()
@@ -176,28 +175,28 @@ def test_an_address_says_what_kind_it_is(address, kind):
 @pytest.mark.parametrize("address", ["https://", "s3:///x", "http://[", "nonsense://x"])
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(ZooError, match="is no address of a registry"):
-        registry(address).newest("model")
+        open_registry(address).newest("model")
 
 
 def test_registries_are_those_of_the_variable_then_those_of_the_list(monkeypatch, home):
-    assert listed.registries() == []
+    assert registry.configured_registries() == []
     home.mkdir()
-    places.registries().write_text("# ours\n\nhttps://own.org/zoo\n  /srv/two models  \n/srv/one\n")
+    storage.registries().write_text("# ours\n\nhttps://own.org/zoo\n  /srv/two models  \n/srv/one\n")
     monkeypatch.setenv("ZOO_REGISTRIES", " /srv/one\n s3://bucket/x ")
     monkeypatch.delenv("ZOO_OFFLINE")
-    assert [each.address for each in listed.registries()] == [
+    assert [each.address for each in registry.configured_registries()] == [
         *("/srv/one", "s3://bucket/x", "https://own.org/zoo", "/srv/two models")
     ]
-    assert listed.unasked() == []
+    assert registry.skipped_registries() == []
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert [each.address for each in listed.registries()] == ["/srv/one", "/srv/two models"]
-    assert listed.unasked() == ["s3://bucket/x", "https://own.org/zoo"]
+    assert [each.address for each in registry.configured_registries()] == ["/srv/one", "/srv/two models"]
+    assert registry.skipped_registries() == ["s3://bucket/x", "https://own.org/zoo"]
 
 
 def test_an_index_that_is_damaged_is_told(filled, web):
     (filled(1).place.folder / INDEX).write_text(json.dumps({"models": [{"name": "x"}]}))
     with pytest.raises(ZooError, match=r"index.json` is damaged: models.0.revision"):
-        registry(web.address).entries()
+        open_registry(web.address).entries()
 
 
 @pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]"), ("gs://b/x", "names")])
@@ -206,8 +205,8 @@ def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch
         raise ImportError(f"Install what reads {scheme}")
 
     monkeypatch.setattr("zoo.models.registries.remote.fsspec.filesystem", missing)
-    found = registry(address)
-    writes = [lambda: found.place.create("x", b"")] if isinstance(found.place, Writable) else []
+    found = open_registry(address)
+    writes = [lambda: found.place.create("x", b"")] if isinstance(found.place, WritableFileStore) else []
     for ask in (lambda: found.newest("model"), *writes):
         with pytest.raises(ZooError, match="cannot be reached: Install what reads") as told:
             ask()
@@ -223,26 +222,26 @@ def test_what_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch
 )
 def test_what_is_half_an_address_is_no_folder(address):
     with pytest.raises(ZooError, match="is no address of a registry"):
-        registry(address)
+        open_registry(address)
 
 
 @pytest.mark.parametrize("address", ["./hf:org/name", "/srv/models:2", "C:models"])
 def test_a_folder_may_have_a_colon(address):
-    assert registry(address).address == str(Path(address).absolute())
+    assert open_registry(address).address == str(Path(address).absolute())
 
 
 def test_a_user_that_is_not_known_is_a_folder():
-    assert registry("~nobody-here/zoo").address == str(Path.cwd() / "~nobody-here/zoo")
+    assert open_registry("~nobody-here/zoo").address == str(Path.cwd() / "~nobody-here/zoo")
 
 
 @pytest.mark.parametrize("address", ["", " "])
 def test_an_empty_address_is_not_the_current_folder(address):
     with pytest.raises(ZooError, match="the address of a registry is empty"):
-        registry(address)
+        open_registry(address)
 
 
 @pytest.mark.parametrize("address", ["hf://org", "hf://org/", "hf://datasets/org"])
 def test_a_repository_of_the_hub_has_an_owner_and_a_name(address):
     with pytest.raises(ZooError, match="is no address of a repository") as told:
-        registry(address)
+        open_registry(address)
     assert "hf://ORG/NAME" in str(told.value.hint)

@@ -5,26 +5,29 @@ import json
 import pytest
 
 from specs import ZooError
-from zoo.models.registries.revision import File, Revision, parsed
+from zoo.models.registries.revision import PublishedFile, Revision, parse_record
 
 ONE, TWO = "1" * 64, "2" * 64
 
 
 @pytest.fixture
 def revision(summary):
-    files = {"manifest.json": File(sha256=ONE, bytes=10), "weights.safetensors": File(sha256=TWO, bytes=90)}
+    files = {
+        "manifest.json": PublishedFile(sha256=ONE, bytes=10),
+        "weights.safetensors": PublishedFile(sha256=TWO, bytes=90),
+    }
     return Revision(name="model", revision=3, digest=ONE, files=files, summary=summary)
 
 
 def test_it_is_read_as_it_was_written(revision):
-    assert parsed(Revision, revision.model_dump_json().encode(), "x") == revision
+    assert parse_record(Revision, revision.model_dump_json().encode(), "x") == revision
     assert (revision.bytes, revision.pin, revision.entry.bytes) == (100, "model@3", 100)
 
 
 def test_what_a_later_zoo_adds_is_passed_over(revision):
     said = json.loads(revision.model_dump_json())
     said["licence"], said["summary"]["speed"] = "CC0", 3
-    assert parsed(Revision, json.dumps(said).encode(), "x") == revision
+    assert parse_record(Revision, json.dumps(said).encode(), "x") == revision
 
 
 @pytest.mark.parametrize(
@@ -43,10 +46,10 @@ def test_what_a_later_zoo_adds_is_passed_over(revision):
 def test_what_cannot_be_is_refused(revision, field, value):
     said = {**json.loads(revision.model_dump_json()), field: value}
     with pytest.raises(ZooError, match=r"`x` is damaged"):
-        parsed(Revision, json.dumps(said).encode(), "x")
+        parse_record(Revision, json.dumps(said).encode(), "x")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"<html>", b"\xff", b"[" * 100_000, b'{"name": NaN}'])
 def test_what_is_no_json_object_is_refused(content):
     with pytest.raises(ZooError, match="is damaged"):
-        parsed(Revision, content, "x")
+        parse_record(Revision, content, "x")

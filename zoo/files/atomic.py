@@ -1,0 +1,307 @@
+"""Write files and folders atomically: they appear complete under their name, or not at all.
+
+Content is first written to a hidden neighbour, `.NAME.partial-HOST-PROCESS.THREAD`, flushed to the disk and renamed.
+The next writer in the same folder removes what a killed process left behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from specs import ZooError
+from zoo.files.storage import FREE_SPACE_HINT
+
+_DISK_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
+_PARTIAL = ".partial-"
+_REPLACED = ".replaced"
+_MAX_ATTEMPTS = 100
+
+
+class FolderExistsError(ZooError):
+    """The target folder must not be replaced, and has content. It is left unchanged."""
+
+
+@contextmanager
+def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
+    """Give a temporary path to write to, and rename it to `path` at the end. Create the parent folder if needed.
+
+    If the body raises, `path` is left unchanged.
+
+    Args:
+        path: The file to create or replace.
+        mode: The permissions of the file. The default follows the umask.
+
+    Raises:
+        ZooError: The disk is full, or the file cannot be written.
+    """
+    partial = partial_path(path)
+    with convert_disk_errors(path, partial):
+        remove_leftovers(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            default_mode = _default_mode(partial)
+            yield partial
+            _set_mode(partial, default_mode if mode is None else mode)
+            flush_to_disk(partial)
+            os.replace(partial, path)
+            flush_to_disk(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def create_file(path: Path, content: bytes) -> bool:
+    """Write a complete file unless the path exists. Of several processes, exactly one creates it.
+
+    Returns:
+        Whether this call created the file. An existing file is left unchanged.
+
+    Raises:
+        ZooError: The file cannot be written, or the file system has no hard links.
+    """
+    partial = partial_path(path)
+    with convert_disk_errors(path, partial):
+        remove_leftovers(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(content)
+            flush_to_disk(partial)
+            os.link(partial, path)
+            flush_to_disk(path.parent)
+        except FileExistsError:
+            return False
+        finally:
+            partial.unlink(missing_ok=True)
+    return True
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object to a file atomically.
+
+    Raises:
+        ZooError: The file cannot be written.
+        ValueError: The value contains NaN or infinity, which JSON cannot represent.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_file(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
+    """Give an empty temporary folder to fill, and rename it to `path` at the end.
+
+    Args:
+        path: The folder to create.
+        replace: Whether to replace an existing folder. If not, only an empty folder is replaced.
+
+    Raises:
+        FolderExistsError: `path` has content, and `replace` is False.
+        ZooError: The disk is full, or the folder cannot be written.
+    """
+    partial = partial_path(path)
+    with convert_disk_errors(path, partial):
+        remove_leftovers(path.parent)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            mode = _default_mode(partial / "mode")
+            yield partial
+            for written in (*partial.rglob("*"), partial):
+                if written.is_file():
+                    _set_mode(written, mode)
+                flush_to_disk(written)
+            _rename_folder(partial, path, replace)
+            flush_to_disk(path.parent)
+        finally:
+            remove_path(partial)
+
+
+def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
+    """Rename a complete folder to its final name. Try again if another process changes `path` meanwhile."""
+    for attempt in range(_MAX_ATTEMPTS):
+        try:
+            if replace and os.path.lexists(path):
+                _replace_folder(partial, path)
+            else:
+                partial.rename(path)
+            return
+        except OSError as error:
+            if not replace and error.errno in _OCCUPIED:
+                hint = "the existing folder was left unchanged: choose a new one"
+                raise FolderExistsError(f"`{path}` already exists", hint=hint) from None
+            if error.errno not in {*_OCCUPIED, errno.ENOENT} or attempt == _MAX_ATTEMPTS - 1 or not partial.exists():
+                raise
+
+
+def _replace_folder(partial: Path, path: Path) -> None:
+    """Replace a folder by two renames. `restore_replaced` repairs an interruption between them."""
+    replaced = _set_aside(path, _REPLACED)
+    try:
+        partial.rename(path)
+    finally:
+        restore_replaced(path.parent)  # does nothing if the rename succeeded
+    remove_folder(replaced)  # renames it first, so that a half-removed folder is never restored
+
+
+def restore_replaced(folder: Path) -> None:
+    """Restore the folders that a killed process was replacing, if their name is free.
+
+    Whatever machine the process ran on: a live process finds the name taken and tries again.
+    """
+    with suppress(OSError):  # there is no such folder, or this user may not change it
+        replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
+        for _, path in sorted(replaced, reverse=True):  # the newest one was replaced last
+            name, mark, _ = path.name.rpartition(_PARTIAL)
+            original = folder / name.removeprefix(".")
+            if mark and not os.path.lexists(original):
+                path.rename(original)
+
+
+def remove_folder(path: Path) -> Path | None:
+    """Remove a folder. It is renamed first, so that an interrupted removal leaves nothing that looks complete.
+
+    Returns:
+        The renamed folder, if this user may not remove all of it; else None.
+    """
+    remove_leftovers(path.parent)
+    renamed = _set_aside(path, ".removed")
+    remove_path(renamed)
+    return renamed if os.path.lexists(renamed) else None
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file, link or folder if it exists. Leave what this user may not remove."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the partial files in a folder that killed processes of this machine left. Restore what they replaced."""
+    restore_replaced(folder)
+    if os.name != "posix" or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        _, mark, writer = path.name.partition(_host_mark())
+        process = writer.partition(".")[0]
+        if mark and process.isdigit() and not _is_running(int(process)):
+            with suppress(OSError):  # it belongs to another user
+                remove_path(path)
+
+
+def partial_path(path: Path) -> Path:
+    """Return a hidden path next to `path` that no other thread or process uses."""
+    return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_ident()}")
+
+
+def partial_target(name: str) -> str | None:
+    """Return the name of the file or folder that a partial one belongs to. None if `name` is not a partial name."""
+    target, mark, _ = name.partition(_PARTIAL)
+    return target.removeprefix(".") if mark and target.startswith(".") else None
+
+
+def link_or_copy(file: Path, target: Path) -> None:
+    """Create a hard link to a file, or copy it if the file system has no hard links."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
+def flush_to_disk(path: Path) -> None:
+    """Flush a file, or the list of names of a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # the file system cannot flush
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Convert errors that occur while `path` is written to ZooErrors. Other errors pass unchanged.
+
+    Args:
+        path: The file or folder that is written, as the error names it.
+        partial: The temporary path to which it is written, if any.
+    """
+    try:
+        yield
+    except ZooError:
+        raise
+    except Exception as error:
+        # Some libraries raise their own exceptions with the message of the operating system.
+        for code, reason in _DISK_FULL.items():
+            if _has_code(error, code):
+                raise ZooError(f"`{path}` cannot be written: {reason}", hint=FREE_SPACE_HINT, exit_code=1) from error
+        if _has_code(error, errno.EFBIG):
+            problem = f"`{path}` cannot be written: it is larger than the file size limit of this process"
+            raise ZooError(problem, hint="raise the limit with `ulimit -f unlimited`", exit_code=1) from error
+        if isinstance(error, OSError) and _concerns(error, path, partial):
+            raise ZooError(f"`{path}` cannot be written: {error.strerror or error}", exit_code=1) from error
+        raise
+
+
+def _has_code(error: Exception, code: int) -> bool:
+    return (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error)
+
+
+def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
+    """Return whether the error names the file, one of its parent folders, or a part of the partial folder."""
+    if error.filename is None:
+        return False
+    failed = Path(os.fsdecode(error.filename)).absolute()
+    return path.absolute().is_relative_to(failed) or (partial is not None and failed.is_relative_to(partial))
+
+
+def _set_aside(path: Path, suffix: str) -> Path:
+    """Rename a file or folder, if it exists, to a partial name with this suffix. Return the new path."""
+    renamed = partial_path(path)
+    renamed = renamed.with_name(f"{renamed.name}{suffix}")
+    shutil.rmtree(renamed, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        path.rename(renamed)
+    return renamed
+
+
+def _default_mode(path: Path) -> int:
+    """Return the permissions that a new file gets from the umask. Create and remove `path` to find out."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.unlink()
+    return mode
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """Set the permissions of a file: some libraries write files that only their owner can read."""
+    if stat.S_IMODE(path.stat().st_mode) != mode:
+        path.chmod(mode)
+
+
+def _host_mark() -> str:
+    return f"{_PARTIAL}{socket.gethostname()}-"
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True

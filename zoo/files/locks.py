@@ -1,0 +1,110 @@
+"""Locks between processes. The system releases them when a process ends, even if it is killed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from specs import ZooError
+from zoo.report import Report
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+class FolderRemovedError(ZooError):
+    """Another process removed the folder after it was found."""
+
+
+@contextmanager
+def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
+    """Hold the lock of a path, so that no other process writes it. Wait if another process holds it.
+
+    File systems without locks are accepted: the body then runs unprotected.
+
+    Args:
+        path: The file or folder that is written. The lock is the file `.NAME.lock` next to it.
+        report: Receives a message if the call has to wait.
+
+    Raises:
+        ZooError: The parent folder cannot be written.
+    """
+    lock = FileLock(_lock_file(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            if report:
+                report.info(f"waiting for another process that fetches {path.name}")
+            lock.acquire()
+    except NotImplementedError:
+        pass
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            problem = f"`{path.parent}` cannot be written: {error.strerror or error}"
+            raise ZooError(problem, hint="set ZOO_HOME to another folder", exit_code=1) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def existing_lock_file(path: Path) -> Path | None:
+    """Return the lock file of `path`, or of the download that `path` is a part of. None if it was never locked."""
+    lock = _lock_file(path.with_name(path.name.removesuffix(".json").removesuffix(".partial")))
+    return lock if lock.exists() else None
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def hold_while_alive(user: object, folder: Path) -> None:
+    """Mark a folder as in use for as long as the object `user` lives. Several processes may use a folder.
+
+    This takes a shared lock of the folder itself, which filelock does not offer.
+
+    Raises:
+        FolderRemovedError: Another process removed the folder meanwhile.
+    """
+    if fcntl is None:
+        return
+    with suppress(FileNotFoundError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        weakref.finalize(user, os.close, descriptor)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            return
+    raise FolderRemovedError(f"`{folder}` was removed by another process", exit_code=1)
+
+
+@contextmanager
+def try_exclusive(path: Path) -> Iterator[bool]:
+    """Lock a folder against use, or a lock file against its process, without waiting. Yield whether it was free."""
+    if fcntl is None:
+        yield True
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except BlockingIOError:
+        free = False
+    except OSError:  # a file system without locks
+        free = True
+    try:
+        yield free
+    finally:
+        os.close(descriptor)

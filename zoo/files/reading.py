@@ -1,0 +1,108 @@
+"""Read files of limited size, with errors that say why a file cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, NoReturn
+
+from specs import ZooError
+from zoo.report import size
+
+MAX_BYTES = 20_000_000
+"""Default limit for small files: specs, JSON files and usual vocabularies are much smaller.
+
+Parsed JSON takes about thirty times as much memory as its file.
+"""
+MAX_VOCABULARY_BYTES = 100_000_000
+"""Limit for a vocabulary file, enough for a million tokens."""
+_NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # to open a FIFO would block until something writes to it
+
+
+class UnreadableError(ZooError):
+    """The file cannot be read now, but it is not known to be damaged."""
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a small file.
+
+    Raises:
+        ZooError: The file has more than `max_bytes` bytes, or `open_file` fails.
+    """
+    with open_file(path) as file:
+        if (actual := os.fstat(file.fileno()).st_size) > max_bytes:
+            raise ZooError(f"`{path}` is damaged: it has {size(actual)}; the limit is {size(max_bytes)}", exit_code=1)
+        return file.read(actual + 1)
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BufferedReader]:
+    """Open a regular file for reading.
+
+    Raises:
+        ZooError: The file is missing or is not a regular file.
+        UnreadableError: This user may not read the file, or reading fails.
+    """
+    with _convert_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _NONBLOCKING)
+        except ValueError:  # the name contains a null byte
+            raise FileNotFoundError from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise IsADirectoryError
+    with os.fdopen(descriptor, "rb") as file, _convert_errors(path):
+        yield file
+
+
+@contextmanager
+def _convert_errors(path: Path) -> Iterator[None]:
+    """Convert errors of the operating system to ZooErrors that name the file."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise ZooError(f"`{path}` is missing", exit_code=1) from None
+    except IsADirectoryError:
+        raise ZooError(f"`{path}` is not a regular file", exit_code=1) from None
+    except PermissionError:
+        hint = "ask its owner for permission (`chmod a+rX` lets everybody read it)"
+        raise UnreadableError(f"this user may not read `{path}`", hint=hint, exit_code=1) from None
+    except OSError as error:
+        raise UnreadableError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
+
+
+def file_exists(path: Path) -> bool:
+    """Return whether there is a regular file at this path.
+
+    Also return True if this user may not look at it: opening it then gives the right error message.
+    """
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):  # no such file, or a name that no file can have
+        return False
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Raises:
+        ZooError: The file cannot be read, or does not contain a JSON object.
+    """
+    try:
+        value = json.loads(read_bytes(path), parse_constant=_reject_constant)
+    except (ValueError, RecursionError) as error:
+        raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
+    if not isinstance(value, dict):
+        raise ZooError(f"`{path}` is damaged: it is not a JSON object", exit_code=1)
+    return value
+
+
+def _reject_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a JSON number")

@@ -1,0 +1,99 @@
+"""Read a model's folder: a spec, a vocabulary and weights that fit together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler import Purpose, lower
+from compiler.graph import stored_tensors
+from compiler.weights import check_weights
+from specs import Parsing, Spec, ZooError
+from zoo.files import manifest, storage
+from zoo.files.atomic import restore_replaced
+from zoo.files.manifest import Manifest
+from zoo.files.reading import read_bytes
+from zoo.models import weights
+from zoo.models.folder import MAX_SPEC_BYTES, SPEC, ModelFolder
+from zoo.models.weights import Weights
+from zoo.text.trees.tokenizer import TreeTokenizer
+from zoo.text.vocabulary import Vocabulary
+
+_MAX_ATTEMPTS = 20
+_RESTORE_HINT = "restore it from its source"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Spec, vocabulary and weights of one model."""
+
+    spec: Spec
+    vocabulary: Vocabulary
+    weights: Weights
+
+
+def read_model(folder: Path) -> Model:
+    """Read the model in the folder of a run or bundle.
+
+    A bundle may be replaced while it is read. It is then read again, so that all files belong to one version.
+
+    Raises:
+        ZooError: A file is missing, unreadable or damaged, or the files do not fit together.
+    """
+    storage.require_utf8(folder)
+    model = ModelFolder(folder)
+    for _ in range(_MAX_ATTEMPTS):
+        if not model.exists:
+            restore_replaced(folder.parent)
+        published, listed = model.published, None
+        try:
+            listed = manifest.read(folder) if published else None
+            return _read(model, listed)
+        except ZooError:
+            was_replaced = published and not model.published if listed is None else not listed.is_current
+            if not was_replaced:
+                raise
+    hint = "run the command again when nobody publishes there"
+    raise ZooError(f"`{folder}` was replaced again and again while it was read", hint=hint, exit_code=1)
+
+
+def _read(model: ModelFolder, listed: Manifest | None) -> Model:
+    def read(path: Path, max_bytes: int) -> bytes:
+        return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)
+
+    spec = model.spec if listed is None else model.parse_spec(listed.read_file(SPEC, MAX_SPEC_BYTES))
+    vocabulary = Vocabulary.load(model.folder, read)
+    _require_matching_vocabulary(model.folder, spec, vocabulary)
+    loaded = weights.read(model.weights, listed)
+    try:
+        check_weights(loaded.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
+    except ZooError as error:
+        raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
+    return Model(spec, vocabulary, loaded)
+
+
+def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:
+    """Raise ZooError if the vocabulary is not the one that the spec describes."""
+    expected = spec.vocabulary
+    shared = vocabulary.shared or (expected.separate_models and vocabulary.same_on_both_sides)
+    actual_layout = (vocabulary.sizes, shared, not vocabulary.shared)
+    expected_layout = (expected.sizes, expected.shared, expected.separate_models or not expected.shared)
+    if actual_layout != expected_layout:
+        problem = (
+            f"the vocabulary in `{folder}` has {_describe_layout(*actual_layout)}, but its spec requires "
+            f"{_describe_layout(*expected_layout)}"
+        )
+        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
+    has_brackets = isinstance(vocabulary.target, TreeTokenizer)
+    if has_brackets != isinstance(spec.task, Parsing):
+        problem = (
+            f"the target tokens in `{folder}` are {'brackets of trees' if has_brackets else 'tokens of text'}, but the "
+            f"task of its spec is `{spec.task.kind}`"
+        )
+        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
+
+
+def _describe_layout(sizes: tuple[int, int], shared: bool, two_models: bool) -> str:
+    counts = f"{sizes[0]:,} and {sizes[1]:,}" if len({*sizes}) > 1 else f"{sizes[0]:,}"
+    separate = ", with a separate tokenizer for each" if shared and two_models else ""
+    return f"{counts} tokens, {'shared' if shared else 'one set per side'}{separate}"

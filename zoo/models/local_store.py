@@ -1,0 +1,152 @@
+"""The local model store: the published models on this machine, by name and by revision. Loads no torch.
+
+The folder NAME is the current version of a model. `NAME@DIGEST` is a revision that was pulled by its number or digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Self
+
+from specs import ZooError
+from specs.spec import Name
+from zoo.files import manifest, storage
+from zoo.files.atomic import restore_replaced, write_json
+from zoo.files.reading import file_exists, read_bytes
+from zoo.models.registries.revision import Alias, Digest, Number, Record, Reference, Revision, is_name, parse_record
+
+ORIGIN_FILE = "revision.json"
+"""File in a bundle's folder with its `Origin`. The manifest does not list it."""
+_ALIAS = "alias.json"
+_PIN_LENGTH = 16
+
+
+class Origin(Record):
+    """The revision of a registry that a bundle was pulled from or published to."""
+
+    registry: str
+    name: Name
+    revision: Number
+    digest: Digest
+
+    @classmethod
+    def of(cls, revision: Revision, registry: str) -> Self:
+        """Return the origin of a bundle that is this revision of the registry with this address."""
+        return cls(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
+
+    def write(self, folder: Path) -> None:
+        """Write the origin into a bundle's folder."""
+        write_json(folder / ORIGIN_FILE, self.model_dump())
+
+
+def read_origin(folder: Path) -> Origin | None:
+    """Return the origin of a bundle. None if it is unknown, or the bundle was replaced since."""
+    if not file_exists(folder / ORIGIN_FILE):
+        return None
+    try:
+        origin = parse_record(Origin, read_bytes(folder / ORIGIN_FILE), str(folder / ORIGIN_FILE))
+    except ZooError:  # the model works without it
+        return None
+    return origin if origin.digest == bundle_digest(folder) else None
+
+
+def bundle_digest(folder: Path) -> str | None:
+    """Return the SHA-256 of a bundle's manifest, which identifies the bundle. None if the folder is not a bundle."""
+    file = folder / manifest.NAME
+    return hashlib.sha256(read_bytes(file)).hexdigest() if file_exists(file) else None
+
+
+def names(pattern: str = "*") -> list[str]:
+    """Return the sorted names of the published models that match a pattern, such as `*big*`."""
+    return sorted(name for name in _bundle_names() if is_name(name) and fnmatchcase(name, pattern))
+
+
+def all_names() -> list[str]:
+    """Return the sorted names of the models in the store, including those with pinned revisions only."""
+    return sorted({name for name in (folder.partition("@")[0] for folder in _bundle_names()) if is_name(name)})
+
+
+def model_path(name: str) -> Path:
+    """Return the folder of a published model, which may not exist yet. Restore it if a publication was killed.
+
+    Raises:
+        ZooError: The name is not valid, such as "../x".
+    """
+    if not is_name(name):
+        hint = "use letters, digits and - _ . , only, start with a letter or digit, and write no two dots in a row"
+        raise ZooError(f"`{name}` is not a valid model name", hint=hint)
+    restore_replaced(storage.models())
+    return storage.models() / name
+
+
+def pinned_path(name: str, digest: str) -> Path:
+    """Return the folder of a revision that was pulled by its number or digest."""
+    return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
+
+
+def revisions_of(name: str) -> list[Path]:
+    """Return the folders of all revisions of a model in the store, the current version first."""
+    return [
+        model_path(folder) if is_name(folder) else storage.models() / folder
+        for folder in sorted(_bundle_names())
+        if _is_revision_of(folder, name)
+    ]
+
+
+def find_revision(reference: Reference) -> Path | None:
+    """Return the folder that a reference names. None if it is not in the store.
+
+    Raises:
+        ZooError: Two registries have different revisions with this number, and both are in the store.
+    """
+    matches = [folder for folder in revisions_of(reference.name) if _matches(folder, reference)]
+    digests = {bundle_digest(folder): folder for folder in matches}
+    if len(digests) > 1:
+        choices = " or ".join(f"`{reference.name}@sha256:{digest}`" for digest in digests)
+        problem = (
+            f"`{reference}` is ambiguous: two registries have different models with this number, and both are here"
+        )
+        raise ZooError(problem, hint=f"write {choices}")
+    return matches[0] if matches else None
+
+
+def _matches(folder: Path, reference: Reference) -> bool:
+    if reference.digest is not None:
+        return bundle_digest(folder) == reference.digest
+    if reference.revision is None:
+        return folder.name == reference.name
+    origin = read_origin(folder)
+    return origin is not None and (origin.name, origin.revision) == (reference.name, reference.revision)
+
+
+def alias_target(name: str) -> str | None:
+    """Return the current name of a renamed model, as it was when the old name was last pulled. None if not renamed."""
+    file = alias_file(name)
+    return parse_record(Alias, read_bytes(file), str(file)).to if file_exists(file) else None
+
+
+def alias_file(name: str) -> Path:
+    """Return the path of the file that makes a name an alias of another one."""
+    return model_path(name) / _ALIAS
+
+
+def remember_alias(old: str, new: str) -> None:
+    """Record that a model was renamed, so that its old name also works without a registry."""
+    if bundle_digest(model_path(old)) is None and alias_target(old) != new:
+        write_json(alias_file(old), Alias(to=new).model_dump())
+
+
+def _bundle_names() -> list[str]:
+    """Return the names of the folders in the store that contain bundles."""
+    store = storage.models()
+    if not store.is_dir():
+        return []
+    restore_replaced(store)
+    return [folder.name for folder in store.iterdir() if file_exists(folder / manifest.NAME)]
+
+
+def _is_revision_of(folder: str, name: str) -> bool:
+    model, at, pin = folder.partition("@")
+    return model == name and (not at or len(pin) == _PIN_LENGTH)

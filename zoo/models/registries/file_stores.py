@@ -1,0 +1,155 @@
+"""File stores of registries: the interface, and local folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, runtime_checkable
+
+from specs import ZooError
+from zoo.files.atomic import atomic_file, convert_disk_errors, create_file
+from zoo.files.reading import file_exists, open_file, read_bytes
+from zoo.files.storage import require_space
+from zoo.report import Progress, Report
+
+MARKER = "registry.json"
+"""File that marks a location as a registry."""
+_CHUNK = 1 << 20
+
+
+class FileStore(Protocol):
+    """Readable files of a registry, by paths with slashes. All methods raise ZooError if the store is unreachable."""
+
+    @property
+    def address(self) -> str:
+        """The address of the registry."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is on the network."""
+        ...
+
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        """Return the content of a small file. None if it does not exist.
+
+        Raises:
+            ZooError: The file has more than `max_bytes` bytes.
+        """
+        ...
+
+    def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
+        """Download a file of `size` bytes. Resume if `partial` has its beginning; keep `partial` on failure."""
+        ...
+
+    def newest_revisions(self) -> dict[str, int] | None:
+        """Return the newest revision number of each model. Aliases are left out. None if files cannot be listed."""
+        ...
+
+
+@runtime_checkable
+class WritableFileStore(FileStore, Protocol):
+    """Files that can also be written. Each file is complete or does not exist."""
+
+    def has(self, path: str, size: int) -> bool:
+        """Return whether there is a file of this size in bytes."""
+        ...
+
+    def put(self, path: str, file: Path, progress: Progress) -> None:
+        """Upload a local file."""
+        ...
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file unless it exists. Return whether this call created it; of concurrent calls, exactly one does."""
+        ...
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write a file, replacing an existing one."""
+        ...
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """Files in a local or shared folder. It may not exist yet."""
+
+    folder: Path
+    is_remote = False
+
+    @property
+    def address(self) -> str:
+        """The path of the folder."""
+        return str(self.folder)
+
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        """Return the content of a small file. None if it does not exist."""
+        file = self.folder / path
+        return read_bytes(file, max_bytes) if file_exists(file) else None
+
+    def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
+        """Copy a file to `partial`, or continue an interrupted copy."""
+        offset = partial.stat().st_size if partial.exists() else 0
+        if not file_exists(self.folder / path):
+            raise missing_blob(self.address, path)
+        with (
+            report.progress(f"copying {partial.stem}", size, "bytes") as progress,
+            convert_disk_errors(partial),
+            partial.open("ab") as target,
+            open_file(self.folder / path) as source,
+        ):
+            source.seek(offset)
+            progress.advance(offset)
+            while target.tell() < size and (chunk := source.read(_CHUNK)):
+                _write(chunk, target, partial)
+                progress.advance(len(chunk))
+
+    def newest_revisions(self) -> dict[str, int]:
+        """Return the newest revision number of each model, from the names of the files."""
+        return newest_numbers([path.as_posix() for path in self.folder.glob("models/*/*.json")])
+
+    def has(self, path: str, size: int) -> bool:
+        """Return whether there is a file of this size in bytes."""
+        file = self.folder / path
+        return file_exists(file) and file.stat().st_size == size
+
+    def put(self, path: str, file: Path, progress: Progress) -> None:
+        """Copy a local file into the folder atomically."""
+        final = self.folder / path
+        require_space(final.parent, file.stat().st_size, f"`{path}`")
+        with atomic_file(final) as partial, partial.open("wb") as target, open_file(file) as source:
+            while chunk := source.read(_CHUNK):
+                _write(chunk, target, final)
+                progress.advance(len(chunk))
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file unless it exists. Return whether this call created it."""
+        return create_file(self.folder / path, content)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write a file atomically, replacing an existing one."""
+        with atomic_file(self.folder / path) as partial:
+            partial.write_bytes(content)
+
+
+def _write(chunk: bytes, target: BinaryIO, path: Path) -> None:
+    """Write a chunk. Errors name `path`, not the file that is read at the same time."""
+    with convert_disk_errors(path):
+        target.write(chunk)
+        target.flush()
+
+
+def missing_blob(address: str, path: str) -> ZooError:
+    """Return the error for a blob that a revision names but the registry does not have."""
+    hint = "publish the model there again, which uploads missing files, or pull another revision"
+    return ZooError(f"`{address}/{path}` is missing", hint=hint, exit_code=1)
+
+
+def newest_numbers(paths: list[str]) -> dict[str, int]:
+    """Return the largest N of each NAME among paths `.../NAME/N.json`. Leave out names with `NAME/alias.json`."""
+    newest: dict[str, int] = {}
+    aliases = {path.split("/")[-2] for path in paths if path.endswith("/alias.json")}
+    for path in paths:
+        folder, _, file = path.rpartition("/")
+        name, number = folder.rpartition("/")[2], file.removesuffix(".json")
+        if name not in aliases and number.isdecimal() and f"{number}.json" == file and len(number) < 10:
+            newest[name] = max(newest.get(name, 0), int(number))
+    return newest

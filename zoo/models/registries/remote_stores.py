@@ -1,0 +1,317 @@
+"""Registries on the network: web servers, S3 buckets, the Hugging Face Hub, and other file systems of fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import fsspec
+from fsspec.callbacks import Callback
+
+from specs import ZooError
+from zoo.files.atomic import convert_disk_errors
+from zoo.files.transfer import ForbiddenError, NotFoundError, transfer
+from zoo.models.registries.file_stores import MARKER, missing_blob, newest_numbers
+from zoo.models.registries.revision import MAX_BYTES
+from zoo.report import Progress, Report, size
+
+with suppress(ImportError):  # optional: fsspec's error says how to install it
+    import huggingface_hub.errors
+
+_ABSENT_PATH = "models/-/0.json"
+"""Path that no registry has, because no model can have this name."""
+_MAX_FAILURES = 2
+"""Attempts for a small file on a web server. There may be another registry to ask."""
+_CHUNK = 1 << 23
+_EXTRAS = {"s3": "s3", "hf": "hf"}
+_CONFLICT_STATUSES = {409, 412}  # another commit came first
+_MAX_COMMITS = 50
+
+
+@dataclass(frozen=True)
+class WebStore:
+    """Read-only files on a web server. They cannot be listed, so the registry's index is used.
+
+    This uses our own HTTP transfer, which resumes broken downloads; fsspec's does not.
+    """
+
+    address: str
+    is_remote = True
+
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        """Download a small file. Return None if it does not exist."""
+        with TemporaryDirectory(prefix="zoo-") as folder, _with_registry_hint():
+            partial = Path(folder) / f"{Path(path).name}.partial"
+            try:
+                transfer(f"{self.address}/{path}", partial, Report(), max_bytes, _MAX_FAILURES)
+            except NotFoundError:
+                return None
+            except ForbiddenError:
+                if not self._forbids_missing_files:
+                    raise
+                return None
+            return partial.read_bytes() if partial.exists() else b""
+
+    @cached_property
+    def _forbids_missing_files(self) -> bool:
+        """Whether the server answers 403 for missing files, as a bucket does if strangers may not list it."""
+        return self._error_type(MARKER) is None and self._error_type(_ABSENT_PATH) is ForbiddenError
+
+    def _error_type(self, path: str) -> type[ZooError] | None:
+        with TemporaryDirectory(prefix="zoo-") as folder:
+            try:
+                transfer(f"{self.address}/{path}", Path(folder) / "probe.partial", Report(), MAX_BYTES, _MAX_FAILURES)
+            except ZooError as error:
+                return type(error)
+        return None
+
+    def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
+        """Download a file to `partial`, or resume its download."""
+        try:
+            with _with_registry_hint():
+                transfer(f"{self.address}/{path}", partial, report, size)
+        except NotFoundError:
+            raise missing_blob(self.address, path) from None
+
+    def newest_revisions(self) -> None:
+        """Return None: a web server cannot list its files."""
+
+
+@contextmanager
+def _with_registry_hint() -> Iterator[None]:
+    """Give errors of a transfer a hint that fits registries."""
+    try:
+        yield
+    except NotFoundError:
+        raise
+    except ZooError as error:
+        hint = "check the address (in ZOO_REGISTRIES or registries.txt) and the network; a partial download is kept"
+        raise ZooError(error.problem, hint=hint, exit_code=1) from None
+
+
+class FsspecStore:
+    """Read-only files of any file system that fsspec knows: not all of them can create a file atomically."""
+
+    is_remote = True
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._scheme = address.partition("://")[0]
+
+    @cached_property
+    def files(self) -> Any:
+        """The fsspec file system, without its caches: the files may change at any time."""
+        try:
+            return fsspec.filesystem(self._scheme, skip_instance_cache=True, use_listings_cache=False)
+        except ImportError as error:
+            extra = _EXTRAS.get(self._scheme)
+            hint = f"`pip install 'transformer-zoo[{extra}]'`" if extra else "install the package that the error names"
+            raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=hint) from None
+        except ValueError as error:
+            hint = "write a folder, or an address that begins with https://, s3:// or hf://"
+            raise ZooError(f"`{self.address}` is not the address of a registry: {error}", hint=hint) from None
+
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        """Return the content of a small file. None if it does not exist."""
+        try:
+            content = self._read_range(path, 0, max_bytes + 1)  # one byte more shows that the file is too large
+        except FileNotFoundError:
+            return None
+        if len(content) > max_bytes:
+            problem = f"`{self._address_of(path)}` has more than {size(max_bytes)}, which is the limit for it"
+            raise ZooError(problem, exit_code=1)
+        return content
+
+    def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
+        """Download a file to `partial` in chunks, or resume its download."""
+        offset = partial.stat().st_size if partial.exists() else 0
+        with report.progress(f"downloading {partial.stem}", size, "bytes") as progress:
+            progress.advance(offset)
+            while offset < size:
+                try:
+                    chunk = self._read_range(path, offset, min(offset + _CHUNK, size))
+                except FileNotFoundError:
+                    raise missing_blob(self.address, path) from None
+                if not chunk:
+                    return
+                with convert_disk_errors(partial), partial.open("ab") as file:
+                    file.write(chunk)
+                offset += len(chunk)
+                progress.advance(len(chunk))
+
+    def newest_revisions(self) -> dict[str, int]:
+        """Return the newest revision number of each model, from the names of the files."""
+        with self._convert_errors():
+            try:
+                return newest_numbers(list(self.files.find(self._address_of("models"))))
+            except FileNotFoundError:
+                return {}
+
+    def _read_range(self, path: str, start: int, end: int) -> bytes:
+        with self._convert_errors():
+            content: bytes = self.files.cat_file(self._address_of(path), start=start, end=end)
+            return content
+
+    def _size(self, path: str) -> int | None:
+        with self._convert_errors():
+            try:
+                return int(self.files.info(self._address_of(path))["size"])
+            except FileNotFoundError:
+                return None
+
+    def _address_of(self, path: str) -> str:
+        return f"{self.address}/{path}"
+
+    @contextmanager
+    def _convert_errors(self) -> Iterator[None]:
+        """Convert the errors of any file system to ZooErrors, except FileNotFoundError."""
+        try:
+            yield
+        except (ZooError, FileNotFoundError):
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            hint = "check the address, your permissions there, and the network"
+            raise ZooError(f"`{self.address}` cannot be reached: {reason[:300]}", hint=hint, exit_code=1) from error
+
+
+class S3Store(FsspecStore):
+    """Files in an S3 bucket, or in a service with the same interface. Objects appear only when they are complete."""
+
+    def has(self, path: str, size: int) -> bool:
+        """Return whether there is an object of this size in bytes."""
+        return self._size(path) == size
+
+    def put(self, path: str, file: Path, progress: Progress) -> None:
+        """Upload a local file."""
+        with self._writing():
+            self.files.put_file(str(file), self._address_of(path), callback=_ProgressCallback(progress))
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write an object unless it exists. Return whether this call created it."""
+        with self._writing():
+            try:
+                self.files.pipe_file(self._address_of(path), content, mode="create")  # sends If-None-Match
+            except FileNotFoundError:
+                raise
+            except Exception:  # services report an existing object in different ways
+                if self._size(path) is None:
+                    raise
+                return False
+        return True
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write an object, replacing an existing one."""
+        with self._writing():
+            self.files.pipe_file(self._address_of(path), content)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._convert_errors():
+            try:
+                yield
+            except FileNotFoundError as error:
+                problem = f"`{self.address}` cannot be written to: {error}"
+                raise ZooError(problem, hint="create the bucket first") from None
+
+
+class _ProgressCallback(Callback):  # type: ignore[misc]
+    """Progress of an upload, reported by fsspec."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+
+    def relative_update(self, inc: int = 1) -> None:
+        super().relative_update(inc)
+        self._progress.advance(inc)
+
+
+class HubStore(FsspecStore):
+    """Files in a repository of the Hugging Face Hub, written by commits.
+
+    The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`, optionally with a folder. The repository must exist.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        owner, _, name = address.partition("://")[2].removeprefix("datasets/").partition("/")
+        if not owner or not name:
+            hint = "write hf://ORG/NAME or hf://datasets/ORG/NAME"
+            raise ZooError(f"`{address}` is not the address of a repository", hint=hint)
+
+    def has(self, path: str, size: int) -> bool:
+        """Return whether the repository has a file of this size in bytes."""
+        self.files.invalidate_cache()
+        return self._size(path) == size
+
+    def put(self, path: str, file: Path, progress: Progress) -> None:
+        """Commit a local file."""
+        self._commit_repeatedly(path, str(file))
+        progress.advance(file.stat().st_size)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Commit a file, replacing an existing one."""
+        self._commit_repeatedly(path, content)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Commit a file unless it exists. Return whether this call created it."""
+        for _ in range(_MAX_COMMITS):
+            with self._convert_errors():
+                head = self._api.repo_info(**self._repository).sha
+                if self._api.file_exists(
+                    filename=self._repository_path(path), **{**self._repository, "revision": head}
+                ):
+                    return False
+            if self._commit(path, content, head):
+                return True
+        raise self._too_many_conflicts(path)
+
+    def _commit_repeatedly(self, path: str, content: str | bytes) -> None:
+        for _ in range(_MAX_COMMITS):
+            if self._commit(path, content, None):
+                return
+        raise self._too_many_conflicts(path)
+
+    def _commit(self, path: str, content: str | bytes, parent: str | None) -> bool:
+        """Commit one file, on top of `parent` if it is given. Return False if another commit came first."""
+        with self._convert_errors():
+            addition = huggingface_hub.CommitOperationAdd(
+                path_in_repo=self._repository_path(path), path_or_fileobj=content
+            )
+            try:
+                self._api.create_commit(
+                    operations=[addition], commit_message=f"Add {path}", parent_commit=parent, **self._repository
+                )
+            except huggingface_hub.errors.HfHubHTTPError as error:
+                if error.response is None or error.response.status_code not in _CONFLICT_STATUSES:
+                    raise
+                return False
+        return True
+
+    def _too_many_conflicts(self, path: str) -> ZooError:
+        problem = f"`{path}` could not be committed to `{self.address}`: other commits came first {_MAX_COMMITS} times"
+        return ZooError(problem, hint="run the command again later", exit_code=1)
+
+    @cached_property
+    def _api(self) -> Any:
+        files = self.files  # first, because its error says how to install what is missing
+        return huggingface_hub.HfApi(endpoint=files.endpoint, token=files.token)
+
+    @cached_property
+    def _resolved(self) -> Any:
+        with self._convert_errors():
+            return self.files.resolve_path(self.address)
+
+    @property
+    def _repository(self) -> dict[str, Any]:
+        resolved = self._resolved
+        return {"repo_id": resolved.repo_id, "repo_type": resolved.repo_type, "revision": resolved.revision}
+
+    def _repository_path(self, path: str) -> str:
+        return f"{self._resolved.path_in_repo}/{path}".lstrip("/")
