@@ -16,10 +16,9 @@ import torch
 
 from compiler import TRANSLATE
 from specs import BOS, EOS, UNK, ZooError
-from zoo.generation.building import built
-from zoo.generation.scoring import forced
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
+from zoo.generation.compilation import build_with_message
+from zoo.generation.scoring import score_targets
+from zoo.generation.translator import Translation, Translator
 from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat
 from zoo.interop.numbering import SPECIAL
 from zoo.interop.sentencepiece_model import is_language_token
@@ -95,7 +94,7 @@ def compare_with_engine(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        program = built(model.spec, TRANSLATE, model.tensors, report, device="cpu", precision="float32")
+        program = build_with_message(model.spec, TRANSLATE, model.tensors, report, device="cpu", precision="float32")
         translator = Translator(program, model.vocabulary, model.spec, report=report)
         texts = _acceptable(texts[:_MAX_SENTENCES], translator, report)
         with (
@@ -138,7 +137,7 @@ def _engine_errors(format: ImportFormat) -> Iterator[None]:
 
 def _acceptable(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
     """Return the texts that the model translates as they are. It would reject or split a longer one."""
-    max_length = translator.intake().most
+    max_length = translator.preprocessor().max_source_length
     acceptable = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= max_length]
     if not acceptable:
         problem = f"there is no sentence to check with: the model takes 1 to {max_length:,} tokens"
@@ -168,7 +167,7 @@ def _timed(
 
 def _token_ids(translations: Sequence[EngineTranslation], vocabulary: Vocabulary) -> list[list[int] | None]:
     """Return zoo's token IDs of each translation, or None if the engine returned no tokens or an unknown one."""
-    ids = {name: id for id, name in enumerate(vocabulary.named(range(vocabulary.sizes[1])))}
+    ids = {name: id for id, name in enumerate(vocabulary.token_strings(range(vocabulary.sizes[1])))}
     # In zoo, tokens that select a language begin with a space.
     ids |= {bare: id for name, id in ids.items() if is_language_token(bare := name.removeprefix(SPACE))}
     ids[SPECIAL[UNK]] = UNK
@@ -206,11 +205,11 @@ def _largest_difference(
         problem = "cannot compare: every translation of these sentences reached the maximum length"
         raise ZooError(problem, hint="check with other sentences")
     with report.progress("check, log-probabilities", len(sources), "sentences") as progress:
-        scores = forced(
+        scores = score_targets(
             translator.program,
             sources,
             targets,
-            tokens=translator.tokens,
+            max_batch_tokens=translator.max_batch_tokens,
             device=translator.device,
             progress=progress,
         )

@@ -10,14 +10,15 @@ import torch
 
 from specs import ZooError, nearest
 from zoo.files import manifest
-from zoo.files.files import require_space, writing_folder
+from zoo.files.atomic import atomic_folder
+from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest
 from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
 from zoo.models import find
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.publishing import proof
 from zoo.report import Report
 
@@ -54,13 +55,13 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     format = _format_named(to)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ZooError(f"`{folder}` already exists", hint="name a new folder with `-o`")
-    path = find.published(name, report)
+    path = find.published_model(name, report)
     model = read_model(path)
-    manifest.read(path).hold(proof.NAME)
+    manifest.read(path).check_file(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
     target = Path(os.path.realpath(folder))  # if the folder is a link to an empty folder, keep the link
-    with writing_folder(target, replace=False) as partial:
+    with atomic_folder(target, replace=False) as partial:
         notes = format.write(bundle, partial)
         if reader := format.reader(bundle):
             _require_same_when_read(bundle, reader, partial)
@@ -72,7 +73,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
                 exit_code=1,
             )
     for note in notes:
-        report.say(f"note: {note}")
+        report.info(f"note: {note}")
     return ExportResult(folder, check, tuple(notes))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import specs
 from specs import Spec, ZooError
-from zoo.publishing.proof import Proof
+from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
@@ -119,7 +119,7 @@ class Bundle:
     spec: Spec
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
-    proof: Proof
+    proof: ReferenceLogProbabilities
     """Reference log-probabilities, which the exported model must reproduce."""
 
 
@@ -195,7 +195,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
     if architecture.get("positional_encoding") == "learned":
         corpus["max_length"] = min(_MAX_LENGTH, architecture["max_positions"] - 1)
     fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}
-    return specs.load("base", fields).called(request.name)
+    return specs.load("base", fields).with_short_name(request.name)
 
 
 def _without_markup(text: str) -> str:

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.content import opened, stands
-from zoo.files.transfer import offline
+from zoo.files.reading import file_exists, open_file
+from zoo.files.transfer import is_offline
 from zoo.report import Report
 
 PREFIX = "hf:"
@@ -48,7 +48,7 @@ def download(source: str, report: Report) -> Path:
     if not _NAME.fullmatch(source.removeprefix(PREFIX)):
         hint = "write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`"
         raise ZooError(f"`{source}` is not a valid name of a model on the Hub", hint=hint)
-    if offline():
+    if is_offline():
         hint = "unset ZOO_OFFLINE, or name a folder on this computer"
         raise ZooError(f"cannot download `{source}`: ZOO_OFFLINE is set", hint=hint)
     try:
@@ -59,7 +59,7 @@ def download(source: str, report: Report) -> Path:
     try:
         files = hub.HfApi().model_info(name, revision=revision or None).siblings or []
         patterns = _needed([file.rfilename for file in files])
-        report.say(f"downloading {len(patterns)} files of {name}")
+        report.info(f"downloading {len(patterns)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=patterns))
     except Exception as error:  # without a network, the errors are those of the HTTP client
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -81,9 +81,9 @@ def licence_of_card(folder: Path) -> str | None:
     Model cards on the Hub begin with YAML front matter. Only a licence in the front matter counts.
     """
     card = folder / _CARD
-    if not folder.is_dir() or not stands(card):
+    if not folder.is_dir() or not file_exists(card):
         return None
-    with opened(card) as file:
+    with open_file(card) as file:
         first_line, _, rest = file.read(_MAX_CARD).replace(b"\r\n", b"\n").partition(b"\n")
     front_matter, end, _ = rest.partition(b"\n---")
     match = _LICENCE.search(front_matter) if first_line == b"---" and end else None

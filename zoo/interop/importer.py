@@ -12,7 +12,7 @@ from pathlib import Path
 
 import specs
 from specs import ZooError, nearest
-from zoo.files.files import require_space
+from zoo.files.storage import require_space
 from zoo.interop import hub
 from zoo.interop.comparison import Comparison, compare_with_engine, require_engine
 from zoo.interop.ctranslate2.importer import CTranslate2Import
@@ -28,11 +28,10 @@ from zoo.interop.formats import (
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.marian.importer import MarianImport
 from zoo.models.folder import ModelFolder
-from zoo.models.registries.reference import is_name
+from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
-from zoo.publishing.facts import Facts
-from zoo.publishing.provenance import facts_of_import
-from zoo.publishing.publish import shelve
+from zoo.publishing.facts import Facts, facts_of_import
+from zoo.publishing.publish import publish_imported
 from zoo.report import Report
 from zoo.text.lines import read_lines
 from zoo.version import __version__
@@ -109,7 +108,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     def fill(bundle: ModelFolder) -> Facts:
         model = _read(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
-            report.say(f"note: {note}")
+            report.info(f"note: {note}")
         origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
         if texts:
             comparisons.append(compare_with_engine(format, path, model, texts, report))
@@ -118,7 +117,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         _write(bundle, replace(model, spec=spec))
         return facts_of_import(spec, origin, model.notes)
 
-    folder = shelve(name, fill, replace=options.replace, report=report)
+    folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))
 
 

@@ -13,7 +13,7 @@ from specs import ZooError
 
 NEVER = -1e9
 """Bias on the logit of a token that the foreign model cannot write. Its probability is 0. Label smoothing during
-training skips such tokens (`compiler.operations.probability.CLOSED`), so the probability stays 0."""
+training skips such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """Names of PAD, UNK, BOS and EOS."""
 

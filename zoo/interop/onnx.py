@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from compiler.agree import disagreement
-from compiler.assemble import ordered
-from compiler.backends.onnx import opened, write_quietly
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
+from compiler.backends.onnx import open_models, write_models
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.models.folder import SPEC
 from zoo.version import __version__
@@ -30,8 +30,8 @@ class OnnxExport:
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write both models, the spec and the vocabulary. Return how to use them."""
-        _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
-        write_quietly(order, folder)
+        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        write_models(order, folder)
         (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")
         bundle.vocabulary.save(folder)
         return [_NOTE]
@@ -41,7 +41,7 @@ class OnnxExport:
         if find_spec("onnxruntime") is None:
             return None
         onnxruntime = import_module("onnxruntime")
-        _, order = ordered(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
-        differences = disagreement(opened(order, folder), weights=bundle.tensors)
+        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        differences = disagreement(open_models(order, folder), weights=bundle.tensors)
         largest = float(torch.tensor([*differences.values()]).max())  # unlike the built-in max, this propagates NaN
         return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "the compiler's interpreter")

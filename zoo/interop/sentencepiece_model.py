@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.files.content import content
+from zoo.files.reading import read_bytes
 from zoo.interop.numbering import SPECIAL, Numbering
-from zoo.text.tokenizer import SPACE, Tokenizer, damaged
+from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of Protocol Buffers
 _MAX_VARINT = 10  # bytes
@@ -80,11 +80,11 @@ class SentencePieceModel:
         self._trainer = b""
         self._other_fields: list[bytes] = []
         try:
-            self._read(content(file))
+            self._read(read_bytes(file))
         except (ValueError, TypeError, UnicodeDecodeError):
             self.entries = []
         if not self.entries:
-            raise damaged(str(file), "it is not a SentencePiece model")
+            raise damaged_vocabulary(str(file), "it is not a SentencePiece model")
 
     def _read(self, model: bytes) -> None:
         for field in parse_fields(model):

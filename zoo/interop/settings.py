@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from specs import ZooError
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 
 
 class Settings:
@@ -85,7 +85,7 @@ class Settings:
             problem: The end of a sentence that begins with the key and its value.
             hint: What the user can do.
         """
-        value = on_one_line(self.values.get(key)).strip("`")
+        value = quote_in_full(self.values.get(key)).strip("`")
         return ZooError(f"`{key}: {value}` {problem}", where=self.where, hint=hint)
 
     def _value(self, key: str, default: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import IO, Any
 import torch
 
 from specs import ZooError
-from zoo.files.content import opened
+from zoo.files.reading import open_file
 
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
@@ -42,7 +42,7 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
             replaced.
         Exception: Any of `UNREADABLE`, if the file is damaged.
     """
-    with opened(file):
+    with open_file(file):
         pass  # report a missing file in the usual words
     allowed = []
     for name in sorted(set(_foreign_globals(file))):

@@ -243,7 +243,7 @@ def test_engine_of_the_check_returns_tokens_and_log_probabilities(tmp_path: Path
     hypotheses = Translator(program, imported.vocabulary, imported.spec).hypotheses(texts, beam=1)
     translations = CTranslate2Import().open_engine(tmp_path, imported).translate(texts, beam=1)
     for translation, (best, *_) in zip(translations, hypotheses, strict=True):
-        assert translation.tokens == imported.vocabulary.named(best.tokens)
+        assert translation.tokens == imported.vocabulary.token_strings(best.tokens)
         assert translation.log_probability == pytest.approx(best.log_probability, abs=1e-3)
 
 

@@ -21,7 +21,7 @@ from zoo.files import manifest
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.importer import ImportOptions, find_format, import_model
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.publishing import publish
 from zoo.report import Report
 from zoo.training.run import Run

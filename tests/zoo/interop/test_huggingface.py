@@ -19,7 +19,7 @@ from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.config import GENERATION_KEYS
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.importer import ImportOptions, import_model
-from zoo.models import names
+from zoo.models import local_store
 from zoo.report import Progress, Report
 
 SENTENCES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
@@ -197,7 +197,7 @@ def test_invalid_values_are_reported_as_a_damaged_model(folder: Any) -> None:
         folder.write_generation(**settings)
         with pytest.raises(ZooError, match=r"is not a valid model of hf-marian|is not a number"):
             import_model(str(folder.path), ImportOptions(name="mine"), Report())
-    assert names.names() == []
+    assert local_store.names() == []
 
 
 @pytest.mark.integration

@@ -23,7 +23,7 @@ import zoo as library
 from cli.app import run
 from compiler import TRANSLATE
 from specs import ZooError
-from zoo.generation.building import built
+from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop import hub
 from zoo.interop.comparison import Comparison, compare_with_engine
@@ -158,7 +158,7 @@ class SameEngine:
     version = "an engine"
 
     def __init__(self, path: Path, model: ImportedModel) -> None:
-        program = built(model.spec, TRANSLATE, model.tensors, Report(), device="cpu", backend="eager")
+        program = build_with_message(model.spec, TRANSLATE, model.tensors, Report(), device="cpu", backend="eager")
         self.translator = Translator(program, model.vocabulary, model.spec)
         self.log_probabilities: list[float] = []
 
@@ -237,10 +237,12 @@ def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tiny: SimpleNamespace, 
     assert {file.name for file in bundle.glob("vocabulary*")} == {"vocabulary.source.model", "vocabulary.target.model"}
     translator = library.load("hf", backend="eager")
     vocabulary = translator.vocabulary
-    assert vocabulary.alike
-    assert vocabulary.named(vocabulary.encode("the old dog")) == folder.source.encode("the old dog", out_type=str)
+    assert vocabulary.same_on_both_sides
+    assert vocabulary.token_strings(vocabulary.encode("the old dog")) == folder.source.encode(
+        "the old dog", out_type=str
+    )
     target = vocabulary.encode("der alte Hund", "target")
-    assert vocabulary.named(target) == folder.target.encode("der alte Hund", out_type=str)
+    assert vocabulary.token_strings(target) == folder.target.encode("der alte Hund", out_type=str)
     assert translator.score("the old dog", "der alte Hund") < 0
     (bundle / "vocabulary.target.model").write_bytes((bundle / "vocabulary.source.model").read_bytes())
     assert zoo("verify", "hf").status == 1

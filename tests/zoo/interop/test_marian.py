@@ -15,7 +15,7 @@ import yaml
 
 from compiler import TRANSLATE
 from specs import EOS, UNK, ZooError
-from zoo.generation.building import built
+from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import find_format
@@ -107,7 +107,7 @@ def test_vocabulary_tokenises_as_before(tiny: SimpleNamespace, model: Model) -> 
     for line in [*tiny.TEXT, "an unknown Ω", ""]:
         ids = processor.encode(line)
         names = [processor.id_to_piece(id).replace("<unk>", "⁇") for id in ids]
-        assert vocabulary.named(vocabulary.encode(line)) == names
+        assert vocabulary.token_strings(vocabulary.encode(line)) == names
         assert vocabulary.decode(vocabulary.encode(line)) == processor.decode(ids)
 
 
@@ -127,7 +127,7 @@ def test_token_list_with_two_sentencepiece_models(tiny: SimpleNamespace, tmp_pat
     decoder = {"models": ["model.npz"], "vocabs": ["both.yml"] * 2}
     imported = read(tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder))
     section = imported.spec.vocabulary
-    assert (section.shared, section.separate_models, imported.vocabulary.alike) == (True, True, True)
+    assert (section.shared, section.separate_models, imported.vocabulary.same_on_both_sides) == (True, True, True)
     assert any(">>deu<<" in note for note in imported.notes)
     language, *others = imported.vocabulary.encode(">>deu<< a dog")
     assert others == imported.vocabulary.encode("a dog")
@@ -234,7 +234,7 @@ def test_settings_cannot_name_files_outside_the_folder(tiny: SimpleNamespace, tm
 def test_translations_of_trained_models_are_marians(name: str, key: str, backend: str) -> None:
     outputs: list[dict[str, Any]] = json.loads((RECORDED / "marian_outputs.json").read_text())
     imported = read(RECORDED / name)
-    program = built(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend=backend)
+    program = build_with_message(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend=backend)
     translator = Translator(program, imported.vocabulary, imported.spec)
     for search, (beam, alpha) in SEARCHES.items():
         hypotheses = translator.hypotheses([item["source"] for item in outputs], beam=beam, alpha=alpha, n_best=beam)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.generation.intake import Intake
+from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.sentencepiece_model import (
     SentencePieceModel,
@@ -115,7 +115,7 @@ def test_words_of_a_list_get_their_ids(words: list[str]) -> None:
 def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None:
     """Check repeated unknown words, and a vocabulary that was saved and loaded."""
     tokenizer = word_list_tokenizer(NUMBERING, "list")
-    assert tokenizer.of_words
+    assert tokenizer.is_word_level
     assert tokenizer.size == len(NUMBERING.tokens)
     Vocabulary(tokenizer).save(tmp_path)
     for each in (tokenizer, Vocabulary.load(tmp_path).source):
@@ -138,11 +138,11 @@ def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None
 def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report) -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
-    intake = Intake(vocabulary, small(), None, None, report)
+    intake = Preprocessor(vocabulary, small(), None, None, report)
     with pytest.raises(ZooError, match=r"'Hund', 'X'"):
-        intake.sources(["a"], ["a Hund X"], 0)
-    with intake.lengths:
-        assert [len(each) for each in intake.windows([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
+        intake.encode_sources(["a"], ["a Hund X"], 0)
+    with intake.warnings:
+        assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
     (warning,) = report.warnings  # type: ignore[attr-defined]
     assert "in 1 of 2" in warning
 
@@ -152,7 +152,7 @@ def test_sources_without_eos(small: Callable[..., Spec], home: Path) -> None:
     without = without_source_end(tokenizer, "list")
     assert (Vocabulary(tokenizer).source_end, Vocabulary(without, tokenizer).source_end) == (EOS, PAD)
     assert without.encode("a bc") == tokenizer.encode("a bc")
-    assert without.named(range(without.size)) == tokenizer.named(range(tokenizer.size))
+    assert without.token_strings(range(without.size)) == tokenizer.named(range(tokenizer.size))
     with pytest.raises(ZooError, match="EOS"):  # training would add EOS
         prepare(small(), Report(), Vocabulary(without, tokenizer))
 

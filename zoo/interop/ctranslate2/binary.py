@@ -16,8 +16,8 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from specs import ZooError
-from zoo.files.content import opened
-from zoo.system import ram
+from zoo.files.reading import open_file
+from zoo.system import device_memory
 
 VERSIONS = range(2, 7)
 """Versions of the file that can be read. Version 2 added the model's name and revision, 3 aliases, 4 types."""
@@ -69,7 +69,7 @@ class Binary:
 def read(file: Path) -> Binary:
     """Read a `model.bin`. Raise ZooError if it is damaged or has an unknown version."""
     try:
-        with opened(file) as stream:
+        with open_file(file) as stream:
             return _Reader(stream, file).binary()
     except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
         hint = "restore it from its source"
@@ -82,7 +82,7 @@ class _Reader:
     def __init__(self, stream: BinaryIO, file: Path) -> None:
         self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
         hint = "if the model really has this size, import it on a computer with more memory"
-        ram.require(self.left, torch.device("cpu"), f"`{file}`", hint)
+        device_memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
 
     def binary(self) -> Binary:
         version = self.integer("I")

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from compiler.graph import Purpose
 from compiler.lower import lower
-from compiler.lower.attention import scale
+from compiler.lower.attention import attention_scale
 from compiler.operations.attention import Attention
-from compiler.operations.embedding import Embed, Position
+from compiler.operations.elementwise import Add, Dropout, Gelu, Norm, Relu, Silu
+from compiler.operations.embedding import Embedding, PositionalEncoding
 from compiler.operations.mask import CausalMask, PaddingMask
-from compiler.operations.probability import LogSoftmax, Pick
+from compiler.operations.probability import LogSoftmax, PickLabels
 from compiler.operations.projection import Linear, Logits
-from compiler.operations.residual import Add, Dropout, Gelu, Norm, Relu, Silu
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.runtime import sinusoids
 from specs import BOS, EOS, PAD, UNK, Decoding, Spec, ZooError
@@ -31,8 +31,8 @@ from zoo.text.tokenizer import SPACE, Tokenizer
 POSITIONS = 4096
 """Rows of the table of sinusoids in the exported model. CTranslate2's own sinusoids differ from zoo's."""
 _OPERATIONS = {
-    *(Add, Attention, CausalMask, Dropout, Embed, Gelu, Linear, LogSoftmax, Logits),
-    *(MergeHeads, Norm, PaddingMask, Pick, Position, Relu, Silu, Slice, SplitHeads),
+    *(Add, Attention, CausalMask, Dropout, Embedding, Gelu, Linear, LogSoftmax, Logits),
+    *(MergeHeads, Norm, PaddingMask, PickLabels, PositionalEncoding, Relu, Silu, Slice, SplitHeads),
 }
 """Operations of the Transformer that CTranslate2 implements."""
 _LAYERS = {
@@ -85,9 +85,9 @@ class CTranslate2Export:
         model.validate()
         model.optimize("float32")
         model.save(str(folder))
-        if source.content == target.content and not source.of_words:
+        if source.content == target.content and not source.is_word_level:
             (folder / "sentencepiece.model").write_bytes(source.content)
-        elif not source.of_words:
+        elif not source.is_word_level:
             (folder / "source.spm").write_bytes(source.content)
             (folder / "target.spm").write_bytes(target.content)
         return list(_search_notes(bundle.spec.decoding, names[1]))
@@ -127,7 +127,7 @@ def _require_supported(spec: Spec) -> None:
 def _token_names(side: Any) -> list[str]:
     """Return the names of tokens as CTranslate2 lists them: words of a word list without the leading space."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
-    return [name.removeprefix(SPACE) for name in names] if side.of_words else names
+    return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 
 
 def _search_notes(decoding: Decoding, target: list[str]) -> Iterator[str]:
@@ -219,7 +219,7 @@ class _SpecWriter:
         output.weight = self.padded(self.tensor(f"{part}.output").T.contiguous(), a.d_v)
         if a.projection_bias:
             output.bias = self.tensor(f"{part}.output_bias")
-        attention.queries_scale = scale(a)
+        attention.queries_scale = attention_scale(a)
         self.fill_norm(attention.layer_norm, part)
 
     def padded(self, heads: Tensor, dimension: int) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from sentencepiece import SentencePieceProcessor
 
 from specs import ZooError
-from zoo.files.content import stands
+from zoo.files.reading import file_exists
 from zoo.interop.ctranslate2.binary import Binary, read
 from zoo.interop.ctranslate2.config import read_config, read_token_lists
 from zoo.interop.ctranslate2.network import read_network
@@ -55,7 +55,7 @@ class CTranslate2Import:
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder with `model.bin`."""
-        return stands(path / MODEL)
+        return file_exists(path / MODEL)
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
@@ -86,7 +86,7 @@ class CTranslate2Import:
         notes = [*vocabulary.notes]
         if not config.source_has_end:
             notes.append("The model reads no EOS after a source, so none is added.")
-        if stands(path / "vmap.txt"):
+        if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which CTranslate2 can use to restrict the vocabulary, is not imported.")
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
         tensors = {**network.tensors, **embeddings}

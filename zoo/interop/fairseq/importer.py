@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.content import content, stands
+from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.fairseq import checkpoint
 from zoo.interop.fairseq.network import (
     PAD,
@@ -88,9 +88,9 @@ class FairseqImport:
 
 
 def _find_checkpoint(path: Path) -> Path | None:
-    if stands(path):
+    if file_exists(path):
         return path if path.suffix == ".pt" else None
-    usual = [path / name for name in _CHECKPOINTS if stands(path / name)]
+    usual = [path / name for name in _CHECKPOINTS if file_exists(path / name)]
     others = sorted(path.glob("*.pt")) if path.is_dir() else []
     return usual[0] if usual else others[0] if len(others) == 1 else None
 
@@ -119,7 +119,7 @@ def _read_dictionary(file: Path) -> TokenList:
         ZooError: The file is missing or damaged.
     """
     try:
-        lines = content(file).decode("utf-8").split("\n")
+        lines = read_bytes(file).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
     names = list(_SPECIAL_TOKENS)

@@ -15,9 +15,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from compiler.operations.embedding import encoding
+from compiler.operations.embedding import sinusoidal_encoding
 from specs import BOS, EOS, PAD, Spec, ZooError
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.interop.huggingface.importer import CONFIG, GENERATION_CONFIG, HuggingFaceMarianImport, import_transformers
 from zoo.interop.huggingface.vocabulary import write_vocabulary
@@ -100,7 +100,7 @@ def _require_sentencepiece(vocabulary: Vocabulary) -> None:
     """Raise ZooError unless both sides are SentencePiece models and sources end with EOS."""
     if not isinstance(vocabulary.target, Tokenizer):
         raise _unsupported("its target consists of brackets of parse trees, not of text")
-    if vocabulary.source.of_words or vocabulary.target.of_words:
+    if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
         raise _unsupported("its vocabulary is a list of words, but transformers requires a SentencePiece model")
     if vocabulary.source_end != EOS:
         raise _unsupported("it reads no EOS after a source, but transformers always adds EOS")
@@ -163,7 +163,7 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
     if a.positional_encoding == "learned":
         return tensors[f"{side}.positions"].float().clone()
     halves, first = a.positional_encoding == "sinusoidal_halves", a.first_position
-    return torch.tensor([encoding(first + row, a.d_model, halves) for row in range(_position_rows(spec))])
+    return torch.tensor([sinusoidal_encoding(first + row, a.d_model, halves) for row in range(_position_rows(spec))])
 
 
 def marian_config(spec: Spec) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compiler.operations.embedding import encoding
+from compiler.operations.embedding import sinusoidal_encoding
 from specs import ZooError
-from zoo.files.content import stands
-from zoo.files.files import read_json
+from zoo.files.reading import file_exists, read_json
 from zoo.interop.formats import (
     Engine,
     EngineTranslation,
@@ -60,7 +59,7 @@ class HuggingFaceMarianImport:
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder whose `config.json` has the model type `marian`."""
-        if not stands(path / CONFIG):
+        if not file_exists(path / CONFIG):
             return False
         try:
             return read_json(path / CONFIG).get("model_type") == "marian"
@@ -115,7 +114,7 @@ class HuggingFaceMarianImport:
 
 def _generation_file(path: Path, config: Settings) -> Settings:
     """Return the settings of the search: `generation_config.json`, or in older folders `config.json`."""
-    if stands(path / GENERATION_CONFIG):
+    if file_exists(path / GENERATION_CONFIG):
         config.ignore(*GENERATION_KEYS)
         return Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
     return config
@@ -123,7 +122,7 @@ def _generation_file(path: Path, config: Settings) -> Settings:
 
 def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
     """Return the request with the languages in `tokenizer_config.json`, unless the user chose languages."""
-    if request.languages or not stands(path / TOKENIZER_CONFIG):
+    if request.languages or not file_exists(path / TOKENIZER_CONFIG):
         return request
     config: dict[str, Any] = read_json(path / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))
@@ -201,4 +200,4 @@ def _adapt_to_marian(model: Any, epsilon: float) -> None:
         table = getattr(model.model, side).embed_positions.weight
         rows, d_model = table.shape
         with torch.no_grad():
-            table.copy_(torch.tensor([encoding(position, d_model, halves=True) for position in range(rows)]))
+            table.copy_(torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(rows)]))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.files.content import content
-from zoo.files.files import read_json, write_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_bytes, read_json
 from zoo.interop.formats import Bundle
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
-from zoo.text.tokenizer import SPACE, Tokenizer, damaged
+from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _SOURCE, _TARGET = "vocab.json", "target_vocab.json"
@@ -46,7 +46,7 @@ def read_vocabulary(folder: Path, rows: tuple[int, int], special: SpecialTokens,
     models = [SentencePieceModel(file) for file in files]
     if shared:
         tokens = _token_list(folder / _SOURCE, rows[0], special, special.start)
-        if content(files[0]) == content(files[1]):
+        if read_bytes(files[0]) == read_bytes(files[1]):
             models = models[:1]
         return convert_vocabulary(models, tokens, tokens, shared=True, where=folder)
     # No source begins with the first token of a translation. In the source's list, its ID may be another token.
@@ -61,13 +61,13 @@ def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None
     names: dict[int, str] = {}
     for name, id in read_json(file).items():
         if not _is_id(id) or id in names:
-            raise damaged(str(file), f"`{name}` has no unique ID")
+            raise damaged_vocabulary(str(file), f"`{name}` has no unique ID")
         names[id] = name
     unknown = next((id for id, name in names.items() if name == _UNKNOWN), None)
     if rows > _MAX_TOKENS:
-        raise damaged(str(file), f"its config says that it has {rows:,} tokens"[:200])
+        raise damaged_vocabulary(str(file), f"its config says that it has {rows:,} tokens"[:200])
     if unknown is None or unknown >= rows or special.end >= rows or (start is not None and start >= rows):
-        raise damaged(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
+        raise damaged_vocabulary(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
     listed = tuple(names.get(id, "") for id in range(rows))
     return TokenList(listed, unknown=unknown, end=special.end, start=start, pad=special.pad)
 

@@ -12,13 +12,13 @@ from jaxtyping import Float32
 from safetensors import SafetensorError
 from torch import Tensor
 
-from compiler.operations.embedding import encoding
+from compiler.operations.embedding import sinusoidal_encoding
 from specs import Architecture, ZooError
-from zoo.files.content import opened, stands
+from zoo.files.reading import file_exists, open_file
 from zoo.interop import torch_files
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors, position_fields
-from zoo.models.header import require_header
+from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
@@ -37,15 +37,15 @@ _MAX_D_MODEL = 65_536  # of a spec
 
 def open_weights(folder: Path) -> ForeignTensors:
     """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
-    file = next((folder / name for name in FILES if stands(folder / name)), None)
+    file = next((folder / name for name in FILES if file_exists(folder / name)), None)
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
         problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`, but {files}"
         raise ZooError(problem, hint="if the weights are in several files, save them as one")
     try:
         if file.suffix == ".safetensors":
-            with opened(file) as stream:
-                require_header(stream, file)
+            with open_file(file) as stream:
+                check_header(stream, file)
                 tensors: Any = safetensors.torch.load_file(file)
         else:
             tensors = torch_files.load(file, "transformers")
@@ -168,8 +168,8 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
 
 def _known_sinusoids(d_model: int) -> Iterator[Tensor]:
     """Yield the first positions of Marian's table and of transformers' table."""
-    yield torch.tensor([encoding(position, d_model, halves=True) for position in range(_COMPARED_POSITIONS)])
-    interleaved = torch.tensor([encoding(position, d_model) for position in range(_COMPARED_POSITIONS)])
+    yield torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(_COMPARED_POSITIONS)])
+    interleaved = torch.tensor([sinusoidal_encoding(position, d_model) for position in range(_COMPARED_POSITIONS)])
     yield torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), 1)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from specs import ZooError
 from specs.reader import read_value
-from zoo.files.content import opened
+from zoo.files.reading import open_file
 from zoo.interop.settings import Settings
 from zoo.interop.tensors import require_none_left
 
@@ -148,7 +148,7 @@ class Archive:
 @contextmanager
 def open_archive(file: Path) -> Iterator[Archive]:
     """Open an .npz file. Raise ZooError if it is missing or damaged."""
-    with opened(file) as stream:
+    with open_file(file) as stream:
         try:
             archive = zipfile.ZipFile(stream)
         except _UNREADABLE as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from specs import ZooError
 from specs.reader import read_value
-from zoo.files.content import content, stands
+from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.settings import Settings
 
 SUFFIX = "decoder.yml"
@@ -68,7 +68,7 @@ def read_decoder(path: Path) -> Decoder:
     if file is None:
         assert model is not None
         return Decoder(model, _default_vocabularies(model), _decoding(Settings({}, str(model))), True)
-    values = read_value(content(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
+    values = read_value(read_bytes(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
     if not isinstance(values, dict):
         raise ZooError("the file is not a mapping of keys to values", where=str(file))
     options = Settings(values, str(file))
@@ -95,7 +95,7 @@ def read_decoder(path: Path) -> Decoder:
 def _find(path: Path) -> tuple[Path | None, Path | None]:
     """Return the .npz file, if the path identifies it, and the decoder.yml, if there is one."""
     if path.is_dir():
-        files = [path / SUFFIX] if stands(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
+        files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
         models = sorted(path.glob("*.npz"))
         if len(files) == 1:
             return None, files[0]
@@ -106,7 +106,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
     if path.suffix in (".yml", ".yaml"):
         return None, path
     candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))
-    return path, next((file for file in candidates if stands(file)), None)
+    return path, next((file for file in candidates if file_exists(file)), None)
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
@@ -121,7 +121,7 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
     paths = []
     for name in names:
         path = Path(normpath(root / name))
-        inside = path.is_relative_to(root) and stands(path)
+        inside = path.is_relative_to(root) and file_exists(path)
         paths.append(folder / (path.relative_to(root) if inside else path.name))
     return paths
 
@@ -130,7 +130,7 @@ def _default_vocabularies(model: Path) -> tuple[Path, Path]:
     """Return the vocabularies of a model without a decoder.yml, by their usual names."""
     folder = model.parent
     for source, target in (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm")):
-        if stands(folder / source) and stands(folder / target):
+        if file_exists(folder / source) and file_exists(folder / target):
             return folder / source, folder / target
     if len(files := sorted(folder.glob("*.spm"))) == 1:
         return files[0], files[0]

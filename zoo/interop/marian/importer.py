@@ -110,7 +110,7 @@ class MarianEngine:
 
     def _tokens(self, text: str) -> list[str]:
         """Return the tokens of a source, with the names in Marian's list."""
-        tokens = self._model.vocabulary.source.spelled(text)
+        tokens = self._model.vocabulary.source.tokenize(text)
         return [name if is_language_token(name := token.removeprefix(SPACE)) else token for token in tokens]
 
     def _parse(self, line: str) -> EngineTranslation:
