@@ -100,7 +100,7 @@ def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) 
             changed.append(name)
     ours, theirs = bundle.vocabulary, imported.vocabulary
     for size, before, after in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
-        if before.named(range(size)) != after.named(range(size)):
+        if before.token_strings(range(size)) != after.token_strings(range(size)):
             changed.append("vocabulary")
     if changed:
         raise ZooError(

@@ -71,11 +71,11 @@ def test_imported_model_translates_and_is_trained_on(zoo: Zoo, model: Path) -> N
     assert json.loads((folder / "facts.json").read_text())["imported"]["format"] == "marian"
     card = (folder / "README.md").read_text()
     assert "model.npz" in card
-    assert "It translates `en` to `de`" in card
     translated = zoo("decode", "--model", "mine", "--backend", "eager", stdin="the old dog\na house\n")
     assert len(translated.out.splitlines()) == 2
     spec = str(folder / "spec.yaml")
-    assert library.spec(spec).name == "mine"
+    saved = library.spec(spec)
+    assert (saved.name, saved.corpus.source, saved.corpus.target) == ("mine", "en", "de")
     again = zoo("import", str(model), "--name", "mine")
     assert again.status == 2
     assert "`mine`" in again.err
@@ -166,7 +166,7 @@ class SameEngine:
         if any(len(text.split()) > 10 for text in texts):
             raise IndexError("index out of range in self\nand more")
         best = [best for best, *_ in self.translator.hypotheses(texts)]
-        named = self.translator.vocabulary.named
+        named = self.translator.vocabulary.token_strings
         return [EngineTranslation(each.text, each.log_probability, named(each.tokens)) for each in best]
 
 
