@@ -23,7 +23,7 @@ from zoo.publishing import proof
 from zoo.report import Report
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), CTranslate2Export(), OnnxExport())
-"""Formats that models are exported to. To add one, write a module and list its class here."""
+"""Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
 
 
@@ -35,7 +35,7 @@ class ExportResult:
     check: ExportCheck | None
     """Result of running the exported model in its engine. None if the engine is not installed."""
     notes: tuple[str, ...]
-    """What the user should know about the exported model, one sentence each."""
+    """Sentences for the user about the exported model."""
 
 
 def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:
@@ -57,7 +57,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         raise ZooError(f"`{folder}` already exists", hint="name a new folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
-    manifest.read(path).hold(proof.NAME)
+    manifest.read(path).check_file(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
     target = Path(os.path.realpath(folder))  # if the folder is a link to an empty folder, keep the link
@@ -100,7 +100,7 @@ def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) 
             changed.append(name)
     ours, theirs = bundle.vocabulary, imported.vocabulary
     for size, before, after in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
-        if before.named(range(size)) != after.named(range(size)):
+        if before.token_strings(range(size)) != after.token_strings(range(size)):
             changed.append("vocabulary")
     if changed:
         raise ZooError(

@@ -47,10 +47,10 @@ class ImportedModel:
     tensors: Mapping[str, Tensor]
     """Weights in float32, by their names in a weights file."""
     origin: Mapping[str, str]
-    """Where the model comes from: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
+    """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
     bundle's facts contain them."""
     notes: tuple[str, ...] = ()
-    """What the user should know about the model, one sentence each."""
+    """Sentences for the user about the model."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class ExportCheck:
     difference: float
     """Largest difference of the log-probability of a token. For `onnx`, the largest relative difference of a number."""
     reference: str = "the reference log-probabilities of the model"
-    """What the engine's results were compared with."""
+    """Results that the engine's results were compared with."""
 
 
 class ExportFormat(Protocol):
@@ -144,7 +144,7 @@ class ExportFormat(Protocol):
 
     @property
     def description(self) -> str:
-        """What is written, in a few words."""
+        """The written files, in a few words."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the format that reads the exported model back with identical tensors, or None if there is none."""
@@ -154,7 +154,7 @@ class ExportFormat(Protocol):
         """Write a model into an empty folder.
 
         Returns:
-            What the user should know about the exported model, one sentence each.
+            Sentences for the user about the exported model.
 
         Raises:
             ZooError: The format cannot express a property of the model.
@@ -195,7 +195,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
     if architecture.get("positional_encoding") == "learned":
         corpus["max_length"] = min(_MAX_LENGTH, architecture["max_positions"] - 1)
     fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}
-    return specs.load("base", fields).called(request.name)
+    return specs.load("base", fields).with_short_name(request.name)
 
 
 def _without_markup(text: str) -> str:

@@ -42,7 +42,7 @@ IMPORT_FORMATS: tuple[ImportFormat, ...] = (
     CTranslate2Import(),
     FairseqImport(),
 )
-"""Formats that models are imported from. To add one, write a package and list its class here."""
+"""Formats that models are imported from. To add one, write a package and add its class to this list."""
 _UNEXPECTED = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
     *(struct.error, zipfile.BadZipFile, zlib.error),

@@ -83,7 +83,7 @@ class ImportedVocabulary:
     fields: dict[str, Any]
     """Fields of `vocabulary` in the spec."""
     notes: tuple[str, ...]
-    """What the user should know, one sentence each."""
+    """Sentences for the user about the vocabulary."""
 
     @property
     def control_characters(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Tiny foreign models: their files, and what they compute, in a few lines of numpy of their own."""
+"""Tiny foreign models with random weights, and Marian's forward pass in plain numpy as a reference."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from compiler import Purpose, interpret, lower
+from specs import BOS
+from zoo.interop.formats import ImportedModel
+
 Weights = dict[str, np.ndarray]
 TEXT = [
     "the old dog sees a small house",
@@ -25,37 +29,12 @@ TEXT = [
     "heute lesen wir zwei Bücher über ein Haus",
     "ein kleiner Hund liest ein Buch im alten Haus",
 ]
-D, FF, H, V = 8, 16, 2, 60
-
-
-def sentence_pieces(lines: list[str], size: int, **settings: Any) -> bytes:
-    """A SentencePiece model as Marian's are: EOS 0, UNK 1, no PAD and no BOS."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        vocab_size=size,
-        model_type="unigram",
-        pad_id=-1,
-        bos_id=-1,
-        eos_id=0,
-        unk_id=1,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **settings,
-    )
-    return model.getvalue()
-
-
-def opened(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    return sentencepiece.SentencePieceProcessor(model_proto=model)
-
-
-OPTIONS = {
+D_MODEL, D_FF, HEADS = 8, 16, 2
+MARIAN_OPTIONS = {
     "type": "transformer",
-    "dim-emb": D,
-    "transformer-heads": H,
-    "transformer-dim-ffn": FF,
+    "dim-emb": D_MODEL,
+    "transformer-heads": HEADS,
+    "transformer-dim-ffn": D_FF,
     "enc-depth": 2,
     "dec-depth": 1,
     "dec-cell": "gru",
@@ -74,95 +53,127 @@ OPTIONS = {
 }
 
 
-def marian_weights(options: dict[str, Any], rows: tuple[int, int], seed: int = 0) -> Weights:
-    """Random ones, called as Marian calls them."""
-    draw = np.random.default_rng(seed)
-    pre = options["transformer-preprocess"] == "n"
-    found: Weights = {}
+def train_sentencepiece(lines: list[str], size: int = 60, **settings: Any) -> bytes:
+    """Return a SentencePiece model with Marian's IDs: EOS 0, UNK 1, no PAD and no BOS."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=size,
+        model_type="unigram",
+        pad_id=-1,
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **settings,
+    )
+    return model.getvalue()
 
-    def norm(name: str, suffix: str) -> None:
-        found[f"{name}_ln_scale{suffix}"] = 1 + 0.1 * draw.standard_normal((1, D))
-        found[f"{name}_ln_bias{suffix}"] = 0.1 * draw.standard_normal((1, D))
+
+def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+def marian_weights(options: dict[str, Any], rows: int, end_bias: float | None = None) -> Weights:
+    """Return random weights by Marian's names. A high bias of EOS makes translations end early."""
+    draw = np.random.default_rng(0)
+    pre_norm = options["transformer-preprocess"] == "n"
+    suffix = "_pre" if pre_norm else ""
+    weights: Weights = {}
+
+    def norm(name: str, suffix: str = suffix) -> None:
+        weights[f"{name}_ln_scale{suffix}"] = 1 + 0.1 * draw.standard_normal((1, D_MODEL))
+        weights[f"{name}_ln_bias{suffix}"] = 0.1 * draw.standard_normal((1, D_MODEL))
 
     def matrix(name: str, *shape: int) -> None:
-        found[name] = draw.standard_normal(shape) * 0.4
+        weights[name] = draw.standard_normal(shape) * 0.4
 
     def attention(name: str) -> None:
         for letter in "qkvo":
-            matrix(f"{name}_W{letter}", D, D)
-            matrix(f"{name}_b{letter}", 1, D)
-        norm(f"{name}_Wo", "_pre" if pre else "")
+            matrix(f"{name}_W{letter}", D_MODEL, D_MODEL)
+            matrix(f"{name}_b{letter}", 1, D_MODEL)
+        norm(f"{name}_Wo")
 
     for side, depth in (("encoder", options["enc-depth"]), ("decoder", options["dec-depth"])):
         for number in range(1, depth + 1):
             name = f"{side}_l{number}"
             if side == "decoder" and options["transformer-decoder-autoreg"] == "rnn":
-                matrix(f"{name}_rnn_W", D, D)
-                matrix(f"{name}_rnn_Wf", D, D)
-                matrix(f"{name}_rnn_bf", 1, D)
-                norm(f"{name}_rnn" + ("" if pre else "_ffn"), "_pre" if pre else "")
+                matrix(f"{name}_rnn_W", D_MODEL, D_MODEL)
+                matrix(f"{name}_rnn_Wf", D_MODEL, D_MODEL)
+                matrix(f"{name}_rnn_bf", 1, D_MODEL)
+                norm(f"{name}_rnn" + ("" if pre_norm else "_ffn"))
             else:
                 attention(f"{name}_self")
             if side == "decoder":
                 attention(f"{name}_context")
-            for part, (high, wide) in ((1, (D, FF)), (2, (FF, D))):
-                matrix(f"{name}_ffn_W{part}", high, wide)
-                matrix(f"{name}_ffn_b{part}", 1, wide)
-            norm(f"{name}_ffn_ffn", "_pre" if pre else "")
-        if pre:
+            for part, shape in ((1, (D_MODEL, D_FF)), (2, (D_FF, D_MODEL))):
+                matrix(f"{name}_ffn_W{part}", *shape)
+                matrix(f"{name}_ffn_b{part}", 1, shape[1])
+            norm(f"{name}_ffn_ffn")
+        if pre_norm:
             norm(f"{side}_top", "")
-    if options["tied-embeddings-all"]:
-        matrix("Wemb", rows[0], D)
-    else:
-        matrix("encoder_Wemb", rows[0], D)
-        matrix("decoder_Wemb", rows[1], D)
-        if not options["tied-embeddings"]:
-            matrix("decoder_ff_logit_out_Wt", rows[1], D)
+    tables = ["Wemb"] if options["tied-embeddings-all"] else ["encoder_Wemb", "decoder_Wemb"]
+    if not options["tied-embeddings-all"] and not options["tied-embeddings"]:
+        tables.append("decoder_ff_logit_out_Wt")
+    for table in tables:
+        matrix(table, rows, D_MODEL)
     if not options["output-omit-bias"]:
-        matrix("decoder_ff_logit_out_b", 1, rows[1])
-    return {name: tensor.astype(np.float32) for name, tensor in found.items()}
+        matrix("decoder_ff_logit_out_b", 1, rows)
+        if end_bias is not None:
+            weights["decoder_ff_logit_out_b"][0, 0] = end_bias
+    return {name: tensor.astype(np.float32) for name, tensor in weights.items()}
 
 
 class MarianModel:
-    """The forward pass of Marian's Transformer, one sentence at a time."""
+    """Forward pass of Marian's Transformer for one sentence, in numpy."""
 
-    def __init__(self, weights: Weights, options: dict[str, Any], halves: float = D / 2 - 1, epsilon: float = 1e-6):
-        self.w, self.o, self.halves, self.epsilon = weights, options, halves, epsilon
-        self.pre = options["transformer-preprocess"] == "n"
+    def __init__(
+        self, weights: Weights, options: dict[str, Any], divisor: float = D_MODEL / 2 - 1, epsilon: float = 1e-6
+    ) -> None:
+        """`divisor` is the divisor of the exponent in the formula of the positions."""
+        self.w, self.options, self.divisor, self.epsilon = weights, options, divisor, epsilon
+        self.pre_norm = options["transformer-preprocess"] == "n"
+        self.suffix = "_pre" if self.pre_norm else ""
 
-    def log_probabilities(self, source: list[int], target: list[int]) -> np.ndarray:
-        """Of each token of the target, which ends with EOS, as the source does: [target, V]."""
-        memory = self.stack("encoder", self.placed(self.table("encoder")[source]), None)
-        before = np.concatenate([np.zeros((1, D)), self.table("decoder")[target[:-1]]])
-        y = self.stack("decoder", self.placed(before), memory)
-        tied = self.o["tied-embeddings-all"] or self.o["tied-embeddings"]
+    def log_probabilities(self, source: list[int], target: list[int], pad_logit: bool = False) -> np.ndarray:
+        """Return the log-probability of each target token. Both sides end with EOS.
+
+        With `pad_logit`, the softmax includes one more token with the logit 0.
+        """
+        memory = self.stack("encoder", self.embedded(self.table("encoder")[source]), None)
+        previous = np.concatenate([np.zeros((1, D_MODEL)), self.table("decoder")[target[:-1]]])
+        y = self.stack("decoder", self.embedded(previous), memory)
+        tied = self.options["tied-embeddings-all"] or self.options["tied-embeddings"]
         logits = y @ (self.table("decoder") if tied else self.w["decoder_ff_logit_out_Wt"]).T
         logits = logits + self.w.get("decoder_ff_logit_out_b", 0.0)
-        self.last_logits = logits
-        return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        total = np.exp(logits).sum(-1, keepdims=True) + pad_logit
+        return np.take_along_axis(logits - np.log(total), np.array(target)[:, None], 1)[:, 0]
 
     def table(self, side: str) -> np.ndarray:
-        return self.w["Wemb"] if self.o["tied-embeddings-all"] else self.w[f"{side}_Wemb"]
+        return self.w["Wemb"] if self.options["tied-embeddings-all"] else self.w[f"{side}_Wemb"]
 
-    def placed(self, x: np.ndarray) -> np.ndarray:
-        angles = np.arange(len(x))[:, None] * 10000 ** (-np.arange(D // 2) / self.halves)
-        return x * D**0.5 + np.concatenate([np.sin(angles), np.cos(angles)], 1)
+    def embedded(self, x: np.ndarray) -> np.ndarray:
+        angles = np.arange(len(x))[:, None] * 10000 ** (-np.arange(D_MODEL // 2) / self.divisor)
+        return x * D_MODEL**0.5 + np.concatenate([np.sin(angles), np.cos(angles)], 1)
 
     def stack(self, side: str, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
-        suffix = "_pre" if self.pre else ""
-        for number in range(1, self.o["enc-depth" if side == "encoder" else "dec-depth"] + 1):
+        for number in range(1, self.options["enc-depth" if side == "encoder" else "dec-depth"] + 1):
             name = f"{side}_l{number}"
-            if side == "decoder" and self.o["transformer-decoder-autoreg"] == "rnn":
-                x = self.residual(f"{name}_rnn" + ("" if self.pre else "_ffn"), suffix, x, self.ssru(name))
+            if side == "decoder" and self.options["transformer-decoder-autoreg"] == "rnn":
+                x = self.residual(f"{name}_rnn" + ("" if self.pre_norm else "_ffn"), x, self.ssru(name))
             else:
-                x = self.residual(f"{name}_self_Wo", suffix, x, self.attention(f"{name}_self", None, side == "decoder"))
+                x = self.residual(f"{name}_self_Wo", x, self.attention(f"{name}_self", None, side == "decoder"))
             if memory is not None:
-                x = self.residual(f"{name}_context_Wo", suffix, x, self.attention(f"{name}_context", memory, False))
-            x = self.residual(f"{name}_ffn_ffn", suffix, x, self.feed_forward(f"{name}_ffn"))
-        return self.norm(f"{side}_top", "", x) if self.pre else x
+                x = self.residual(f"{name}_context_Wo", x, self.attention(f"{name}_context", memory, False))
+            x = self.residual(f"{name}_ffn_ffn", x, self.feed_forward(f"{name}_ffn"))
+        return self.norm(f"{side}_top", "", x) if self.pre_norm else x
 
-    def residual(self, name: str, suffix: str, x: np.ndarray, inner: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        return x + inner(self.norm(name, suffix, x)) if self.pre else self.norm(name, suffix, x + inner(x))
+    def residual(self, name: str, x: np.ndarray, sublayer: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        if self.pre_norm:
+            return x + sublayer(self.norm(name, self.suffix, x))
+        return self.norm(name, self.suffix, x + sublayer(x))
 
     def norm(self, name: str, suffix: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(-1, keepdims=True)
@@ -170,113 +181,147 @@ class MarianModel:
         return scaled * self.w[f"{name}_ln_scale{suffix}"] + self.w[f"{name}_ln_bias{suffix}"]
 
     def attention(self, name: str, memory: np.ndarray | None, causal: bool) -> Callable[[np.ndarray], np.ndarray]:
-        def inner(x: np.ndarray) -> np.ndarray:
+        def sublayer(x: np.ndarray) -> np.ndarray:
             read = x if memory is None else memory
-            sides = ((x, "q"), (read, "k"), (read, "v"))
-            q, k, v = (of @ self.w[f"{name}_W{letter}"] + self.w[f"{name}_b{letter}"] for of, letter in sides)
+            q, k, v = (
+                inputs @ self.w[f"{name}_W{letter}"] + self.w[f"{name}_b{letter}"]
+                for inputs, letter in ((x, "q"), (read, "k"), (read, "v"))
+            )
             heads = []
-            for h in np.split(np.arange(D), H):
-                scores = q[:, h] @ k[:, h].T / (D // H) ** 0.5
+            for h in np.split(np.arange(D_MODEL), HEADS):
+                scores = q[:, h] @ k[:, h].T / (D_MODEL // HEADS) ** 0.5
                 if causal:
                     scores = np.where(np.tri(*scores.shape) > 0, scores, -1e9)
                 weights = np.exp(scores - scores.max(-1, keepdims=True))
                 heads.append(weights / weights.sum(-1, keepdims=True) @ v[:, h])
             return np.concatenate(heads, 1) @ self.w[f"{name}_Wo"] + self.w[f"{name}_bo"]
 
-        return inner
+        return sublayer
 
     def ssru(self, name: str) -> Callable[[np.ndarray], np.ndarray]:
-        def inner(x: np.ndarray) -> np.ndarray:
-            value = x @ self.w[f"{name}_rnn_W"]
-            kept = 1 / (1 + np.exp(-(x @ self.w[f"{name}_rnn_Wf"] + self.w[f"{name}_rnn_bf"])))
-            c, found = np.zeros(D), []
-            for new, keep in zip(value, kept, strict=True):
-                c = keep * c + (1 - keep) * new
-                found.append(np.maximum(c, 0))
-            return np.stack(found)
+        def sublayer(x: np.ndarray) -> np.ndarray:
+            values = x @ self.w[f"{name}_rnn_W"]
+            gates = 1 / (1 + np.exp(-(x @ self.w[f"{name}_rnn_Wf"] + self.w[f"{name}_rnn_bf"])))
+            cell, outputs = np.zeros(D_MODEL), []
+            for value, gate in zip(values, gates, strict=True):
+                cell = gate * cell + (1 - gate) * value
+                outputs.append(np.maximum(cell, 0))
+            return np.stack(outputs)
 
-        return inner
+        return sublayer
 
     def feed_forward(self, name: str) -> Callable[[np.ndarray], np.ndarray]:
-        def inner(x: np.ndarray) -> np.ndarray:
-            wide = x @ self.w[f"{name}_W1"] + self.w[f"{name}_b1"]
-            relu = self.o["transformer-ffn-activation"] == "relu"
-            active = np.maximum(wide, 0) if relu else wide / (1 + np.exp(-wide))
+        def sublayer(x: np.ndarray) -> np.ndarray:
+            inner = x @ self.w[f"{name}_W1"] + self.w[f"{name}_b1"]
+            relu = self.options["transformer-ffn-activation"] == "relu"
+            active = np.maximum(inner, 0) if relu else inner / (1 + np.exp(-inner))
             return active @ self.w[f"{name}_W2"] + self.w[f"{name}_b2"]
 
-        return inner
+        return sublayer
 
 
 def write_marian(
     folder: Path, options: dict[str, Any], weights: Weights, decoder: dict[str, Any] | None = None
 ) -> Path:
-    """An .npz, and its decoder.yml where one is given."""
-    written = yaml.safe_dump(options).encode() + b"\0"
-    np.savez(folder / "model.npz", **{"special:model.yml": np.frombuffer(written, np.int8), **weights})
+    """Write `model.npz`, and its `decoder.yml` if its content is given."""
+    content = yaml.safe_dump(options).encode() + b"\0"
+    np.savez(folder / "model.npz", **{"special:model.yml": np.frombuffer(content, np.int8), **weights})
     if decoder is not None:
         (folder / "model.npz.decoder.yml").write_text(yaml.safe_dump(decoder))
     return folder / "model.npz"
 
 
-def as_transformers(weights: Weights) -> dict[str, torch.Tensor]:
-    """Marian's matrices as transformers has them; `<pad>` is the last token, a row of zeros."""
+def to_transformers(weights: Weights) -> dict[str, torch.Tensor]:
+    """Return Marian's matrices by transformers' names. `<pad>` is the last token, with a row of zeros."""
 
     def tensor(name: str) -> torch.Tensor:
         return torch.from_numpy(weights[name])
 
-    found = {"model.shared.weight": torch.cat([tensor("Wemb"), torch.zeros(1, D)])}
-    found["final_logits_bias"] = torch.cat([tensor("decoder_ff_logit_out_b"), torch.zeros(1, 1)], 1)
+    tensors = {"model.shared.weight": torch.cat([tensor("Wemb"), torch.zeros(1, D_MODEL)])}
+    tensors["final_logits_bias"] = torch.cat([tensor("decoder_ff_logit_out_b"), torch.zeros(1, 1)], 1)
+    linears = {"_Wq": ".q_proj", "_Wk": ".k_proj", "_Wv": ".v_proj", "_Wo": ".out_proj", "_W1": ".fc1", "_W2": ".fc2"}
+    parts = {"self": ".self_attn", "context": ".encoder_attn", "ffn": ""}
     for name in weights:
-        if name.endswith("_Wq"):
-            side, layer, part = name.removesuffix("_Wq").split("_")
-            at = f"model.{side}.layers.{int(layer[1:]) - 1}." + ("self_attn" if part == "self" else "encoder_attn")
-            for letter, theirs in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
-                found[f"{at}.{theirs}.weight"] = tensor(f"{name[:-1]}{letter}").T.contiguous()
-                found[f"{at}.{theirs}.bias"] = tensor(f"{name[:-2]}b{letter}").flatten()
-            for theirs, ours in (("weight", "scale"), ("bias", "bias")):
-                found[f"{at}_layer_norm.{theirs}"] = tensor(f"{name[:-1]}o_ln_{ours}").flatten()
-        elif name.endswith("_ffn_W1"):
-            side, layer, *_ = name.split("_")
-            at, before = f"model.{side}.layers.{int(layer[1:]) - 1}", name.removesuffix("_W1")
-            for part in "12":
-                found[f"{at}.fc{part}.weight"] = tensor(f"{before}_W{part}").T.contiguous()
-                found[f"{at}.fc{part}.bias"] = tensor(f"{before}_b{part}").flatten()
-            for theirs, ours in (("weight", "scale"), ("bias", "bias")):
-                found[f"{at}.final_layer_norm.{theirs}"] = tensor(f"{before}_ffn_ln_{ours}").flatten()
-    return found
+        if name[-3:] not in linears:
+            continue
+        side, layer, part = name[:-3].split("_")
+        prefix = f"model.{side}.layers.{int(layer[1:]) - 1}{parts[part]}"
+        tensors[f"{prefix}{linears[name[-3:]]}.weight"] = tensor(name).T.contiguous()
+        tensors[f"{prefix}{linears[name[-3:]]}.bias"] = tensor(f"{name[:-2]}b{name[-1]}").flatten()
+        if name[-1] in "o2":
+            norm = f"{name[:-2]}ffn" if part == "ffn" else name
+            theirs = f"{prefix}.final_layer_norm" if part == "ffn" else f"{prefix}_layer_norm"
+            tensors[f"{theirs}.weight"] = tensor(f"{norm}_ln_scale").flatten()
+            tensors[f"{theirs}.bias"] = tensor(f"{norm}_ln_bias").flatten()
+    return tensors
 
 
-def write_transformers(folder: Path, weights: Weights, vocabulary: dict[str, int], models: tuple[bytes, bytes],
-                       **config: Any) -> Path:  # fmt: skip
-    """A folder of transformers' Marian."""
-    folder.mkdir(exist_ok=True)
-    rows = len(vocabulary)
-    said = {
-        "model_type": "marian", "d_model": D, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": H,
-        "decoder_attention_heads": H, "encoder_ffn_dim": FF, "decoder_ffn_dim": FF, "activation_function": "swish",
-        "scale_embedding": True, "vocab_size": rows, "decoder_vocab_size": rows, "eos_token_id": 0,
-        "pad_token_id": rows - 1, "decoder_start_token_id": rows - 1, "max_position_embeddings": 64,
-        "bad_words_ids": [[rows - 1]], "num_beams": 2, "max_length": 32, **config,
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(said))
-    (folder / "vocab.json").write_text(json.dumps(vocabulary))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
-    for side, model in zip(("source", "target"), models, strict=True):
-        (folder / f"{side}.spm").write_bytes(model)
-    save_file(as_transformers(weights), folder / "model.safetensors")
-    return folder
+class TransformersFolder:
+    """Folder of transformers' Marian with one token list and a SentencePiece model per side, as OPUS-MT's models."""
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        models = [train_sentencepiece(TEXT[part], 45) for part in (slice(3), slice(3, 6))]
+        self.source, self.target = map(processor, models)
+        names = dict.fromkeys(["</s>", "<unk>", ">>deu<<"])
+        for side in (self.source, self.target):
+            names |= dict.fromkeys(side.id_to_piece(id) for id in range(2, side.get_piece_size()))
+        self.path, self.ids = folder, {name: id for id, name in enumerate([*names, "<pad>"])}
+        self.pad = len(names)
+        self.weights = marian_weights(MARIAN_OPTIONS, self.pad, end_bias=3.0)
+        rows = len(self.ids)
+        sizes = {"attention_heads": HEADS, "ffn_dim": D_FF}
+        self.config = {
+            **{f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sizes.items()},
+            "model_type": "marian",
+            "d_model": D_MODEL,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "activation_function": "swish",
+            "scale_embedding": True,
+            "max_position_embeddings": 64,
+            "vocab_size": rows,
+            "decoder_vocab_size": rows,
+            "eos_token_id": 0,
+            "pad_token_id": self.pad,
+            "decoder_start_token_id": self.pad,
+            "bad_words_ids": [[self.pad]],
+            "num_beams": 2,
+            "max_length": 32,
+            **config,
+        }
+        folder.mkdir()
+        self.write_config()
+        (folder / "vocab.json").write_text(json.dumps(self.ids))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
+        for name, model in zip(("source", "target"), models, strict=True):
+            (folder / f"{name}.spm").write_bytes(model)
+        self.weights_file = folder / "model.safetensors"
+        save_file(to_transformers(self.weights), self.weights_file)
+
+    def write_config(self, **changes: Any) -> None:
+        (self.path / "config.json").write_text(json.dumps(self.config | changes))
+
+    def write_generation(self, **settings: Any) -> None:
+        (self.path / "generation_config.json").write_text(json.dumps({"eos_token_id": 0, **settings}))
+
+    def foreign_ids(self, source: str, target: str) -> tuple[list[int], list[int]]:
+        pairs = ((self.source, source), (self.target, target))
+        rows = [[*(self.ids[name] for name in side.encode(text, out_type=str)), 0] for side, text in pairs]
+        return rows[0], rows[1]
+
+
+def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndarray:
+    """Return the log-probability of each target token and of EOS, computed by the compiler's interpreter."""
+    vocabulary = model.vocabulary
+    inputs = {
+        "source": torch.tensor([[*vocabulary.encode(source), vocabulary.source_end]]),
+        "target": torch.tensor([[BOS, *vocabulary.encode(target, "target"), 3]]),
+    }
+    outputs = interpret(lower(model.spec, Purpose.SCORE), dict(model.tensors), inputs)
+    return outputs["log_probabilities"][0].numpy()
 
 
 @pytest.fixture
 def tiny() -> SimpleNamespace:
-    """All of this, for tests."""
-    return SimpleNamespace(
-        TEXT=TEXT,
-        OPTIONS=OPTIONS,
-        sentence_pieces=sentence_pieces,
-        opened=opened,
-        marian_weights=marian_weights,
-        MarianModel=MarianModel,
-        write_marian=write_marian,
-        write_transformers=write_transformers,
-    )
+    """Return the definitions of this file, which tests cannot import."""
+    return SimpleNamespace(**{name: value for name, value in globals().items() if not name.startswith("_")})

@@ -1,0 +1,253 @@
+"""Exported models compute the same in their engine, and are the same when imported again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import zoo
+from specs import BOS, UNK, ZooError
+from zoo.files import manifest
+from zoo.interop.exporter import export_model
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
+from zoo.interop.importer import ImportOptions, find_format, import_model
+from zoo.models.loading import read_model
+from zoo.publishing import publish
+from zoo.report import Report
+from zoo.training.run import Run
+
+pytestmark = pytest.mark.integration
+EVEN = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as in the paper": {},
+    "learned positions, silu": {"positional_encoding": "learned", "max_positions": 70, "activation": "silu"},
+    "halves from 2, gelu": {"positional_encoding": "sinusoidal_halves", "first_position": 2, "activation": "gelu"},
+    "two tables, biases": {"tied_embeddings": "target", "projection_bias": True, "output_bias": True},
+    "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
+}
+SSRU = {"decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]}
+PACKAGES = {"hf-marian": ("transformers",), "ctranslate2": ("ctranslate2",), "onnx": ("onnxscript", "onnxruntime")}
+Publish = Callable[..., Path]
+
+
+def require_packages(format: str) -> None:
+    for name in PACKAGES[format]:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the bundles that tests of this module have published, by their architecture."""
+    return {"folder": tmp_path_factory.mktemp("bundles")}
+
+
+@pytest.fixture
+def published(trained: Callable[..., Run], bundles: dict[str, Path], tmp_path: Path) -> Publish:
+    """Return a function that copies a bundle of an architecture; each is published once."""
+
+    def copy(**architecture: Any) -> Path:
+        key = json.dumps(architecture)
+        if key not in bundles:
+            run = trained(architecture={**EVEN, **architecture})
+            bundles[key] = bundles["folder"] / str(len(bundles)) / "exported"
+            shutil.copytree(publish.publish(run.folder, name="exported"), bundles[key])
+        return Path(shutil.copytree(bundles[key], tmp_path / "bundle" / "exported"))
+
+    return copy
+
+
+@pytest.mark.parametrize("architecture", VARIANTS.values(), ids=VARIANTS)
+def test_exported_models_are_the_same_when_read_back(
+    architecture: dict[str, Any],
+    published: Publish,
+    tiny: SimpleNamespace,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    bundle = published(**architecture)
+    model = read_model(bundle)
+    before = ImportedModel(model.spec, model.vocabulary, model.weights.tensors, {})
+    text = "the old dog sees the cat"
+    for format in ("hf-marian", *(["ctranslate2"] if importlib.util.find_spec("ctranslate2") else [])):
+        folder = tmp_path / format
+        check = export_model(str(bundle), format, folder, Report()).check
+        assert "Loading" not in capfd.readouterr().err, "progress bars of transformers"
+        assert check is None or check.difference < 1e-3
+        after = find_format(folder).read(folder, ImportRequest("back"))
+        assert all(torch.equal(tensor, after.tensors[name]) for name, tensor in before.tensors.items())
+        additional = after.tensors.keys() - before.tensors.keys()
+        assert not any(after.tensors[name].any() for name in additional if name.endswith("_bias"))
+        # Norms of transformers have another epsilon, and the sum of the logits includes tokens that are never written.
+        expected, found = (tiny.log_probabilities(each, text, text) for each in (before, after))
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("architecture", [{}, VARIANTS["two tables, biases"]])
+def test_transformers_translates_the_same(architecture: dict[str, Any], published: Publish, tmp_path: Path) -> None:
+    require_packages("hf-marian")
+    import transformers
+
+    bundle = published(**architecture)
+    export_model(str(bundle), "hf-marian", tmp_path / "written", Report())
+    tokenizer: Any = transformers.MarianTokenizer.from_pretrained(tmp_path / "written")
+    model: Any = transformers.MarianMTModel.from_pretrained(tmp_path / "written")
+    texts = ["the old dog sees the cat", "two books?", "we read today"]
+    translator = zoo.load(str(bundle), device="cpu", backend="eager")
+    for text, (best, *_) in zip(texts, translator.hypotheses(texts, beam=1), strict=True):
+        ids = model.generate(**tokenizer(text, return_tensors="pt"), num_beams=1, max_length=20)[0].tolist()
+        assert ids[1 : 1 + len(best.tokens[:18])] == list(best.tokens[:18])
+
+
+def test_options_of_ctranslate2s_search_are_noted(published: Publish, tmp_path: Path) -> None:
+    require_packages("ctranslate2")
+    bundle = published()
+    note, *others = export_model(str(bundle), "ctranslate2", tmp_path / "written", Report()).notes
+    assert "`beam_size=4`, `length_penalty=0.6`, `min_decoding_length=0` come closest to the spec" in note
+    spec = zoo.spec(bundle / "spec.yaml")
+    extra = spec.decoding.extra_length
+    assert f"at most {spec.decoding.length_factor:g} times the source's length + {extra} tokens" in others[0]
+    assert "`stopping_rule: admissible`" in others[-1]
+    import_model(str(tmp_path / "written"), ImportOptions(name="back"), Report())
+    (note,) = export_model("back", "ctranslate2", tmp_path / "again", Report()).notes
+    options = "`beam_size=2`, `length_penalty=1.0`, `min_decoding_length=1`, `max_decoding_length=256`"
+    assert f"{options} correspond to the spec" in note
+    decoding = spec.decoding.model_copy(update={"suppressed_tokens": (UNK, BOS), "length_factor": 0.0})
+    (bundle / "spec.yaml").write_text(spec.model_copy(update={"decoding": decoding}).yaml(zoo.__version__))
+    manifest.write(bundle)
+    notes = " ".join(export_model(str(bundle), "ctranslate2", tmp_path / "suppressed", Report()).notes)
+    assert f'`max_decoding_length={extra}`, `disable_unk=True`, `suppress_sequences=[["<s>"]]`' in notes
+    assert "times the source's length" not in notes
+
+
+@pytest.mark.slow
+def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> None:
+    require_packages("onnx")
+    check = export_model(str(published()), "onnx", tmp_path / "written", Report()).check
+    assert check is not None
+    assert check.difference < 1e-4
+    files = {file.name for file in (tmp_path / "written").iterdir()}
+    assert {"encode.onnx", "decode_step.onnx", "spec.yaml", "vocabulary.model"} <= files
+
+
+@pytest.mark.parametrize(
+    ("format", "message", "architecture"),
+    [
+        ("hf-marian", "norm: pre", {"norm": "pre"}),
+        ("hf-marian", "d_k is 6 and d_v is 4", {"d_k": 6, "d_v": 4}),
+        ("hf-marian", "ssru", SSRU),
+        ("hf-marian", "attention_score", {"attention_score": "dot_product"}),
+        ("ctranslate2", "cannot export this model to CTranslate2: its decoder has layers of ssru", SSRU),
+        ("ctranslate2", "cannot export this model to CTranslate2", {"attention_score": "additive"}),
+    ],
+)
+def test_unsupported_models_are_rejected_by_name(
+    format: str, message: str, architecture: dict[str, Any], published: Publish, tmp_path: Path
+) -> None:
+    if format == "ctranslate2":
+        require_packages(format)
+    with pytest.raises(ZooError, match=message) as error:
+        export_model(str(published(**architecture)), format, tmp_path / "written", Report())
+    assert error.value.hint == "`--to onnx` exports every model"
+    assert not (tmp_path / "written").exists()
+
+
+def test_ctranslate2_pads_heads_with_different_dimensions(published: Publish, tmp_path: Path) -> None:
+    require_packages("ctranslate2")
+    bundle = published(d_k=6, d_v=4, projection_bias=True)
+    check = export_model(str(bundle), "ctranslate2", tmp_path / "written", Report()).check
+    assert check is not None
+    assert check.difference < 1e-3
+
+
+def test_models_that_compute_something_else_are_not_written(
+    published: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_packages("ctranslate2")
+    import ctranslate2
+
+    bundle, original, written = published(), ctranslate2.Translator, tmp_path / "written"
+
+    class FaultyTranslator:
+        """Translator that returns NaN for all sentences but the first."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self.translator = original(*arguments, **options)
+
+        def score_batch(self, *arguments: Any) -> list[SimpleNamespace]:
+            first, *others = (result.log_probs for result in self.translator.score_batch(*arguments))
+            rows = [first, *([float("nan")] * len(row) for row in others)]
+            return [SimpleNamespace(log_probs=row) for row in rows]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ctranslate2, "Translator", FaultyTranslator)
+        with pytest.raises(ZooError, match="computes something else"):
+            export_model(str(bundle), "ctranslate2", written, Report())
+    file = bundle / "proof.safetensors"
+    proof = load_file(file)
+    save_file({**proof, "log_probabilities": proof["log_probabilities"] - 0.01}, file)
+    with pytest.raises(ZooError, match=r"proof.safetensors` is damaged"):  # it differs from the published one
+        export_model(str(bundle), "ctranslate2", written, Report())
+    manifest.write(bundle)
+    with pytest.raises(ZooError, match="computes something else"):
+        export_model(str(bundle), "ctranslate2", written, Report())
+    assert not written.exists()
+
+
+class FakeFormat:
+    """Format that calls a function while it writes."""
+
+    name, description = "fake", "nothing"
+
+    def __init__(self, meanwhile: Callable[[], Any]) -> None:
+        self.meanwhile = meanwhile
+
+    def reader(self, bundle: Bundle) -> None:
+        return None
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        (folder / "model").write_text("written")
+        self.meanwhile()
+        return []
+
+    def check(self, bundle: Bundle, folder: Path) -> None:
+        return None
+
+
+def test_existing_content_and_links_are_kept(
+    published: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content is kept if it exists before the export, and if it appears during the export."""
+    bundle, folder = str(published()), tmp_path / "written"
+    folder.mkdir()
+    fake = FakeFormat(lambda: (folder / "mine").write_text("kept"))
+    monkeypatch.setattr("zoo.interop.exporter.EXPORT_FORMATS", [fake])
+    for _ in range(2):
+        with pytest.raises(ZooError):
+            export_model(bundle, "fake", folder, Report())
+        assert [file.name for file in folder.iterdir()] == ["mine"]
+        assert (folder / "mine").read_text() == "kept"
+    link, empty = tmp_path / "link", tmp_path / "elsewhere" / "empty"
+    empty.mkdir(parents=True)
+    link.symlink_to(empty)
+    fake.meanwhile = lambda: None
+    assert export_model(bundle, "fake", link, Report()).folder == link
+    assert link.is_symlink()
+    assert (empty / "model").read_text() == "written"
+
+
+def test_unknown_formats_and_models_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match="did you mean `ctranslate2`"):
+        export_model("nothing", "ctranslate", tmp_path / "new", Report())
+    with pytest.raises(ZooError, match="`nothing`"):
+        export_model("nothing", "onnx", tmp_path / "new", Report())

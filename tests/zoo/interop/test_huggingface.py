@@ -1,0 +1,237 @@
+"""transformers' Marian models compute the same as Marian's forward pass with the same matrices."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from specs import BOS, ZooError
+from zoo.interop.comparison import compare_with_engine
+from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.huggingface.config import GENERATION_KEYS
+from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.importer import ImportOptions, import_model
+from zoo.models import local_store
+from zoo.report import Progress, Report
+
+SENTENCES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
+POSITIONS = "model.encoder.embed_positions.weight"
+
+
+@pytest.fixture
+def folder(tiny: SimpleNamespace, tmp_path: Path) -> Any:
+    return tiny.TransformersFolder(tmp_path / "hf")
+
+
+def read(folder: Any, positions: PositionConvention | None = None) -> ImportedModel:
+    return HuggingFaceMarianImport().read(folder.path, ImportRequest("mine", positions=positions))
+
+
+def test_imported_model_computes_the_same(tiny: SimpleNamespace, folder: Any) -> None:
+    marian = tiny.MarianModel(folder.weights, tiny.MARIAN_OPTIONS)
+    transformers = tiny.MarianModel(folder.weights, tiny.MARIAN_OPTIONS, divisor=4.0, epsilon=1e-5)
+    with_marians, with_transformers = read(folder), read(folder, "transformers")
+    for source, target in SENTENCES:
+        ids = folder.foreign_ids(source, target)
+        found = tiny.log_probabilities(with_marians, source, target)
+        np.testing.assert_allclose(found, marian.log_probabilities(*ids), atol=2e-5)
+        found = tiny.log_probabilities(with_transformers, source, target)
+        # In transformers, padding has the logit 0 and a share of the probability.
+        np.testing.assert_allclose(found, transformers.log_probabilities(*ids, pad_logit=True), atol=2e-5)
+
+
+def test_search_settings_and_languages_are_imported(folder: Any) -> None:
+    imported = read(folder, "transformers")
+    spec, decoding = imported.spec, imported.spec.decoding
+    assert (decoding.beam, decoding.alpha, decoding.length_penalty) == (2, 1.0, "power")
+    assert (decoding.stopping_rule, decoding.suppressed_tokens) == ("full", (BOS,))
+    assert (decoding.length_factor, decoding.extra_length, decoding.max_source_length) == (0.0, 30, 63)
+    assert (spec.corpus.source, spec.corpus.target) == ("eng", "deu")
+    assert (spec.vocabulary.shared, spec.vocabulary.separate_models) == (True, True)
+    assert any(">>deu<<" in note for note in imported.notes)
+    encode = imported.vocabulary.encode
+    assert encode(">>deu<< a house")[1:] == encode("a house")
+    folder.write_config(renormalize_logits=True)
+    imported = read(folder, "transformers")
+    assert imported.spec.decoding.suppressed_tokens == ()
+    assert float(imported.tensors["output_bias"][BOS]) < -1e8
+
+
+def test_maximum_length_excludes_forced_eos(folder: Any) -> None:
+    """Only `config.json` forces EOS by default."""
+    assert read(folder).spec.decoding.extra_length == 30  # 32 without the first token and the forced EOS
+    for settings, expected in (
+        ({"max_length": 32}, 31),
+        ({"max_length": 32, "forced_eos_token_id": 0}, 30),
+        ({"max_new_tokens": 9}, 9),
+    ):
+        folder.write_generation(**settings)
+        assert read(folder).spec.decoding.extra_length == expected
+
+
+def test_different_stopping_rule_is_noted(folder: Any) -> None:
+    for early_stopping, notes in ((True, 0), (False, 1), ("never", 1)):
+        folder.write_generation(num_beams=4, early_stopping=early_stopping)
+        assert sum("transformers' rule" in note for note in read(folder).notes) == notes
+
+
+def test_unsupported_settings_are_rejected_by_name(folder: Any) -> None:
+    for config, message in (
+        ({"normalize_before": True}, "`normalize_before: true`"),
+        ({"scale_embedding": False}, "`scale_embedding: false`"),
+        ({"activation_function": "gelu_new"}, "`activation_function: gelu_new`"),
+        ({"decoder_ffn_dim": 99}, "`decoder_ffn_dim: 99`"),
+        ({"no_repeat_ngram_size": 3}, "`no_repeat_ngram_size: 3`"),
+        ({"bad_words_ids": [[3, 4]]}, "words of several tokens"),
+        ({"length_penalty": -1.0}, "`length_penalty: -1.0`"),
+        ({"forced_bos_token_id": 5}, "`forced_bos_token_id: 5`"),
+        ({"something_new": 1}, "`something_new: 1` is an unknown setting"),
+    ):
+        folder.write_config(**config)
+        with pytest.raises(ZooError) as error:
+            read(folder)
+        assert message in error.value.problem
+        assert str(error.value.where).endswith("/config.json")
+
+
+def test_generation_config_replaces_settings_in_config(folder: Any) -> None:
+    folder.write_config(num_beams=7, no_repeat_ngram_size=3)
+    folder.write_generation(num_beams=3, max_length=32)
+    assert read(folder).spec.decoding.beam == 3
+    folder.write_generation(something_new=1)
+    with pytest.raises(ZooError, match="`something_new: 1` is an unknown setting") as error:
+        read(folder)
+    assert str(error.value.where).endswith("/generation_config.json")
+
+
+def test_all_settings_that_transformers_writes_are_known(folder: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+    network = {k: v for k, v in folder.config.items() if k not in GENERATION_KEYS or k.endswith("_token_id")}
+    folder.write_config(**transformers.MarianConfig(**network).to_dict())
+    transformers.GenerationConfig(num_beams=2, max_length=32, eos_token_id=0).save_pretrained(folder.path)
+    assert read(folder).spec.decoding.beam == 2
+
+
+def test_missing_and_additional_tensors_are_rejected_by_name(folder: Any) -> None:
+    tensors = load_file(folder.weights_file)
+    save_file(tensors | {"model.encoder.layernorm_embedding.weight": torch.ones(8)}, folder.weights_file)
+    with pytest.raises(ZooError, match="layernorm_embedding"):
+        read(folder)
+    for missing in ("fc1.weight", "fc1.bias"):
+        save_file({name: t for name, t in tensors.items() if not name.endswith(missing)}, folder.weights_file)
+        with pytest.raises(ZooError, match=missing):
+            read(folder)
+
+
+def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> None:
+    tensors = load_file(folder.weights_file)
+    angles = torch.arange(64)[:, None] * 10000 ** (-torch.arange(4) / 4)
+    save_file(tensors | {POSITIONS: torch.cat([angles.sin(), angles.cos()], 1)}, folder.weights_file)
+    assert read(folder).spec.architecture.positional_encoding == "sinusoidal_halves"
+    save_file(tensors | {POSITIONS: torch.randn(64, 8)}, folder.weights_file)
+    with pytest.raises(ZooError, match="positions for one side only"):
+        read(folder)
+    both = {POSITIONS: torch.randn(64, 8), POSITIONS.replace("encoder", "decoder"): torch.randn(60, 8)}
+    save_file(tensors | both, folder.weights_file)
+    imported = read(folder)
+    assert (imported.spec.architecture.positional_encoding, imported.spec.architecture.max_positions) == ("learned", 60)
+    assert torch.equal(imported.tensors["encoder.positions"], both[POSITIONS][:60])
+
+
+def test_implausible_sizes_allocate_no_memory(folder: Any) -> None:
+    save_file(load_file(folder.weights_file) | {POSITIONS: torch.empty(0, 1_000_000_000)}, folder.weights_file)
+    folder.write_config(d_model=1_000_000_000)
+    with pytest.raises(ZooError, match="positions of another dimension"):
+        read(folder)
+    folder.weights_file.write_bytes((11_000_000).to_bytes(8, "little") + b"{}")
+    with pytest.raises(ZooError, match=r"model\.safetensors"):
+        read(folder)
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
+def test_pickled_weights_are_read_without_running_code(folder: Any, zipped: bool) -> None:
+    before, pickled = read(folder).tensors, folder.path / "pytorch_model.bin"
+    torch.save(load_file(folder.weights_file), pickled, _use_new_zipfile_serialization=zipped)
+    folder.weights_file.unlink()
+    after = read(folder).tensors
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    torch.save({"model.shared.weight": Exception}, pickled)
+    with pytest.raises(ZooError, match=r"calls `exceptions\.Exception`, which files of transformers do not"):
+        read(folder)
+
+
+def test_pickles_that_call_functions_are_rejected_by_name(folder: Any) -> None:
+    folder.weights_file.unlink()
+    for name in ("builtins bytearray", "torch Tensor", "os mkdir"):
+        call = f"c{name.replace(' ', chr(10))}\n(K\x10tR.".encode("latin-1")
+        with zipfile.ZipFile(folder.path / "pytorch_model.bin", "w") as archive:
+            archive.writestr("archive/data.pkl", b"\x80\x02" + call)
+        with pytest.raises(ZooError, match=f"calls `{name.replace(' ', '.')}`"):
+            read(folder)
+
+
+def test_damaged_pickle_is_reported(folder: Any) -> None:
+    pickled = folder.path / "pytorch_model.bin"
+    torch.save(load_file(folder.weights_file), pickled)
+    folder.weights_file.unlink()
+    content = bytearray(pickled.read_bytes())
+    with zipfile.ZipFile(pickled) as archive:
+        (member,) = [info for info in archive.infolist() if info.filename.endswith("data.pkl")]
+    content[content.index(b"ctorch", member.header_offset) + 3] ^= 1
+    pickled.write_bytes(content)
+    with pytest.raises(ZooError, match="cannot read"):
+        read(folder)
+
+
+def test_invalid_values_are_reported_as_a_damaged_model(folder: Any) -> None:
+    for settings in ({"length_penalty": 10**400}, {"bad_words_ids": [["x"]]}, {"bad_words_ids": [[999_999]]}):
+        folder.write_generation(**settings)
+        with pytest.raises(ZooError, match=r"is not a valid model of hf-marian|is not a number"):
+            import_model(str(folder.path), ImportOptions(name="mine"), Report())
+    assert local_store.names() == []
+
+
+@pytest.mark.integration
+def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the Hub has the name of its repository, and a folder its own name."""
+    monkeypatch.setattr("zoo.interop.importer.hub.download", lambda source, report: folder.path)
+    bundle = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report()).folder
+    assert bundle.name == "opus-mt.en-de"
+    assert "Hugging Face Marian model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()
+    facts = json.loads((bundle / "facts.json").read_text())
+    assert facts["imported"]["source"] == "hf:Org/opus-mt.en-de@main"
+    monkeypatch.chdir(folder.path.rename(folder.path.with_name("me@work")))
+    bundle = import_model(".", ImportOptions(), Report()).folder
+    assert bundle.name == "me-work"
+    assert json.loads((bundle / "facts.json").read_text())["imported"]["source"] == "me@work"
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_transformers_translates_the_same(folder: Any, beam: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """With `early_stopping`, its beam search stops by the same rule. Its own progress bars are not shown."""
+    pytest.importorskip("transformers")
+    totals: list[int | None] = []
+
+    class Recorder(Report):
+        def progress(self, label: str, total: int | None, unit: str) -> Progress:
+            totals.append(total)
+            return Progress()
+
+    starts = {"decoder_start_token_id": folder.pad, "pad_token_id": folder.pad, "bad_words_ids": [[folder.pad]]}
+    folder.write_generation(num_beams=beam, forced_eos_token_id=0, max_length=32, early_stopping=True, **starts)
+    texts = [source for source, _ in SENTENCES]
+    imported = read(folder, "transformers")
+    comparison = compare_with_engine(HuggingFaceMarianImport(), folder.path, imported, texts, Recorder())
+    assert comparison.difference < 1e-4
+    assert comparison.identical == 2
+    assert set(totals) == {len(SENTENCES)}
+    assert "Loading" not in capfd.readouterr().err

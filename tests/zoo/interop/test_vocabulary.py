@@ -1,0 +1,163 @@
+"""Converted vocabularies: SentencePiece models with other IDs, and lists of words, tokenise text as before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.data.prepare import prepare
+from zoo.generation.preprocessing import Preprocessor
+from zoo.interop.numbering import NEVER, Numbering
+from zoo.interop.sentencepiece_model import (
+    SentencePieceModel,
+    encode_bytes,
+    encode_integer,
+    parse_fields,
+    without_source_end,
+    word_list_tokenizer,
+)
+from zoo.report import Report
+from zoo.text.tokenizer import Tokenizer
+from zoo.text.vocabulary import Vocabulary
+
+LIST = ["<s>", "<pad>", "</s>", "<unk>", "a", "bc", "d@@", "é", "<", "\u200c", "a b", "a", ""]
+NUMBERING = Numbering.of(LIST, start=2, pad=1, end=2, unknown=3)
+WORDS = ["a", "bc", "d@@", "é", "<", "\u200c"]
+
+
+@pytest.fixture
+def model(tiny: SimpleNamespace, tmp_path: Path) -> SentencePieceModel:
+    (tmp_path / "a.spm").write_bytes(tiny.train_sentencepiece(tiny.TEXT))
+    return SentencePieceModel(tmp_path / "a.spm")
+
+
+def test_numbering_reorders_rows_and_biases() -> None:
+    names = ["</s>", "<unk>", "a", "b", "<pad>"]
+    numbering = Numbering.of(names, unknown=1, end=0, start=4, read_as_unknown=["c"])
+    assert numbering.names == ["<pad>", "<unk>", "<s>", "</s>", "a", "b", "c"]
+    table = torch.arange(5.0)[:, None] + 1
+    assert numbering.rows(table).flatten().tolist() == [0, 2, 5, 1, 3, 4, 2]
+    assert numbering.bias(torch.arange(5.0)).tolist() == [NEVER, 1, 4, 0, 2, 3, NEVER]
+    assert [numbering.id(row) for row in range(5)] == [EOS, UNK, 4, 5, BOS]
+    with pytest.raises(ZooError, match="a matrix of the model has only 4 rows"):
+        numbering.rows(table[:4])
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_renumbered_model_tokenises_as_before(tiny: SimpleNamespace, tmp_path: Path, byte_fallback: bool) -> None:
+    file = tmp_path / "a.spm"
+    file.write_bytes(tiny.train_sentencepiece(tiny.TEXT, 330 if byte_fallback else 60, byte_fallback=byte_fallback))
+    before, names = tiny.processor(file.read_bytes()), SentencePieceModel(file).names()
+    order = random.Random(3).sample(names[2:], len(names) - 2)
+    first = [name for name in names if name.startswith("<0x")]
+    numbering = Numbering.of(["</s>", "<unk>", *order], unknown=1, end=0, first=first)
+    after = SentencePieceModel(file).renumbered(numbering)
+    assert after.byte_fallback == byte_fallback
+    for line in [*tiny.TEXT, "Ω is unknown", "old  spaces"]:
+        tokens = before.encode(line, out_type=str)
+        known = [name for name in tokens if before.piece_to_id(name) != 1]
+        assert after.token_strings(after.encode(line)) == [name if name in known else "⁇" for name in tokens]
+        assert [numbering.names[id] for id in after.encode(line) if id != UNK] == known
+
+
+def test_added_tokens_are_never_produced_except_languages(model: SentencePieceModel) -> None:
+    numbering = Numbering.of([*model.names(), "▁the▁old▁dog", "<s>", ">>deu<<"], unknown=1, end=0)
+    tokenizer = model.renumbered(numbering)
+    unused, language = (numbering.names.index(name) for name in ("▁the▁old▁dog", ">>deu<<"))
+    assert unused not in tokenizer.encode("the old dog")
+    assert tokenizer.decode([unused]) == "the old dog"
+    assert tokenizer.encode(">>deu<< the dog") == [language, *tokenizer.encode("the dog")]
+
+
+def test_bpe_models_with_additional_tokens_are_rejected(model: SentencePieceModel) -> None:
+    model._trainer += encode_integer(3, 2)
+    assert model.kind == "bpe"
+    with pytest.raises(ZooError, match="merges pairs"):
+        model.renumbered(Numbering.of([*model.names(), "more"], unknown=1, end=0))
+    model._trainer += encode_integer(3, 4)
+    with pytest.raises(ZooError, match="characters"):
+        _ = model.kind
+
+
+def test_damaged_models_are_rejected(tmp_path: Path) -> None:
+    file = tmp_path / "a.spm"
+    for content in (b"", b"\xff" * 40, b"\x0a", b"\x0a\x02\x0a\xff", b"text"):
+        file.write_bytes(content)
+        with pytest.raises(ZooError, match="is damaged"):
+            SentencePieceModel(file)
+
+
+@given(st.binary(max_size=60), st.integers(0, 2**63), st.binary(max_size=300))
+def test_protobuf_fields_are_read_as_written(message: bytes, value: int, text: bytes) -> None:
+    with suppress(ValueError):  # arbitrary bytes are either rejected, or their fields are those bytes
+        assert b"".join(field.encoded for field in parse_fields(message)) == message
+    first, second = parse_fields(encode_integer(3, value) + encode_bytes(1, text))
+    assert (first.number, first.value, second.number, second.value) == (3, value, 1, text)
+
+
+@given(st.lists(st.sampled_from(WORDS)))
+def test_words_of_a_list_get_their_ids(words: list[str]) -> None:
+    tokenizer, text = word_list_tokenizer(NUMBERING, "list"), " ".join(words)
+    ids = tokenizer.encode(text)
+    assert ids == [NUMBERING.id(LIST.index(word)) for word in words]
+    assert tokenizer.decode(ids) == text
+
+
+def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None:
+    """Check repeated unknown words, and a vocabulary that was saved and loaded."""
+    tokenizer = word_list_tokenizer(NUMBERING, "list")
+    assert tokenizer.is_word_level
+    assert tokenizer.size == len(NUMBERING.tokens)
+    Vocabulary(tokenizer).save(tmp_path)
+    for each in (tokenizer, Vocabulary.load(tmp_path).source):
+        assert isinstance(each, Tokenizer)
+        for text in (
+            "X Y Z",
+            "a X Y a bc  Z X",
+            "abc",
+            "",
+            *(f"a {word} a" for word in ("A", "bcd@@", "<s>", "▁a", "ａ")),
+        ):
+            words = text.split()
+            expected = [NUMBERING.id(LIST.index(word)) if word in WORDS else UNK for word in words]
+            assert each.encode(text) == expected
+            assert each.encode_all([text, text]) == [expected, expected]
+            if "▁" not in text and "ａ" not in text:
+                assert each.tokenize(text) == [f"▁{word}" for word in words]
+
+
+def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report) -> None:
+    vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
+    assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
+    intake = Preprocessor(vocabulary, small(), None, None, report)
+    with pytest.raises(ZooError, match=r"'Hund', 'X'"):
+        intake.encode_sources(["a"], ["a Hund X"], 0)
+    with intake.warnings:
+        assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
+    (warning,) = report.warnings  # type: ignore[attr-defined]
+    assert "1 of 2" in warning
+
+
+def test_sources_without_eos(small: Callable[..., Spec], home: Path) -> None:
+    tokenizer = word_list_tokenizer(NUMBERING, "list")
+    without = without_source_end(tokenizer, "list")
+    assert (Vocabulary(tokenizer).source_end, Vocabulary(without, tokenizer).source_end) == (EOS, PAD)
+    assert without.encode("a bc") == tokenizer.encode("a bc")
+    assert without.token_strings(range(without.size)) == tokenizer.token_strings(range(tokenizer.size))
+    with pytest.raises(ZooError, match="EOS"):  # training would add EOS
+        prepare(small(), Report(), Vocabulary(without, tokenizer))
+
+
+def test_lists_of_sentencepiece_tokens_need_its_model() -> None:
+    numbering = Numbering.of([*LIST, "▁the", "▁of", "and"], start=2, pad=1, end=2, unknown=3)
+    with pytest.raises(ZooError, match="there is no SentencePiece model next to it"):
+        word_list_tokenizer(numbering, "list")
