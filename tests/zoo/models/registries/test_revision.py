@@ -12,7 +12,10 @@ ONE, TWO = "1" * 64, "2" * 64
 
 @pytest.fixture
 def revision(summary):
-    files = {"manifest.json": PublishedFile(sha256=ONE, bytes=10), "weights.safetensors": PublishedFile(sha256=TWO, bytes=90)}
+    files = {
+        "manifest.json": PublishedFile(sha256=ONE, bytes=10),
+        "weights.safetensors": PublishedFile(sha256=TWO, bytes=90),
+    }
     return Revision(name="model", revision=3, digest=ONE, files=files, summary=summary)
 
 
