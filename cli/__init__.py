@@ -1,1 +1,1 @@
-"""Words on a terminal: parse, call one function of `zoo`, print."""
+"""Command-line interface of zoo."""

@@ -1,4 +1,4 @@
-"""The command `zoo`. To add one of its commands: a file beside this one, and its line here."""
+"""The command `zoo`. To add a command, write its function and add a line to COMMANDS."""
 
 from __future__ import annotations
 
@@ -6,77 +6,76 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from inspect import getdoc
-from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 import zoo
 from cli import (
     attend,
-    average,
-    benchmark_decode,
-    benchmark_train,
-    clean,
-    compare,
+    benchmark,
     decode,
-    doctor,
     evaluate,
-    export,
-    import_,
+    interop,
+    machine,
     paper,
-    parse,
     plan,
-    prepare,
     publish,
-    pull,
-    remove,
-    schema,
+    removal,
     score,
-    show,
+    specification,
     streams,
     sweep,
     train,
-    verify,
 )
-from cli import compile as compile_
-from cli import list as list_
-from cli.errors import handled, unknown_command
+from cli.errors import handle_errors, unknown_command
 
-COMMANDS: dict[str, tuple[ModuleType, str]] = {
-    "list": (list_, "Specs"),
-    "show": (show, "Specs"),
-    "plan": (plan, "Specs"),
-    "schema": (schema, "Specs"),
-    "prepare": (prepare, "Training"),
-    "train": (train, "Training"),
-    "average": (average, "Training"),
-    "sweep": (sweep, "Training"),
-    "decode": (decode, "Translating and parsing"),
-    "parse": (parse, "Translating and parsing"),
-    "score": (score, "Translating and parsing"),
-    "evaluate": (evaluate, "Translating and parsing"),
-    "attend": (attend, "Translating and parsing"),
-    "compare": (compare, "Translating and parsing"),
-    "import": (import_, "Publishing"),
-    "publish": (publish, "Publishing"),
-    "verify": (verify, "Publishing"),
-    "pull": (pull, "Publishing"),
-    "remove": (remove, "Publishing"),
-    "export": (export, "Publishing"),
-    "paper": (paper, "The paper"),
-    "doctor": (doctor, "This machine"),
-    "clean": (clean, "This machine"),
-    "compile": (compile_, "This machine"),
-    "benchmark decode": (benchmark_decode, "This machine"),
-    "benchmark train": (benchmark_train, "This machine"),
+
+class Command(NamedTuple):
+    """A command: its function, whose docstring is the help text, and examples for the end of the help text."""
+
+    function: Callable[..., Any]
+    examples: str
+    heading: str
+    """Heading under which `zoo --help` lists the command."""
+
+
+_SPECS, _TRAINING, _USING = "Specs", "Training", "Translating and parsing"
+_PUBLISHING, _PAPER, _MACHINE = "Publishing", "The paper", "This machine"
+COMMANDS: dict[str, Command] = {
+    "list": Command(specification.list_models, specification.LIST_EXAMPLES, _SPECS),
+    "show": Command(specification.show, specification.SHOW_EXAMPLES, _SPECS),
+    "plan": Command(plan.plan, plan.EXAMPLES, _SPECS),
+    "schema": Command(specification.schema, specification.SCHEMA_EXAMPLES, _SPECS),
+    "prepare": Command(train.prepare, train.PREPARE_EXAMPLES, _TRAINING),
+    "train": Command(train.train, train.TRAIN_EXAMPLES, _TRAINING),
+    "average": Command(train.average, train.AVERAGE_EXAMPLES, _TRAINING),
+    "sweep": Command(sweep.sweep, sweep.EXAMPLES, _TRAINING),
+    "decode": Command(decode.decode, decode.DECODE_EXAMPLES, _USING),
+    "parse": Command(decode.parse, decode.PARSE_EXAMPLES, _USING),
+    "score": Command(score.score, score.EXAMPLES, _USING),
+    "evaluate": Command(evaluate.evaluate, evaluate.EVALUATE_EXAMPLES, _USING),
+    "attend": Command(attend.attend, attend.EXAMPLES, _USING),
+    "compare": Command(evaluate.compare, evaluate.COMPARE_EXAMPLES, _USING),
+    "import": Command(interop.import_model, interop.IMPORT_EXAMPLES, _PUBLISHING),
+    "publish": Command(publish.publish, publish.PUBLISH_EXAMPLES, _PUBLISHING),
+    "verify": Command(publish.verify, publish.VERIFY_EXAMPLES, _PUBLISHING),
+    "pull": Command(publish.pull, publish.PULL_EXAMPLES, _PUBLISHING),
+    "remove": Command(removal.remove, removal.REMOVE_EXAMPLES, _PUBLISHING),
+    "export": Command(interop.export_model, interop.EXPORT_EXAMPLES, _PUBLISHING),
+    "paper": Command(paper.paper, paper.EXAMPLES, _PAPER),
+    "doctor": Command(machine.doctor, machine.DOCTOR_EXAMPLES, _MACHINE),
+    "clean": Command(removal.clean, removal.CLEAN_EXAMPLES, _MACHINE),
+    "compile": Command(machine.compile_model, machine.COMPILE_EXAMPLES, _MACHINE),
+    "benchmark decode": Command(benchmark.decode, benchmark.DECODE_EXAMPLES, _MACHINE),
+    "benchmark train": Command(benchmark.train, benchmark.TRAIN_EXAMPLES, _MACHINE),
 }
-"""Each with the heading it stands under in the help; one of two words belongs to the group of its first."""
-_COMPLETES = "_ZOO_COMPLETE"
-GROUPS = {"benchmark": "How fast this machine is."}
+"""All commands. A name of two words belongs to the group of its first word."""
+GROUPS = {"benchmark": "Measure how fast this machine translates and trains."}
+_COMPLETION_VARIABLE = "_ZOO_COMPLETE"
 
 app = typer.Typer(
-    help='The Transformers of "Attention Is All You Need": declared, compiled, trained, published.',
+    help='The Transformers of "Attention Is All You Need": declare, compile, train, evaluate and publish them.',
     epilog='zoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -84,61 +83,73 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"zoo {zoo.__version__}")
         raise typer.Exit
 
 
-def _text(command: Callable[..., object]) -> str:
-    """What a command says of itself, a line to each paragraph: the terminal folds them."""
-    return "\n\n".join(" ".join(part.split()) for part in (getdoc(command) or "").split("\n\n"))
-
-
 @app.callback()
-def _zoo(
+def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version, and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Every command has --help."""
+    """Accept the options of `zoo` itself."""
 
 
-def _register() -> None:
+def _help_text(function: Callable[..., object]) -> str:
+    """Return a function's docstring with one line per paragraph; typer wraps the lines to the terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (getdoc(function) or "").split("\n\n"))
+
+
+def _register_commands() -> None:
     groups = {"": app}
-    for name, (module, heading) in COMMANDS.items():
+    for name, command in COMMANDS.items():
         group, _, word = name.rpartition(" ")
         if group not in groups:
             groups[group] = typer.Typer(rich_markup_mode="rich")
-            app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=heading)
-        told = {"help": _text(module.command), "epilog": module.EXAMPLES, "rich_help_panel": None if group else heading}
-        groups[group].command(word, **told)(module.command)
+            app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=command.heading)
+        register = groups[group].command(
+            word,
+            help=_help_text(command.function),
+            epilog=command.examples,
+            rich_help_panel=None if group else command.heading,
+        )
+        register(command.function)
 
 
-_register()
+_register_commands()
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command line and returns its exit status; an error is told on stderr."""
+    """Run a command line.
+
+    Args:
+        arguments: The words after `zoo`.
+
+    Returns:
+        The exit status. Errors have been printed to stderr.
+    """
     words = [argument for argument in arguments if not argument.startswith("-")]
     name = " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
-    return handled(lambda: _invoked(arguments, name), f"zoo {name}" if name else "zoo")
+    return handle_errors(lambda: _invoke(arguments, name), f"zoo {name}" if name else "zoo")
 
 
-def _invoked(arguments: Sequence[str], name: str | None) -> int | None:
+def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
     if name is not None and name not in COMMANDS and name not in GROUPS:
         raise unknown_command(name, list(COMMANDS))
-    alone = not arguments or (list(arguments) == [name] and name in GROUPS)
+    needs_help = not arguments or (list(arguments) == [name] and name in GROUPS)
     command = typer.main.get_command(app)
-    with command.make_context("zoo", [*arguments, *(["--help"] if alone else [])]) as context:
+    with command.make_context("zoo", [*arguments, *(["--help"] if needs_help else [])]) as context:
         status: int | None = command.invoke(context)
     return status
 
 
 def main() -> None:
-    """The entry point."""
-    streams.prepared()
-    if _COMPLETES in os.environ:  # a shell asks what may follow
+    """Run the command line of this process, and exit with its status."""
+    streams.prepare_standard_streams()
+    if _COMPLETION_VARIABLE in os.environ:
         typer.main.get_command(app).main(prog_name="zoo")
     sys.exit(run(sys.argv[1:]))
 

@@ -1,45 +1,52 @@
-"""`zoo attend`: what a model looks at, as a page and as a drawing."""
+"""`zoo attend`: attention weights as an interactive page and as a drawing."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from cli import options
+from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
-    from zoo.generation.opening import How
-    from zoo.visualization.view import View
+    from zoo.generation.compilation import BackendOptions
+    from zoo.visualization.attention_view import View
 
 EXAMPLES = (
     'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
     "\n\nzoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg"
     '\n\nzoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg'
 )
-
-_FIRST = "What is chosen first"
+_VIEW_PANEL = "Initial view"
 
 _Sentence = Annotated[
-    str | None, typer.Argument(metavar="SENTENCE", show_default=False, help="What is translated, or parsed.")
+    str | None, typer.Argument(metavar="SENTENCE", show_default=False, help="Sentence to translate or parse.")
 ]
 _Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE.html", show_default=False, help="The page, whole in one file."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE.html",
+        show_default=False,
+        help="Write an interactive page to this file. It needs no other files and no network.",
+    ),
 ]
 _Svg = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.svg", show_default=False, help="A drawing of what is chosen first, for print."),
+    typer.Option(metavar="FILE.svg", show_default=False, help="Write a drawing of the initial view to this file."),
 ]
 _Target = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        show_default="the model's own",
-        help="The translation that is attended, or the tree; forced, as `zoo score` does.",
+        show_default="the model's own translation",
+        help="Show the attention for this translation or tree.",
     ),
 ]
 _Figure = Annotated[
@@ -49,22 +56,26 @@ _Figure = Annotated[
         min=3,
         max=5,
         show_default=False,
-        help="The sentence of this figure of the paper, with its layer, heads and word.",
+        help="Show the sentence of this figure of the paper, with the figure's layer, heads and word.",
     ),
 ]
-_Attention = Annotated[
+_AttentionKind = Annotated[
     str | None,
     typer.Option(
         metavar="encoder|decoder|encoder-decoder",
         show_default="encoder",
-        rich_help_panel=_FIRST,
-        help="Which is shown first.",
+        rich_help_panel=_VIEW_PANEL,
+        help="Attention to show: the encoder's or decoder's self-attention, or the cross-attention.",
     ),
 ]
 _Layer = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, show_default="the last but one", rich_help_panel=_FIRST, help="The layer, from 1."
+        metavar="N",
+        min=1,
+        show_default="the last but one",
+        rich_help_panel=_VIEW_PANEL,
+        help="Layer to show, counted from 1.",
     ),
 ]
 _Head = Annotated[
@@ -72,21 +83,32 @@ _Head = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        show_default="all",
-        rich_help_panel=_FIRST,
-        help="A head, from 1; several: each with --head.",
+        show_default="all heads",
+        rich_help_panel=_VIEW_PANEL,
+        help="Head to show, counted from 1. Repeat the option to show several.",
     ),
 ]
 _Word = Annotated[
     str | None,
-    typer.Option(metavar="WORD", show_default="all", rich_help_panel=_FIRST, help="The word that looks."),
+    typer.Option(
+        metavar="WORD",
+        show_default="all words",
+        rich_help_panel=_VIEW_PANEL,
+        help="Show only what this word attends to.",
+    ),
 ]
 
-_Asked = tuple[str | None, int | None, list[int] | None, str | None]
-"""Whose attention, of which layer, in which heads, of which word."""
+
+class _Selection(NamedTuple):
+    """Options of the initial view."""
+
+    attention: str | None
+    layer: int | None
+    heads: list[int] | None
+    word: str | None
 
 
-def command(
+def attend(
     sentence: _Sentence = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
@@ -94,7 +116,7 @@ def command(
     figure: _Figure = None,
     output: _Output = None,
     svg: _Svg = None,
-    attention: _Attention = None,
+    attention: _AttentionKind = None,
     layer: _Layer = None,
     head: _Head = None,
     word: _Word = None,
@@ -102,73 +124,73 @@ def command(
     precision: options.Precision = None,
     backend: options.Backend = None,
 ) -> None:
-    """What every head of every layer looks at, as a page to choose in.
+    """Show what every head of every layer attends to.
 
-    The page draws the attention of encoder, decoder and encoder-decoder as Figures 3 to 5 of the paper do, and as
-    matrices; it is one file, and asks no network. It is computed for the sentence and the model's own translation of
-    it, or that of --target. Either --spec or --model says whose. --backend is what translates; weights come from
-    `eager`.
+    Select a model with either --spec or --model. The page draws the attention of the encoder, the decoder and between
+    them, in the style of Figures 3 to 5 of the paper and as matrices. It shows the attention for the model's own
+    translation, or for --target.
+
+    --backend selects the backend that translates. The attention weights are always computed by `eager`.
     """
-    from contextlib import ExitStack
-
     from cli.console import report
-    from zoo.files.output import open_output as into
-    from zoo.generation.opening import open_model
+    from zoo.files.output import open_output as open_output
+    from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.visualization.attention import attention_page
-    from zoo.visualization.columns import columns
+    from zoo.visualization.attention_drawing import attention_svg
+    from zoo.visualization.attention_page import attention_page
 
     text = _sentence(sentence, figure)
-    _check(output, svg)
-    words = report()
-    how: How = {"device": device, "precision": precision, "backend": backend}
+    _check_files(output, svg)
+    messages = report()
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     with ExitStack() as files:
-        page, drawing = (files.enter_context(into(each)) if each else None for each in (output, svg))
-        translator = open_model(from_options(spec, model, words), **how, report=words)
-        found = translator.attention(text, target)
-        view, said = _view(found, figure, (attention, layer, head, word))
-        whose = "the translation that was given" if found.forced else "the model's own translation"
-        words.say(f"attended: {whose}, `{found.translation}`; weights by {found.backend} in {found.precision}")
+        page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
+        translator = open_model(from_options(spec, model, messages), **how, report=messages)
+        weights = translator.attention(text, target)
+        view, caption = _initial_view(weights, figure, _Selection(attention, layer, head, word))
+        origin = "the given translation" if weights.forced else "the model's own translation"
+        messages.info(
+            f"attention for {origin}, `{weights.translation}`, computed by {weights.backend} in {weights.precision}"
+        )
         if page:
-            page.write(attention_page(found, view, translator.spec.name, said=said))
+            page.write(attention_page(weights, view, translator.spec.name, said=caption))
         if drawing:
-            drawing.write(columns(found, view))
+            drawing.write(attention_svg(weights, view))
 
 
 def _sentence(sentence: str | None, figure: int | None) -> str:
-    from specs import ZooError
-    from zoo.visualization.figures import FIGURES
+    from zoo.visualization.attention_view import FIGURES
 
     if (sentence is None) == (figure is None):
-        given = "is given, and so is a figure's" if figure else "is missing"
-        raise ZooError(f"the sentence {given}", hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
+        problem = "a sentence and `--figure` exclude each other" if figure else "the sentence is missing"
+        raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
     return FIGURES[figure].sentence if figure else str(sentence)
 
 
-def _check(output: Path | None, svg: Path | None) -> None:
-    from specs import ZooError
+def _check_files(output: Path | None, svg: Path | None) -> None:
     from zoo.files.output import require_svg
 
     if svg is not None:
         require_svg(svg)
     if output is None and svg is None:
-        raise ZooError("nothing is to be written", hint="name the page: `-o attention.html`, or a drawing: `--svg`")
+        raise ZooError(
+            "no output file is given", hint="write a page with `-o FILE.html`, or a drawing with `--svg FILE.svg`"
+        )
     if output is not None and svg is not None and output.resolve() == svg.resolve():
-        raise ZooError(f"`{svg}` would be written twice at once", hint="write page and drawing to two files")
+        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="write to two files")
 
 
-def _view(found: Attention, figure: int | None, asked: _Asked) -> tuple[View, str]:
-    """What is chosen first: what the figure shows, but where something else is asked for."""
-    from zoo.visualization.figures import FIGURES, SHOWN, first, told
-    from zoo.visualization.view import View
+def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:
+    """Return the initial view and its caption: that of the figure, except for what the options select."""
+    from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
-    attention, layer, heads, word = asked
+    attention, layer, heads, word = selection
     if figure is None:
-        return View.of(found, attention, layer, heads or (), word), ""
-    if attention not in (None, SHOWN):  # the figure's layer, heads and word are none of this one's
-        view = View.of(found, attention, layer, heads or (), word)
+        return View.of(weights, attention, layer, heads or (), word), ""
+    if attention not in (None, FIGURE_ATTENTION):  # the figure's layer, heads and word belong to another attention
+        view = View.of(weights, attention, layer, heads or (), word)
     else:
-        of = first(FIGURES[figure], found)
-        view = View.of(found, of.kind, layer or of.layer, heads or of.heads, word)
-        view = replace(view, word=of.word) if word is None else view
-    return view, told(FIGURES[figure], found, view)
+        default = figure_view(FIGURES[figure], weights)
+        view = View.of(weights, default.kind, layer or default.layer, heads or default.heads, word)
+        view = replace(view, word=default.word) if word is None else view
+    return view, figure_caption(FIGURES[figure], weights, view)

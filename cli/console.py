@@ -1,95 +1,123 @@
-"""The terminal: data to stdout, words and progress to stderr."""
+"""Output of the commands: tables and JSON to stdout, messages and progress bars to stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import accumulate
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
-from rich.progress import Progress as Bars
+from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from zoo.evaluation.metric import ON_DEV
-from zoo.report import Plain, Progress, Report, duration, figure, harmless, size
+from zoo.evaluation.metrics import DEV_TITLES
+from zoo.report import PlainReport, Progress, Report, duration, escape_control_characters, figure, size
 
-_WIDE = 10_000  # columns of what is no terminal: nothing is cut
-_REFRESH = 4  # a second; more would take time from the work that is shown
-_WORDS = {
+if TYPE_CHECKING:
+    from zoo.system.clock import Spread
+
+_UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
+_REFRESHES_PER_SECOND = 4  # more would slow down the work
+_FIGURE_NAMES = {
     "loss": "loss",
-    **ON_DEV,
+    **DEV_TITLES,
     "perplexity": "perplexity",
     "target_tokens_per_second": "tokens/s",
 }
-"""What a bar has room for of a training's figures, what matters most first, and how it calls them."""
+"""Figures of training that a progress bar shows, by importance, and their names in it."""
 
 
 def report() -> Report:
-    """Bars that move where stderr is a terminal, else plain lines."""
+    """Return a report that shows progress bars if stderr is a terminal, and plain lines otherwise."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    return RichReport(console) if console.is_terminal and not console.is_dumb_terminal else Plain()
+    return BarReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
 
 
 def show_json(value: object) -> None:
-    """One JSON value on a line of its own, to stdout; in JSON's escapes where it is not harmless, or not UTF-8."""
+    """Print a value as one line of JSON. Text that is unsafe in terminals or not valid UTF-8 is escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    sayable = text == harmless(text) and not any("\ud800" <= letter <= "\udfff" for letter in text)
-    print(text if sayable else json.dumps(value))
+    is_safe = text == escape_control_characters(text) and not any("\ud800" <= char <= "\udfff" for char in text)
+    print(text if is_safe else json.dumps(value))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """A table to stdout. A column whose name ends in `>` is set to the right, one that ends in `…` may be folded."""
+    """Print a table to stdout.
+
+    Args:
+        columns: Headings. One that ends in `>` is right-aligned, one that ends in `…` may be wrapped.
+        rows: The cells of each row.
+        title: Heading of the table.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.show_header = any(column.rstrip(">…") for column in columns)
     for column in columns:
-        right, folds = column.endswith(">"), column.endswith("…")
-        table.add_column(column.rstrip(">…"), justify="right" if right else "left", no_wrap=not folds)
+        justify, wraps = "right" if column.endswith(">") else "left", column.endswith("…")
+        table.add_column(column.rstrip(">…"), justify=justify, no_wrap=not wraps)  # type: ignore[arg-type]
     for row in rows:
-        table.add_row(*(Text(harmless(cell)) for cell in row))
-    width = None if sys.stdout.isatty() else _WIDE
+        table.add_row(*(Text(escape_control_characters(cell)) for cell in row))
+    width = None if sys.stdout.isatty() else _UNLIMITED_WIDTH
     console = Console(markup=False, emoji=False, highlight=False, width=width)
-    with console.capture() as captured:
+    with console.capture() as capture:
         if title is not None:
             console.print(Text(title, "bold"))
         console.print(table)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
-class RichReport(Report):
-    """Bars with speed and time left; lines are said above them."""
+def measurement_json(measurement: Any) -> dict[str, object]:
+    """Return a dataclass of measurements for JSON, in which each spread is an object, too."""
+    spreads = {name: value._asdict() for name, value in vars(measurement).items() if hasattr(value, "_asdict")}
+    return {**asdict(measurement), **spreads}
+
+
+def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
+    """Return two cells of a table: the median, and the range from minimum to maximum."""
+    median, minimum, maximum = (f"{factor * value:,.2f}" for value in spread)
+    return median, f"{minimum} to {maximum}"
+
+
+class BarReport(Report):
+    """Report that shows progress bars with speed and time left, and prints messages above them."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars: Bars | None = None
+        self._bars: RichProgress | None = None
         self._running = 0
 
-    def say(self, text: str) -> None:
-        self._console.print(Text(harmless(text)), soft_wrap=True)
+    def info(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(Text(escape_control_characters(text)), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        self._console.print(Text.assemble(("warning: ", "yellow"), harmless(text)), soft_wrap=True)
+        """Print a line that begins with "warning:"."""
+        line = Text.assemble(("warning: ", "yellow"), escape_control_characters(text))
+        self._console.print(line, soft_wrap=True)
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        """Return a progress bar."""
         return _Bar(self, label, total, unit)
 
-    def begin(self) -> Bars:
-        """The bars on the screen: rich allows one set of them at a time, so that work within work shares it."""
+    def start(self) -> RichProgress:
+        """Return the set of bars on the screen, which nested work shares: rich allows only one set at a time."""
         if self._bars is None:
             bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
-            columns = (TextColumn("{task.description}", markup=False), bar, _Figures())
-            self._bars = Bars(*columns, console=self._console, transient=True, refresh_per_second=_REFRESH)
+            columns = (TextColumn("{task.description}", markup=False), bar, _FiguresColumn())
+            self._bars = RichProgress(
+                *columns, console=self._console, transient=True, refresh_per_second=_REFRESHES_PER_SECOND
+            )
             self._bars.start()
         self._running += 1
         return self._bars
 
-    def end(self) -> None:
-        """Takes the bars off the screen when the last work is done."""
+    def stop(self) -> None:
+        """Remove the bars from the screen if no other work shows one."""
         self._running -= 1
         if self._bars is not None and not self._running:
             self._bars.stop()
@@ -97,52 +125,54 @@ class RichReport(Report):
 
 
 class _Bar(Progress):
-    def __init__(self, report: RichReport, label: str, total: int | None, unit: str) -> None:
+    """Progress as one bar of a `BarReport`."""
+
+    def __init__(self, report: BarReport, label: str, total: int | None, unit: str) -> None:
         self._report, self._label, self._total, self._unit = report, label, total, unit
         self._figures: dict[str, float | str] = {}
-        self._begun = False
+        self._has_advanced = False
 
     def __enter__(self) -> Self:
-        self._bars = self._report.begin()
+        self._bars = self._report.start()
         self._task: TaskID = self._bars.add_task(self._label, total=self._total, unit=self._unit, figures=[])
         return self
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         self._figures.update(figures)
-        known = {called: self._figures[name] for name, called in _WORDS.items() if name in self._figures}
-        words = [f"{name} {figure(value)}" for name, value in (known or self._figures).items()]
+        named = {name: self._figures[key] for key, name in _FIGURE_NAMES.items() if key in self._figures}
+        words = [f"{name} {figure(value)}" for name, value in (named or self._figures).items()]
         elapsed = next(task for task in self._bars.tasks if task.id == self._task).elapsed or 0.0
-        if not self._begun and elapsed < 0.1:
-            # Resumed work starts with what was done before: that is no measure of speed.
+        if not self._has_advanced and elapsed < 0.1:
+            # A resumed run first reports the earlier work, which must not count for the speed.
             self._bars.reset(self._task, completed=n, unit=self._unit, figures=words)
         else:
             self._bars.update(self._task, advance=n, figures=words)
-        self._begun = self._begun or n > 0
+        self._has_advanced = self._has_advanced or n > 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bars.remove_task(self._task)
-        self._report.end()
+        self._report.stop()
 
 
-class _Figures(ProgressColumn):
-    """How much is done, how long to go, the figures of the work itself, and how fast it goes."""
+class _FiguresColumn(ProgressColumn):
+    """Column of a progress bar: the work that is done, the time left, the figures and the speed."""
 
-    def render(self, task: Task) -> _Fitting:
+    def render(self, task: Task) -> _FittingWords:
         unit: str = task.fields["unit"]
-        whole = f" of {_count(task.total, unit)}" if task.total else ""
-        words = [f"{_count(task.completed, unit)}{whole}" + ("" if unit == "bytes" else f" {unit}")]
+        total = f" of {_format_count(task.total, unit)}" if task.total else ""
+        words = [f"{_format_count(task.completed, unit)}{total}" + ("" if unit == "bytes" else f" {unit}")]
         if task.time_remaining:
             words.append(f"{duration(task.time_remaining)} left")
         words += task.fields["figures"]
         if task.speed and unit != "seconds":
             words.append(f"{size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s")
-        return _Fitting(words)
+        return _FittingWords(words)
 
 
-class _Fitting:
-    """Words, the most important first: as many of them as there is room for, and none cut in two."""
+class _FittingWords:
+    """Words in the order of importance, of which as many are shown as fit the width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -156,5 +186,5 @@ class _Fitting:
         yield Text(fitting[-1] if fitting else self._words[0], no_wrap=True, overflow="ellipsis")
 
 
-def _count(number: float, unit: str) -> str:
+def _format_count(number: float, unit: str) -> str:
     return size(number) if unit == "bytes" else f"{number:,.0f}"

@@ -1,11 +1,15 @@
-"""`zoo decode`: translate, line by line."""
+"""`zoo decode` and `zoo parse`: translate or parse text line by line."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import tee
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,30 +17,41 @@ from cli import options
 from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOP_K
 
 if TYPE_CHECKING:
-    from zoo.generation.opening import How
-    from zoo.generation.request import Choice
-    from zoo.generation.translation import Translation
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.config import GenerationOptions
+    from zoo.generation.translator import Translation, Translator
 
-EXAMPLES = (
+DECODE_EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
     "\n\nzoo decode --model transformer-big-ende --input news.en --output news.de --device cuda --precision bfloat16"
     "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
     "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
     "\n\nzoo decode --model runs/one --model runs/two < lines.en"
 )
-
-_SAMPLES = "How samples are drawn"
+PARSE_EXAMPLES = (
+    'echo "The old dog sees a house , and it can not sleep ." | zoo parse --spec parsing/tiny --pretty'
+    "\n\nzoo parse --spec parsing/tiny --input words.txt --output words.trees --svg trees.svg"
+    "\n\nzoo parse --model parser-tiny --n-best 3 --json < words.txt"
+)
+_SAMPLING_PANEL = "Sampling"
+_VERBS = {"translation": "translates", "parsing": "parses"}
+_EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
 _Prefix = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="What the translation of each line must start with, a line to a line, normalised as all text is.",
+        show_default=False,
+        help="File whose line n is the beginning of the translation of line n. It is normalised like all text.",
     ),
 ]
 _Search = Annotated[
     str | None,
-    typer.Option(metavar="beam|sample", show_default=options.OF_SPEC, help="Look for the best, or draw translations."),
+    typer.Option(
+        metavar="beam|sample",
+        show_default=options.SPEC_DEFAULT,
+        help="Use beam search, or sample translations from the model's distribution.",
+    ),
 ]
 _NBest = Annotated[
     int | None,
@@ -45,14 +60,18 @@ _NBest = Annotated[
         metavar="N",
         min=1,
         max=MAX_N_BEST,
-        help="The N best of each line, best first, as line number, score and text with tabs between them. They differ "
-        "in their word tokens: two may be the same text. Samples come as they were drawn.",
+        show_default=False,
+        help="Print the N best results of each line, best first, as line number, score and text separated by tabs. "
+        "They differ in their tokens, but two may have the same text. Samples come in the order of drawing.",
     ),
 ]
 _Temperature = Annotated[
     float | None,
     typer.Option(
-        metavar="X", show_default=options.OF_SPEC, rich_help_panel=_SAMPLES, help="Logits are divided by this."
+        metavar="X",
+        show_default=options.SPEC_DEFAULT,
+        rich_help_panel=_SAMPLING_PANEL,
+        help="Divide the logits by X. Above 1 the samples vary more, below 1 less.",
     ),
 ]
 _TopK = Annotated[
@@ -61,18 +80,19 @@ _TopK = Annotated[
         metavar="N",
         min=0,
         max=MAX_TOP_K,
-        show_default=options.OF_SPEC,
-        rich_help_panel=_SAMPLES,
-        help="Only the N top_k tokens; 0: any.",
+        show_default=options.SPEC_DEFAULT,
+        rich_help_panel=_SAMPLING_PANEL,
+        help="Sample from the N most probable tokens only. 0 permits all tokens.",
     ),
 ]
 _TopP = Annotated[
     float | None,
     typer.Option(
         metavar="X",
-        show_default=options.OF_SPEC,
-        rich_help_panel=_SAMPLES,
-        help="Only the fewest top_k tokens that together reach this probability; 1.0: any.",
+        show_default=options.SPEC_DEFAULT,
+        rich_help_panel=_SAMPLING_PANEL,
+        help="Sample only from the smallest set of most probable tokens whose total probability reaches X. 1.0 permits "
+        "all tokens.",
     ),
 ]
 _Seed = Annotated[
@@ -81,14 +101,20 @@ _Seed = Annotated[
         metavar="N",
         min=0,
         max=MAX_SEED,
-        show_default="its training.seed",
-        rich_help_panel=_SAMPLES,
-        help="Another seed draws others. What is drawn for a line does not depend on the other lines.",
+        show_default="the spec's training.seed",
+        rich_help_panel=_SAMPLING_PANEL,
+        help="Random seed. The samples of a line do not depend on the other lines.",
+    ),
+]
+_Svg = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.svg", show_default=False, help="Also draw the best tree of each line, all in this file."
     ),
 ]
 
 
-def command(
+def decode(
     spec: options.OfSpec = None,
     model: options.Models = None,
     input: options.Input = None,
@@ -106,33 +132,214 @@ def command(
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
-    tokens: options.Tokens = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    As many lines come out as went in, in their order and early: up to 1,024 are read ahead, and where the input pauses
-    all that have come are answered; empty ones stay empty. A line longer than the spec's decoding.max_source_length is
-    translated in parts, which end where sentences do. Either --spec or --model says what with. With --json each line
-    becomes an object with `source` and `translations`, each of these with `text`, `score` (length-penalised) and
-    `log_probability` (natural, of the whole translation).
+    Select a model with either --spec or --model. Each input line gives one output line, in the same order; empty lines
+    remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
+    are answered. A line that is longer than the spec's decoding.max_source_length is split at sentence boundaries and
+    translated in parts.
+
+    With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
+    (length-penalised) and `log_probability` (natural logarithm, of the whole translation).
     """
-    from cli.answering import Files, answer, opened
     from cli.console import report
     from zoo.models.find import all_from_options
 
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    choice: Choice = {"search": search, "beam": beam, "alpha": alpha, "tokens": tokens}
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    lines = partial(_lines, json=json, n_best=n_best)
-    translator = opened(all_from_options(spec, model, report()), "translation", how, input)
-    answer(translator, Files(input, output, prefix), choice, n_best, lines)
+    translator = _open_model(all_from_options(spec, model, report()), "translation", how, input)
+    format_lines = partial(_format_translations, json=json, n_best=n_best)
+    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines)
 
 
-def _lines(number: int, source: str, found: list[Translation], json: bool, n_best: int | None) -> list[str]:
+def parse(
+    spec: options.OfSpec = None,
+    model: options.Models = None,
+    input: options.Input = None,
+    output: options.Output = None,
+    format_tree: Annotated[
+        bool, typer.Option("--pretty", help="Indent long trees over several lines, with an empty line between trees.")
+    ] = False,
+    svg: _Svg = None,
+    beam: options.Beam = None,
+    alpha: options.Alpha = None,
+    n_best: _NBest = None,
+    unconstrained: Annotated[
+        bool,
+        typer.Option(
+            "--unconstrained",
+            help="Decode without restriction to valid trees, and repair invalid ones afterwards, for comparison.",
+        ),
+    ] = False,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
+) -> None:
+    """Print the constituency tree of each line of stdin.
+
+    Select a model with either --spec or --model. The words of a sentence are separated by spaces, and punctuation marks
+    are words, as in treebanks: `The cat , too , does not sleep ( today ) .` Each input line gives one bracketed tree
+    over exactly its words, in the same order; `(` and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A
+    model without parts of speech writes `XX` for them.
+
+    With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
+    (length-penalised) and `log_probability` (natural logarithm, of the whole tree).
+    """
+    from cli.console import report
+    from specs import ZooError
+    from zoo.generation.parser import Parser
+    from zoo.models.find import all_from_options
+
+    for option, is_given in (("--json", json), ("--n-best", n_best is not None)):
+        if format_tree and is_given:
+            raise ZooError(f"`--pretty` and `{option}` exclude each other", hint="use one of them")
+    folders = all_from_options(spec, model, report())
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    choice: GenerationOptions = {"beam": beam, "alpha": alpha, "tokens": max_batch_tokens}
+    with _tree_drawing(svg, input, output) as draw:
+        parser = _open_model(folders, "parsing", how, input)
+        assert isinstance(parser, Parser)
+        if unconstrained:
+            parser.constraint = None
+
+        def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
+            draw(parses[0].text)
+            if format_tree:
+                return [_format_pretty(number, parses[0].text)]
+            return _format_trees(number, source, parses, json, n_best)
+
+        _answer_lines(parser, _Files(input, output), choice, n_best, format_lines)
+
+
+class _Files(NamedTuple):
+    """Files of a command. None is stdin, stdout and no prefixes."""
+
+    input: Path | None
+    output: Path | None
+    prefix: Path | None = None
+
+
+def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path | None) -> Translator:
+    """Return the model in a folder, or the ensemble of several. Raise ZooError if one is for another task."""
+    from cli.console import report
+    from cli.streams import is_typed
+    from specs import ZooError
+    from specs.spec import COMMANDS
+    from zoo.generation.loading import open_model
+    from zoo.models.folder import ModelFolder
+
+    for folder in folders:
+        actual = ModelFolder(folder).spec.task.kind
+        if actual != task:
+            alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
+            raise ZooError(
+                f"the model `{folder}` {_VERBS[actual]}, so `zoo {COMMANDS[task]}` cannot use it",
+                hint=f"run `zoo {COMMANDS[actual]} --model {folder}`, or {alternative}",
+            )
+    messages = report()
+    models = [open_model(folder, **how, report=messages) for folder in folders]
+    if is_typed(input):
+        messages.info(f"{', '.join(map(str, folders))} {_VERBS[task]} each line that you type; Ctrl-D ends the input")
+    return type(models[0]).ensemble(models) if len(models) > 1 else models[0]
+
+
+def _answer_lines(
+    translator: Translator,
+    files: _Files,
+    choice: GenerationOptions,
+    n_best: int | None,
+    format_lines: Callable[[int, str, list[Translation]], Iterable[str]],
+) -> None:
+    """Write the results of each line as soon as it and all earlier lines are done.
+
+    Args:
+        translator: The model.
+        files: Where to read and write.
+        choice: Decoding options.
+        n_best: Number of results per line, or None for one.
+        format_lines: Returns the output lines for a line's number, text and results.
+    """
+    from cli.console import report
+    from cli.streams import is_typed, open_lines, open_output
+    from zoo.generation.streaming import translate_lines
+    from zoo.report import Report
+
+    shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
+    inputs = [files.input, *([files.prefix] if files.prefix else [])]
+    with (
+        open_lines(files.input) as lines,
+        open_lines(files.prefix) if files.prefix else nullcontext() as prefixes,
+        open_output(files.output, inputs, flush=True) as write,
+    ):
+        texts, sources = tee(lines)
+        results = translate_lines(
+            translator,
+            texts,
+            prefixes=prefixes,
+            n_best=n_best,
+            paused=lines.paused,
+            report=report() if shows_progress else Report(),
+            **choice,
+        )
+        for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=1):
+            for line in format_lines(number, source, answers):
+                write(line)
+
+
+def _format_translations(
+    number: int, source: str, translations: list[Translation], json: bool, n_best: int | None
+) -> list[str]:
     if json:
         fields = ("text", "score", "log_probability")
-        translations = [{field: getattr(each, field) for field in fields} for each in found]
-        return [dumps({"source": source, "translations": translations}, ensure_ascii=False)]
+        objects = [{field: getattr(translation, field) for field in fields} for translation in translations]
+        return [dumps({"source": source, "translations": objects}, ensure_ascii=False)]
+    return _format_text(number, translations, n_best)
+
+
+def _format_trees(number: int, source: str, parses: list[Translation], json: bool, n_best: int | None) -> list[str]:
+    if json:
+        objects = [
+            {"tree": parse.text, "score": parse.score, "log_probability": parse.log_probability}
+            for parse in parses
+            if parse.text
+        ]
+        return [dumps({"source": source, "trees": objects}, ensure_ascii=False)]
+    return _format_text(number, parses, n_best)
+
+
+def _format_text(number: int, results: list[Translation], n_best: int | None) -> list[str]:
     if n_best is None:
-        return [found[0].text]
-    return [f"{number}\t{each.score:.6f}\t{each.text}" for each in found]
+        return [results[0].text]
+    return [f"{number}\t{result.score:.6f}\t{result.text}" for result in results]
+
+
+def _format_pretty(number: int, tree: str) -> str:
+    from zoo.text.trees.bracketed import format_tree, read_tree
+
+    return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")
+
+
+@contextmanager
+def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that takes bracketed trees; at the end, draw them into the file `svg`, if there is one."""
+    from cli.streams import open_output
+    from specs import ZooError
+    from zoo.files.output import require_svg
+    from zoo.text.trees.bracketed import read_tree
+    from zoo.text.trees.drawing import draw_svg
+
+    if svg is None:
+        yield lambda tree: None
+        return
+    require_svg(svg)
+    if output is not None and output.resolve() == svg.resolve():
+        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="write to two files")
+    trees: list[str] = []
+    with open_output(svg, [input]) as write:
+        yield trees.append
+        write(draw_svg(*(read_tree(tree) for tree in trees if tree)).removesuffix("\n"))

@@ -1,4 +1,4 @@
-"""The one handler of errors: what is wrong, where it was written, a blank line, the remedy."""
+"""Turn every exception into an error message and an exit status: the problem, its location, an empty line, a hint."""
 
 from __future__ import annotations
 
@@ -15,112 +15,116 @@ import typer
 from specs import ZooError, nearest
 
 INTERRUPTED = 130
-UNREAD = 141
-"""Whoever read our output has gone: the status of a program that SIGPIPE ended, as `yes | head -1` has it."""
+"""Exit status after Ctrl-C."""
+BROKEN_PIPE = 141
+"""Exit status if the reader of stdout has closed it, as for a program that SIGPIPE ends (`yes | head -1`)."""
 
-_USAGE: type[Exception] = typer.BadParameter.__mro__[1]  # typer exports its errors of usage by this one alone
-_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export this class of click by name
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
-def handled(action: Callable[[], int | None], command: str = "zoo") -> int:
-    """Does `action`, for `command`, and returns the exit status; an error is told on stderr, in the one grammar."""
+def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int:
+    """Run `action` and return the exit status. Print any error to stderr.
+
+    Args:
+        action: The function to run. It may return an exit status.
+        command: The command that runs, such as "zoo train", for hints.
+    """
     try:
         status = action()
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
-        return UNREAD
+        _redirect_stdout_to_null()
+        return BROKEN_PIPE
     except KeyboardInterrupt:
-        # A line of its own, after the ^C that the terminal shows.
-        print("\ninterrupted", file=sys.stderr)
+        print("\ninterrupted", file=sys.stderr)  # the terminal has printed ^C on the current line
         return INTERRUPTED
     except typer.Exit as error:
         return error.exit_code
     except Exception as error:
-        told = explained(error, command)
-        tell(told)
-        if _traced():
+        readable = to_zoo_error(error, command)
+        print_error(readable)
+        if _wants_traceback():
             traceback.print_exception(error)
-        return told.exit_code
+        return readable.exit_code
     return status or 0
 
 
-def tell(error: ZooError) -> None:
-    """Writes an error to stderr, and those that came with it."""
-    told = "\n\n".join(f"error: {each.alone}" for each in (error, *error.further))
+def print_error(error: ZooError) -> None:
+    """Print an error and its additional errors to stderr."""
+    text = "\n\n".join(f"error: {each.with_hint}" for each in (error, *error.additional))
     with suppress(OSError):
-        print(told, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
 
-def explained(error: Exception, command: str = "zoo") -> ZooError:
-    """Any error as one that a person can act upon."""
+def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
+    """Return any exception as an error that a user can act upon."""
     if isinstance(error, ZooError):
         return error
-    if isinstance(error, _USAGE):
-        return _usage(error, command)
+    if isinstance(error, _USAGE_ERROR):
+        return _from_usage_error(error, command)
     if isinstance(error, OSError):
-        return _system(error)
+        reason = error.strerror or str(error) or type(error).__name__
+        path = "" if error.filename is None else f"`{os.fsdecode(error.filename)}`: "
+        return ZooError(f"{path}{reason}", exit_code=1)
     if isinstance(error, MemoryError) or _is_out_of_memory(error):
-        hint = "a smaller `--tokens` takes less when translating; fewer tokens a step, or more `training.accumulation_steps`"
-        return ZooError("the memory does not suffice", hint=f"{hint}, when training", exit_code=1)
-    where = "set ZOO_TRACEBACK=1 to see where" if not _traced() else "the lines below say where"
-    problem = f"this is a fault of zoo: {type(error).__name__}: {error}"
-    return ZooError(problem, hint=f"{where}, and please report it with the command", exit_code=1)
+        hint = (
+            "when translating, lower `--max-batch-tokens`; when training, raise `training.accumulation_steps` or lower "
+            "`training.source_tokens` and `training.target_tokens`"
+        )
+        return ZooError("not enough memory", hint=hint, exit_code=1)
+    action = "report it with the command and the traceback below"
+    if not _wants_traceback():
+        action = "set ZOO_TRACEBACK=1 to print a traceback, and report it with the command"
+    return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
 
 
 def unknown_command(word: str, commands: list[str]) -> ZooError:
-    """For a word that is no command."""
+    """Return the error for a word that is not a command."""
     near = nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
     return ZooError(f"`{word}` is not a command of zoo", hint=hint)
 
 
-def _usage(error: Any, command: str) -> ZooError:
-    """What typer has to say of options and arguments, in our grammar."""
+def _from_usage_error(error: Any, command: str) -> ZooError:
+    """Return typer's error about options or arguments as ours."""
     context = error.ctx
-    hint = f"`{command} --help` shows how it is used"
+    hint = f"run `{command} --help` for its options"
     kind, option = type(error).__name__, getattr(error, "option_name", None)
     if kind == "NoSuchOption":
-        known = [name for each in context.command.params for name in each.opts] if context else []
+        known = [name for parameter in context.command.params for name in parameter.opts] if context else []
         near = nearest(str(option), known)
         guess = f"did you mean `{near}`? " if near else ""
         return ZooError(f"`{command}` has no option `{option}`", hint=guess + hint)
     if kind == "BadOptionUsage":
-        several = re.search(r"requires (\d+) arguments", error.message)
-        needs = f"needs {several[1]} values" if several else "needs a value"
-        wants = "takes no value" if "not take" in error.message else needs
-        return ZooError(f"`{option}` {wants}", hint=hint)
+        count = re.search(r"requires (\d+) arguments", error.message)
+        needed = f"needs {count[1]} values" if count else "needs a value"
+        return ZooError(f"`{option}` {'takes no value' if 'not take' in error.message else needed}", hint=hint)
     parameter = getattr(error, "param", None)
-    if parameter is None and "extra argument" in error.message and "=" in error.message:
-        hint = f"a model has the fields that it was trained with; {hint}, and what may be chosen"
     if parameter is None:
-        return ZooError(f"`{command}`: {_lowered(error.format_message())}", hint=hint)
+        if "extra argument" in error.message and "=" in error.message:
+            hint = f"the fields of a trained model cannot be changed; {hint}"
+        return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":
         return ZooError(f"`{command}` needs {name}", hint=hint)
-    return ZooError(f"`{name}`: {_lowered(error.message)}", hint=hint)
+    return ZooError(f"`{name}`: {_without_capital(error.message)}", hint=hint)
 
 
-def _lowered(sentence: str) -> str:
+def _without_capital(sentence: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
 
 
-def _system(error: OSError) -> ZooError:
-    reason = error.strerror or str(error) or type(error).__name__
-    problem = f"`{os.fsdecode(error.filename)}`: {reason}" if error.filename is not None else reason
-    return ZooError(problem, exit_code=1)
-
-
 def _is_out_of_memory(error: Exception) -> bool:
-    """torch's own, known without torch."""
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
+    """Return whether an error is torch's for exhausted memory, without importing torch."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
-def _traced() -> bool:
+def _wants_traceback() -> bool:
     return os.environ.get("ZOO_TRACEBACK", "0") not in ("", "0")
 
 
-def _forget_stdout() -> None:
-    """So that Python does not complain at its end about what nobody has read."""
+def _redirect_stdout_to_null() -> None:
+    """Redirect stdout, so that Python does not report at exit that it cannot flush the closed pipe."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`zoo evaluate`: how good are translations?"""
+"""`zoo evaluate` and `zoo compare`: scores of translations and trees, and the significance of differences."""
 
 from __future__ import annotations
 
@@ -9,157 +9,235 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.evaluation.evalb.brackets import BracketScores
+    from zoo.evaluation.comparison import Comparison
+    from zoo.evaluation.evalb.scores import BracketScores
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
-EXAMPLES = (
+EVALUATE_EXAMPLES = (
     "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
     "\n\nzoo evaluate --hypotheses out.de --references test.de --tokenize intl"
     "\n\nzoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm"
 )
+COMPARE_EXAMPLES = (
+    "zoo compare runs/tiny runs/tiny-2\n\nzoo compare ours.de theirs.de --references newstest2014.de --json"
+)
 
-_FILES = "Files alone"
+_Set = Annotated[
+    str | None,
+    typer.Option(metavar="dev|test", show_default="test", help="Split of the model's own corpus to evaluate."),
+]
+_Hypotheses = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        rich_help_panel=options.FILES_PANEL,
+        help="Score the translations in this file, one per line, instead of a model. Requires --references.",
+    ),
+]
+_References = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        rich_help_panel=options.FILES_PANEL,
+        help="Reference translations, one per line.",
+    ),
+]
+_Tokenize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="13a|intl|char|zh|none",
+        show_default="13a",
+        rich_help_panel=options.FILES_PANEL,
+        help="Tokeniser of sacreBLEU's BLEU.",
+    ),
+]
+_Brackets = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        metavar="GOLD TEST",
+        show_default=False,
+        rich_help_panel=options.FILES_PANEL,
+        help="Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
+    ),
+]
+_Parameters = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default="those of COLLINS.prm",
+        rich_help_panel=options.FILES_PANEL,
+        help="EVALB parameter file for --brackets.",
+    ),
+]
 
 
-def command(
+def evaluate(
     spec: options.OfSpec = None,
     model: options.Models = None,
-    set: Annotated[
-        str | None, typer.Option(metavar="dev|test", show_default="test", help="Which pairs of the spec's corpus.")
-    ] = None,
-    hypotheses: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=_FILES, help="Translations that are there already, one a line."),
-    ] = None,
-    references: Annotated[
-        Path | None, typer.Option(metavar="FILE", rich_help_panel=_FILES, help="What they are compared with.")
-    ] = None,
+    set: _Set = None,
+    hypotheses: _Hypotheses = None,
+    references: _References = None,
     language: options.Language = None,
-    tokenize: Annotated[
-        str | None,
-        typer.Option(
-            metavar="13a|intl|char|zh|none",
-            show_default="13a",
-            rich_help_panel=_FILES,
-            help="The tokenisation of sacreBLEU's BLEU.",
-        ),
-    ] = None,
+    tokenize: _Tokenize = None,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", rich_help_panel=_FILES, help="Compare without regard to case.")
+        bool, typer.Option("--lowercase", rich_help_panel=options.FILES_PANEL, help="Ignore case in the scores.")
     ] = False,
-    brackets: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(
-            metavar="GOLD TEST",
-            rich_help_panel=_FILES,
-            help="The right trees, one a line, and trees that are there already: the order of EVALB.",
-        ),
-    ] = None,
-    parameters: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=_FILES, help="EVALB's parameter file for them, else those of Collins."
-        ),
-    ] = None,
+    brackets: _Brackets = None,
+    parameters: _Parameters = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
-    tokens: options.Tokens = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """BLEU and perplexity on dev or test, or scores of two files.
+    """Score a model on its dev or test set, or score files.
 
-    BLEU is in points, by sacreBLEU, with its signature; the paper's BLEU is of Moses's tokens, with German compounds
-    split; chrF and TER stand beside them. Perplexity is per word token. A parser has F1 of its brackets in their place.
-    Translates dev or test of the model's own corpus with the beam and the length penalty of its spec.
-    The float32 scores of a run are kept in its scores.json, and published with it; those of an ensemble beside its
-    first run, for `zoo paper table2`. With --hypotheses and --references
-    two files are compared, without a model, and with --brackets two files of trees, as EVALB compares them and in its
-    own layout.
+    A model (--spec or --model) translates the set of its own corpus with the beam size and length penalty of its spec.
+    The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German compounds split), chrF,
+    TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
+
+    The float32 scores of a run are stored in its scores.json and published with it. Those of an ensemble are stored in
+    its first run, for `zoo paper table2`.
+
+    With --hypotheses and --references, two text files are compared. With --brackets, two files of trees are compared as
+    EVALB does, in EVALB's format.
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble
-    from zoo.evaluation.evalb.brackets import BracketScores, evaluate_brackets
+    from zoo.evaluation.evalb.scores import BracketScores, evaluate_bracket_files
+    from zoo.evaluation.evaluate import evaluate_model
     from zoo.evaluation.files import evaluate_files
-    from zoo.evaluation.own_sets import evaluate_model
-    from zoo.generation.opening import How
+    from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
 
-    words = report()
-    found: Scores | BracketScores
+    messages = report()
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    scores: Scores | BracketScores
     if brackets is None:
         options.refuse("`--brackets`", parameters=parameters)
+    if brackets is not None or hypotheses is not None or references is not None:
+        if spec is not None or model is not None:
+            raise ZooError("files are scored without a model", hint="leave `--spec` and `--model` out")
+        options.refuse("a model", set=set, **how, max_batch_tokens=max_batch_tokens)
     if brackets is not None:
-        _alone(spec, model)
-        options.refuse("translations", hypotheses=hypotheses, references=references, set=set, tokenize=tokenize)
+        options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase)
-        options.refuse("a model", device=device, precision=precision, backend=backend, tokens=tokens)
         gold, test = brackets
-        found = evaluate_brackets(test, gold, parameters)
+        scores = evaluate_bracket_files(test, gold, parameters)
+    elif hypotheses is not None and references is not None:
+        scores = evaluate_files(
+            hypotheses,
+            references,
+            language=language,
+            tokenize=tokenize or "13a",
+            lowercase=lowercase,
+            report=messages,
+        )
     elif hypotheses is not None or references is not None:
-        left, right = _both(hypotheses, references, spec, model)
-        options.refuse("a model", set=set, device=device, precision=precision, backend=backend, tokens=tokens)
-        found = evaluate_files(
-            left, right, language=language, tokenize=tokenize or "13a", lowercase=lowercase, report=words
-        )
+        hint = "give both files, or a model with `--spec` or `--model`"
+        raise ZooError("`--hypotheses` and `--references` need each other", hint=hint)
     else:
-        options.refuse("two files", language=language, tokenize=tokenize, lowercase=lowercase)
-        how: How = {"device": device, "precision": precision, "backend": backend}
-        folders, split = all_from_options(spec, model, words), set or "test"
+        options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
+        folders, split = all_from_options(spec, model, messages), set or "test"
         if len(folders) > 1:
-            found = evaluate_ensemble(folders, split, **how, tokens=tokens, report=words)
+            scores = evaluate_ensemble(folders, split, **how, tokens=max_batch_tokens, report=messages)
         else:
-            found = evaluate_model(folders[0], split, **how, tokens=tokens, report=words)
+            scores = evaluate_model(folders[0], split, **how, tokens=max_batch_tokens, report=messages)
     if json:
-        show_json(found if isinstance(found, dict) else asdict(found))
-    elif isinstance(found, BracketScores):
-        _show_brackets(found, words)
+        show_json(scores if isinstance(scores, dict) else asdict(scores))
+    elif isinstance(scores, BracketScores):
+        _show_brackets(scores, messages)
     else:
-        _show(found)
+        _show_scores(scores)
 
 
-def _show(found: Scores) -> None:
-    from zoo.evaluation.scores import rows
+def _show_scores(scores: Scores) -> None:
+    from zoo.evaluation.scores import table_rows
 
-    told = list(rows(found))
-    width = max(10, *(len(called) for called, _ in told))
-    for called, value in told:
-        print(f"{called:<{width}}  {value}")
+    lines = list(table_rows(scores))
+    width = max(10, *(len(name) for name, _ in lines))
+    for name, value in lines:
+        print(f"{name:<{width}}  {value}")
 
 
-def _show_brackets(found: BracketScores, words: Report) -> None:
-    """EVALB's table, and beside it what that has no place for."""
-    from zoo.evaluation.evalb.table import table
+def _show_brackets(scores: BracketScores, messages: Report) -> None:
+    """Print EVALB's table to stdout, and errors and the signature to stderr."""
+    from zoo.evaluation.evalb.scores import format_table
 
-    print(table(found))
-    if failed := found.failed:
+    print(format_table(scores))
+    if failed := scores.failed:
         number, row = failed[0]
-        left_out = f"{len(failed):,} of {found.sentences:,} sentences are left out as errors"
-        words.warn(
-            f"{left_out}; the first is {number:,}: {row.problem} (those of deleted tags, such as marks, are not "
-            "counted, and each tree's own tags say which they are)"
+        messages.warn(
+            f"{len(failed):,} of {scores.sentences:,} sentences are excluded as errors; the first is {number:,}: "
+            f"{row.problem} (words with deleted tags, such as punctuation, are not compared)"
         )
-    words.say(f"F1 {found.f1:.2f} ({found.signature})")
+    messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
 
-def _both(
-    hypotheses: Path | None, references: Path | None, spec: str | None, model: list[str] | None
-) -> tuple[Path, Path]:
-    from specs import ZooError
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="First model (NAME or RUN), or first file of translations.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Second model or file.")],
+    set: _Set = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            rich_help_panel=options.FILES_PANEL,
+            help="Reference translations, one per line. A and B are then files.",
+        ),
+    ] = None,
+    language: options.Language = None,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
+) -> None:
+    """Test whether one of two models, or of two files, is better.
 
-    if hypotheses is None or references is None:
-        raise ZooError(
-            "`--hypotheses` and `--references` go together", hint="give both files, or `--spec` or `--model` instead"
-        )
-    _alone(spec, model)
-    return hypotheses, references
+    Two models translate the same set; two files contain translations of the same sentences. Scores are BLEU, the
+    paper's BLEU, chrF and TER. Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of
+    sentences are drawn with replacement, the same sets for both.
+
+    The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
+    this size if both were equally good. From p = 0.05 on, neither is called better.
+    """
+    from cli.console import report, show_json
+    from zoo.evaluation.comparison import compare_files, compare_models
+    from zoo.generation.loading import BackendOptions
+    from zoo.models.find import model
+
+    messages = report()
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    if references is not None:
+        options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
+        compared = compare_files(Path(a), Path(b), references, language=language, report=messages)
+    else:
+        options.refuse("files", language=language)
+        models = model(a, messages), model(b, messages)
+        compared = compare_models(*models, set or "test", **how, tokens=max_batch_tokens, report=messages)
+    if json:
+        show_json([{**asdict(item), "difference": item.difference, "better": item.better} for item in compared])
+    else:
+        _show_comparison(compared)
 
 
-def _alone(spec: str | None, model: list[str] | None) -> None:
-    from specs import ZooError
+def _show_comparison(compared: tuple[Comparison, ...]) -> None:
+    from cli.console import report, show_table
+    from zoo.evaluation.metrics import get_metric
 
-    if spec is not None or model is not None:
-        raise ZooError("files are compared without a model", hint="leave `--spec` and `--model` out")
+    table_rows = []
+    for item in compared:
+        scores = [f"{score:.2f} ± {half:.2f}" for score, half in zip(item.scores, item.confidence, strict=True)]
+        name = get_metric(item.metric).title
+        table_rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
+    show_table(("", "A>", "B>", "difference>", "p>", "better"), table_rows)
+    for item in compared:
+        report().info(f"{get_metric(item.metric).title}: {item.signature}")

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share, each said once."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -13,19 +13,43 @@ import zoo
 from specs import ZooError
 from specs.decoding import MAX_ALPHA, MAX_BEAM, MAX_TOKENS
 
-OF_SPEC = "the spec's"
-_HOW = "How it runs"
+SPEC_DEFAULT = "the spec's"
+FILES_PANEL = "Comparing files"
+_EXECUTION_PANEL = "Execution"
 
 
-def _shipped(incomplete: str) -> list[str]:
-    """For shells that complete it; where nothing fits they complete a path."""
+def complete_spec(incomplete: str) -> list[str]:
+    """Return the shipped specs that complete a word in a shell. If there are none, the shell completes a path."""
     return [name for name in specs.names() if name.startswith(incomplete)]
 
 
-def published(incomplete: str) -> list[str]:
-    with suppress(ZooError, OSError):  # a shell that completes has no place for an error
+def complete_model(incomplete: str) -> list[str]:
+    """Return the published models that complete a word in a shell."""
+    with suppress(ZooError, OSError):  # a shell cannot show errors during completion
         return [name for name in zoo.names() if name.startswith(incomplete)]
     return []
+
+
+def check_backend(backend: str | None) -> str | None:
+    """Return `backend`. Raise ZooError if it is unknown, before a missing model is reported or pulled."""
+    if backend is not None:
+        from compiler.backends import check_backend_name
+
+        check_backend_name(backend)
+    return backend
+
+
+def refuse(belongs_to: str, **options: object) -> None:
+    """Raise ZooError for the first option that was given although it only applies to something else.
+
+    Args:
+        belongs_to: What the options apply to, in words.
+        options: Name and value of each option.
+    """
+    for name, value in options.items():
+        if value not in (None, False) and (name, value) != ("device", "auto"):
+            option = f"--{name.replace('_', '-')}"
+            raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"leave `{option}` out")
 
 
 Reference = Annotated[
@@ -33,18 +57,23 @@ Reference = Annotated[
     typer.Argument(
         metavar="SPEC",
         show_default=False,
-        autocompletion=_shipped,
-        help="A spec: a shipped name (`big`, or `a-h1` for `table3/a-h1`; see `zoo list`), or a path ending in .yaml.",
+        autocompletion=complete_spec,
+        help="Spec: a shipped name (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints them), or a path "
+        "ending in .yaml.",
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", show_default=False, help="Fields to set, such as `training.steps=500`."),
+    typer.Argument(
+        metavar="KEY=VALUE", show_default=False, help="Fields of the spec to set, such as `training.steps=500`."
+    ),
 ]
 Run = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", show_default=False, help="A run: its folder, or the name of its spec (`tiny` is runs/tiny)."
+        metavar="RUN",
+        show_default=False,
+        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).",
     ),
 ]
 OfSpec = Annotated[
@@ -52,8 +81,9 @@ OfSpec = Annotated[
     typer.Option(
         "--spec",
         metavar="SPEC",
-        autocompletion=_shipped,
-        help="The newest trained run of this spec under runs/, else the published model of its name.",
+        autocompletion=complete_spec,
+        help="Use the newest trained run of this spec under runs/, or the published model of the spec's name if there "
+        "is no run.",
     ),
 ]
 Model = Annotated[
@@ -61,8 +91,9 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        autocompletion=published,
-        help="A published model by name (NAME@2 is a revision of it), or a run by folder or spec.",
+        autocompletion=complete_model,
+        help="Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
+        "of a run's spec.",
     ),
 ]
 Models = Annotated[
@@ -70,92 +101,86 @@ Models = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        help="A published model by name (NAME@2 is a revision of it), or a run by folder or spec; several, each with "
-        "--model, are an ensemble.",
+        autocompletion=complete_model,
+        help="Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
+        "of a run's spec. Repeat the option to use an ensemble.",
     ),
 ]
 Input = Annotated[
-    Path | None, typer.Option(metavar="FILE", show_default="stdin", help="UTF-8 text, one sentence a line.")
+    Path | None,
+    typer.Option(metavar="FILE", show_default="stdin", help="Read UTF-8 text from this file, one sentence per line."),
 ]
-Beam = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, max=MAX_BEAM, show_default=OF_SPEC, help="Hypotheses kept at each step; 1 is greedy."
-    ),
-]
-Alpha = Annotated[
-    float | None,
-    typer.Option(metavar="X", min=0.0, max=MAX_ALPHA, show_default=OF_SPEC, help="Exponent of the length penalty."),
-]
-Device = Annotated[
-    str,
-    typer.Option(metavar="auto|cpu|cuda|cuda:N", rich_help_panel=_HOW, help="auto is the GPU where there is one."),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        metavar="float32|bfloat16|int8",
-        show_default=OF_SPEC,
-        rich_help_panel=_HOW,
-        help="Numbers of weights and products; all but float32 are approximate.",
-    ),
-]
-
-
-def known_backend(backend: str | None) -> str | None:
-    """A backend that is none is told before a model that is not there."""
-    if backend is not None:
-        from compiler.backends import require_known
-
-        require_known(backend)
-    return backend
-
-
-Backend = Annotated[
-    str | None,
-    typer.Option(
-        callback=known_backend,
-        metavar="NAME",
-        show_default=OF_SPEC,
-        rich_help_panel=_HOW,
-        help="What runs it: auto, or one of those that `zoo doctor` lists.",
-    ),
-]
-Tokens = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=MAX_TOKENS,
-        show_default="4096",
-        rich_help_panel=_HOW,
-        help="Source tokens of one batch, padding counted; less takes less memory.",
-    ),
-]
-
-
-def refuse(belongs: str, **given: object) -> None:
-    """Raises ZooError for the first of these options that was given: it has a use for `belongs` only."""
-    for name, value in given.items():
-        if value not in (None, False) and (name, value) != ("device", "auto"):
-            raise ZooError(f"`--{name}` is for {belongs} only", hint=f"leave `--{name}` out")
-
-
-Language = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CODE",
-        show_default="the last ending of the references' name",
-        rich_help_panel="Files alone",
-        help="The language of files of translations, such as de: the paper's BLEU has its tokens.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of words, for programs.")]
 Output = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
         show_default="stdout",
-        help="Where to write: a file appears when all is done, a pipe or a device gets each line at once.",
+        help="Write to this file. A regular file appears when it is complete; a pipe or device receives each line at "
+        "once.",
     ),
 ]
+Beam = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=MAX_BEAM,
+        show_default=SPEC_DEFAULT,
+        help="Beam size: hypotheses that are kept at each step. 1 is greedy search.",
+    ),
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X", min=0.0, max=MAX_ALPHA, show_default=SPEC_DEFAULT, help="Exponent of the length penalty."
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|cpu|cuda|cuda:N",
+        rich_help_panel=_EXECUTION_PANEL,
+        help="Device to compute on. auto is the GPU if there is one.",
+    ),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="float32|bfloat16|int8",
+        show_default=SPEC_DEFAULT,
+        rich_help_panel=_EXECUTION_PANEL,
+        help="Data type of weights and matrix products. bfloat16 and int8 change the results slightly.",
+    ),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        callback=check_backend,
+        metavar="NAME",
+        show_default=SPEC_DEFAULT,
+        rich_help_panel=_EXECUTION_PANEL,
+        help="Backend that runs the model: auto, or one that `zoo doctor` lists.",
+    ),
+]
+MaxBatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-batch-tokens",
+        metavar="N",
+        min=1,
+        max=MAX_TOKENS,
+        show_default="4096",
+        rich_help_panel=_EXECUTION_PANEL,
+        help="Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
+    ),
+]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CODE",
+        show_default="the extension of the references' file name",
+        rich_help_panel=FILES_PANEL,
+        help="Language of the files, such as de. It selects the tokeniser of the paper's BLEU.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

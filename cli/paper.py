@@ -1,7 +1,8 @@
-"""`zoo paper`: which of the paper's numbers hold here, and how that is known."""
+"""`zoo paper`: the paper's claims, and how each was checked."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from specs import ZooError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,88 +23,91 @@ EXAMPLES = (
     "\n\nzoo paper --html paper.html"
 )
 
+_What = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TABLE",
+        show_default="a summary of all claims",
+        help="Table to print: table1, table2, table3, table4, or claims.",
+    ),
+]
 
-def command(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TABLE", show_default="all claims, summed up", help="table1, table2, table3, table4, or claims."
-        ),
-    ] = None,
+
+def paper(
+    what: _What = None,
     runs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", show_default="runs", help="A folder of runs, or of a sweep: what was measured."),
+        typer.Option(metavar="DIR", show_default="runs", help="Folder of runs, or of a sweep, with measured scores."),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", show_default=False, help="Write all of it as one page, with plots."),
+        typer.Option(
+            metavar="FILE.html", show_default=False, help="Write everything to this file as one page with plots."
+        ),
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Time the layers of Table 1 here, too: half a minute.")
+        bool, typer.Option("--measure", help="Also time the layers of Table 1 on this machine, for half a minute.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Which of the paper's numbers hold here, and how that is known.
+    """Print which of the paper's claims hold, and how each was checked.
 
-    Each claim is derived and checked (by the compiler, or from the paper's own numbers), measured here (by runs of its
-    spec, at the scale that is told), or not reproduced, because of what is told.
+    A claim is derived and checked (by the compiler, or from the paper's own numbers), measured (by runs of its spec, at
+    the given scale), or not reproduced, for the given reason.
     """
-    from contextlib import ExitStack
-
     from cli.console import report, show_json
-    from specs import ZooError, nearest
     from zoo.files.output import open_output, require_html
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
     from zoo.paper.page import paper_page
-    from zoo.paper.tables import TABLES, of_table, summed, tables
+    from zoo.paper.tables import TABLES, of_table, summary_table, tables
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
         guess = f"did you mean `{near}`? " if near else ""
-        raise ZooError(f"`{what}` is no table of the paper's", hint=f"{guess}there are {', '.join(TABLES)}")
+        raise ZooError(f"`{what}` is not a table of the paper", hint=f"{guess}the tables are {', '.join(TABLES)}")
     if html is not None and (what is not None or json):
-        raise ZooError("`--html` is a page of all there is", hint="leave TABLE and `--json` out, or `--html`")
+        raise ZooError("`--html` writes all tables", hint="leave TABLE and `--json` out, or `--html`")
     if measure and what not in (None, "table1", "claims"):
-        raise ZooError("`--measure` is for Table 1 only", hint="leave `--measure` out, or ask for `table1`")
+        raise ZooError("`--measure` applies to Table 1 only", hint="leave `--measure` out, or write `table1`")
     if html is not None:
         require_html(html)
     with ExitStack() as files:
-        page = files.enter_context(open_output(html)) if html else None  # before anything is measured
-        found = evidence(runs, report())
+        page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
+        facts = evidence(runs, report())
         if measure:
-            found = replace(found, timings=tuple(_timed()))
-        entries = ledger.ledger(found)
+            facts = replace(facts, timings=tuple(_measure_layers()))
+        claims = ledger.ledger(facts)
         if page:
-            page.write(paper_page(entries, found))
+            page.write(paper_page(claims, facts))
     if html is not None:
         return print(html)
     if json:
-        shown = of_table(what or "claims", entries)
-        return show_json({"summary": ledger.summary(shown), "claims": [ledger.flat(entry) for entry in shown]})
+        selected = of_table(what or "claims", claims)
+        return show_json({"summary": ledger.summary(selected), "claims": [ledger.as_json(claim) for claim in selected]})
     if what is None:
-        return _show([summed(entries, found), *tables("claims", entries, found)])
-    return _show(tables(what, entries, found))
+        return _show_tables([summary_table(claims, facts), *tables("claims", claims, facts)])
+    return _show_tables(tables(what, claims, facts))
 
 
-def _timed() -> Iterator[Timing]:
+def _measure_layers() -> Iterator[Timing]:
     from cli.console import report
-    from zoo.paper.table1 import ALL
-    from zoo.paper.timings import timings
-    from zoo.system.ram import keep_freed
+    from zoo.paper.table1 import LAYERS
+    from zoo.paper.timings import time_layers
+    from zoo.system.device_memory import keep_freed_memory
 
-    keep_freed()
-    with report().progress("timing", len(ALL), "layers") as progress:
-        for timing in timings():
+    keep_freed_memory()
+    with report().progress("timing", len(LAYERS), "layers") as progress:
+        for timing in time_layers():
             progress.advance()
             yield timing
 
 
-def _show(tables: Iterable[Table]) -> None:
+def _show_tables(tables: Iterable[Table]) -> None:
     from cli.console import report, show_table
 
     for number, table in enumerate(tables):
         print("\n" * bool(number), end="")
         show_table(table.columns, table.rows, title=table.title)
         for note in table.notes:
-            report().say(note)
+            report().info(note)

@@ -1,4 +1,4 @@
-"""`zoo plan`: what a spec costs, before anything runs."""
+"""`zoo plan`: what a spec costs before anything runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from specs import ZooError
 
 if TYPE_CHECKING:
-    from specs import Spec
-    from zoo.planning.outlook import Outlook
-    from zoo.planning.plan import Plan
-    from zoo.planning.rewriting import Sizes
+    from zoo.planning.plan import GraphSizes, Plan
+    from zoo.planning.training_estimate import TrainingEstimate
 
 EXAMPLES = (
     "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
@@ -23,148 +22,152 @@ EXAMPLES = (
     "\n\nzoo plan base training.precision=bfloat16 --device cpu"
 )
 
+_Graph = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.svg",
+        show_default=False,
+        help="Draw the network in the style of Figure 1, and print nothing else.",
+    ),
+]
+_Length = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, max=10_000, help="Number of tokens in each source and target, for costs that depend on it."
+    ),
+]
+_PlanDevice = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|cpu|cuda|cuda:N",
+        show_default=False,
+        help="Measure the speed of this device, and estimate the time and memory of training on it.",
+    ),
+]
 
-def command(
+
+def plan(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    passes: Annotated[bool, typer.Option("--passes", help="What each pass did, and nothing else.")] = False,
-    code: Annotated[bool, typer.Option("--code", help="The PyTorch it becomes, and nothing else.")] = False,
-    graph: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.svg", show_default=False, help="Draw it as Figure 1 does, and nothing else."),
-    ] = None,
-    length: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=10_000, help="Tokens of a sentence on either side, for figures that depend on it."
-        ),
-    ] = 27,
+    passes: Annotated[
+        bool, typer.Option("--passes", help="Print what each compiler pass changes, and nothing else.")
+    ] = False,
+    code: Annotated[bool, typer.Option("--code", help="Print the generated PyTorch code, and nothing else.")] = False,
+    graph: _Graph = None,
+    length: _Length = 27,
     json: options.Json = False,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEVICE",
-            show_default=False,
-            help="Measure this one (auto, cpu, cuda, cuda:N), and forecast time and memory of the training there.",
-        ),
-    ] = None,
+    device: _PlanDevice = None,
 ) -> None:
-    """Layers, parameters, FLOPs and memory, before anything runs.
+    """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 
-    FLOPs are those of matrix products, a multiply-add counted as two. Memory is that of float32, but with --passes that
-    of the spec's precision.
+    FLOPs are those of matrix products, with two per multiply-add. Memory is for float32, except with --passes, which
+    uses the spec's precision.
     """
     import specs
-    from cli.console import show_json
-    from zoo.planning import plan as plans
+    from cli.console import report, show_json
+    from zoo.planning import plan as planning
+    from zoo.planning.training_estimate import estimate_training
 
-    _require_one(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
+    _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
     if graph is not None:
-        return print(plans.draw_to(chosen, graph, length))
+        return print(planning.draw_to(chosen, graph, length))
     if code:
-        return print(plans.code(chosen), end="")
-    plan = plans.plan(chosen, length)
-    outlook = _outlook(chosen, length, device) if device is not None else None
+        return print(planning.code(chosen), end="")
+    costs = planning.plan(chosen, length)
+    estimate = estimate_training(chosen, length, device, report()) if device is not None else None
     if json:
-        return show_json({**asdict(plan), **({"outlook": asdict(outlook)} if outlook else {})})
+        return show_json({**asdict(costs), **({"outlook": asdict(estimate)} if estimate else {})})
     if passes:
-        return _show_passes(plan)
-    _show(plan)
-    _warn_of_memory(plan)
-    return _show_outlook(outlook) if outlook else None
+        return _show_passes(costs)
+    _show_layers(costs)
+    _warn_about_memory(costs)
+    return _show_estimate(estimate) if estimate else None
 
 
-def _warn_of_memory(plan: Plan) -> None:
+def _refuse_combinations(**options: bool) -> None:
+    """Raise ZooError for options that print different things. `--json` contains those of `--passes` and `--device`."""
+    given = [name for name, is_given in options.items() if is_given]
+    if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
+        names = " and ".join(f"`--{name}`" for name in given)
+        raise ZooError(f"{names} exclude each other", hint="use one of them")
+
+
+def _warn_about_memory(plan: Plan) -> None:
     from cli.console import report
     from zoo.report import size
-    from zoo.system.installed import memory
+    from zoo.system.memory import machine_memory
 
-    there = memory()
-    for what, needed in (("the weights of this spec need", plan.weight_bytes), ("to train it takes", plan.state_bytes)):
-        if needed > there:
-            report().warn(f"{what} {size(needed)} of memory, and this machine has {size(there)}")
-
-
-def _require_one(**wanted: bool) -> None:
-    """Each shows something else, but `--json`, which has all that `--passes` and `--device` show."""
-    from specs import ZooError
-
-    given = [name for name, wish in wanted.items() if wish]
-    if len(given) > 1 and not (wanted["json"] and not wanted["code"] and not wanted["graph"]):
-        several = " and ".join(f"`--{name}`" for name in given)
-        raise ZooError(f"{several} are given, and each shows something else", hint="ask for them one at a time")
+    available = machine_memory()
+    for purpose, needed in (("the weights need", plan.weight_bytes), ("training needs", plan.state_bytes)):
+        if needed > available:
+            report().warn(f"{purpose} {size(needed)} of memory, but this machine has {size(available)}")
 
 
-def _outlook(spec: Spec, length: int, device: str) -> Outlook:
-    from cli.console import report
-    from zoo.planning.outlook import outlook
-
-    return outlook(spec, length, device, report())
-
-
-def _show_outlook(outlook: Outlook) -> None:
+def _show_estimate(estimate: TrainingEstimate) -> None:
     from cli.console import show_table
     from zoo.report import duration, size
-    from zoo.system.calibration import emulated
+    from zoo.system.calibration import emulation_warning
 
-    rows = [
-        ("backend", outlook.backend, f"in {outlook.precision}"),
-        ("matrix products", f"{outlook.flops / 1e9:,.0f} GFLOP/s", "a large one, measured"),
-        ("copies", f"{outlook.bytes / 1e9:,.0f} GB/s", "read and written, measured"),
-        ("a training step", f"{outlook.step_seconds:,.3g} s", "forecast, of a full batch"),
-        ("training", duration(outlook.seconds), f"forecast, of {outlook.steps:,} steps"),
-        ("memory", size(outlook.memory_bytes), f"forecast, at its most, of {size(outlook.device_bytes)}"),
+    rows = [("backend", estimate.backend, f"in {estimate.precision}")]
+    if estimate.slowdown is not None:
+        rows.append(("bfloat16", "emulated", emulation_warning(estimate.slowdown)))
+    if estimate.matrix_library is not None:
+        times = [f"{name} {seconds:.3g} s" for name, seconds in estimate.float32_seconds.items()]
+        reason = f"measured with this spec: {', '.join(times)}" if len(times) > 1 else "library for matrix products"
+        rows.append(("float32 products", estimate.matrix_library, reason))
+    rows += [
+        ("matrix products", f"{estimate.flops / 1e9:,.0f} GFLOP/s", "measured with large matrices"),
+        ("copies", f"{estimate.bytes / 1e9:,.0f} GB/s", "measured, reading and writing"),
+        ("training step", f"{estimate.step_seconds:,.3g} s", "estimated, for a full batch"),
+        ("training", duration(estimate.seconds), f"estimated, for {estimate.steps:,} steps"),
+        ("memory", size(estimate.memory_bytes), f"estimated peak, of {size(estimate.device_bytes)}"),
     ]
-    if not outlook.fits:
-        rows.append(("", "too much", "under torchrun processes share batches and, if need be, weights and moments"))
-    if outlook.matrix_library is not None:
-        rows.insert(2, ("float32 products", outlook.matrix_library, _libraries(outlook)))
-        kept = "kept by the process" if outlook.keeps_memory else "given back to the system"
-        rows.append(("freed memory", kept, "fresh pages cost time"))
-    if outlook.slowdown is not None:
-        rows.insert(1, ("bfloat16", "emulated", emulated(outlook.slowdown)))
+    if not estimate.fits:
+        advice = "use several processes with torchrun, which share the batches and, if necessary, weights and moments"
+        rows.append(("", "too much", advice))
+    if estimate.matrix_library is not None:
+        kept = "kept by the process" if estimate.keeps_memory else "returned to the system"
+        rows.append(("freed memory", kept, "fresh pages take time"))
     print()
-    show_table(("", ">", "…"), rows, title=f"training on {outlook.device}")
-
-
-def _libraries(outlook: Outlook) -> str:
-    measured = [f"{name} {seconds:.3g} s" for name, seconds in outlook.float32_seconds.items()]
-    return f"measured with this spec: {', '.join(measured)}" if len(measured) > 1 else "the library that computes them"
+    show_table(("", ">", "…"), rows, title=f"training on {estimate.device}")
 
 
 def _show_passes(plan: Plan) -> None:
     from cli.console import show_table
 
-    columns = ("pass", "operations>", "FLOPs a sentence>", "weights>", "a step moves>", "training keeps>", "", "…")
+    columns = (
+        *("pass", "operations>", "FLOPs per sentence>", "weights>", "traffic per step>", "training keeps>"),
+        *("", "…"),
+    )
     first = plan.passes[0].before if plan.passes else None
-    rows = [("as in the paper", *_amounts(first), "", "")] if first else []
+    rows = [("as in the paper", *_format_sizes(first), "", "")] if first else []
     for each in plan.passes:
         changes = [
             f"{old} → {new}" if new != old else "·"
-            for old, new in zip(_amounts(each.before), _amounts(each.after), strict=True)
+            for old, new in zip(_format_sizes(each.before), _format_sizes(each.after), strict=True)
         ]
         rows.append((each.name, *changes, "exact" if each.exact else "approximate", each.summary))
     show_table(columns, rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
 
 
-def _amounts(sizes: Sizes) -> tuple[str, ...]:
+def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
     from zoo.report import size
 
-    memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
-    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
+    machine_memory = (size(sizes.weight_bytes), size(sizes.step_bytes), size(sizes.activation_bytes))
+    return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *machine_memory
 
 
-def _show(plan: Plan) -> None:
+def _show_layers(plan: Plan) -> None:
     from cli.console import show_table
 
     layers = [
-        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_a_token:,.0f}", layer.flops)
+        (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_per_token:,.0f}", layer.flops)
         for layer in plan.layers
     ]
     show_table(
-        ("layer", "gives", "parameters>", "FLOPs/token>", "FLOPs…"),
-        [*layers, ("all", "", f"{plan.parameters:,}", f"{plan.flops_a_token:,.0f}", plan.flops)],
+        ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…"),
+        [*layers, ("total", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops)],
         title=f"{plan.name}, sentences of {plan.length} tokens",
     )
     print()
@@ -176,23 +179,25 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
 
     return [
         ("parameters", f"{plan.parameters:,}", f"{plan.program_parameters:,} in the program, after all passes"),
-        ("FLOPs a target token", f"{plan.flops_a_token:,.0f}", "forward, encoder included"),
-        ("FLOPs a training step", f"{plan.step_flops:.3g}", "forward and backward, of a full batch"),
-        *_positions(plan),
-        ("weights", size(plan.weight_bytes), "in memory, and the file"),
+        ("FLOPs per target token", f"{plan.flops_per_token:,.0f}", "forward pass, including the encoder"),
+        ("FLOPs per training step", f"{plan.step_flops:.3g}", "forward and backward pass of a full batch"),
+        *_path_lengths(plan),
+        ("weights", size(plan.weight_bytes), "in memory and in the file"),
         ("training state", size(plan.state_bytes), "weights, gradients and Adam's moments, in memory"),
-        ("activations", size(plan.activation_bytes), "about, for one part of a full batch in training, in memory"),
-        ("cache", size(plan.cache_bytes), "a hypothesis when it translates, in memory"),
-        ("run", size(plan.disk_bytes), "checkpoints and weights at their most, on disk"),
+        ("activations", size(plan.activation_bytes), "about, in memory, for one accumulation step of a full batch"),
+        ("cache", size(plan.cache_bytes), "in memory, per hypothesis when translating"),
+        ("run", size(plan.disk_bytes), "maximum of checkpoints and weights on disk"),
     ]
 
 
-def _positions(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Table 1's last two columns, of each stack."""
-    for each in plan.positions:
-        chain = f"of a layer of the {each.stack}: its longest chain over {plan.length} positions"
-        yield "sequential steps", f"{each.steps:,}", chain
-        far = f"between the furthest positions of the {each.stack}"
-        if each.path is None:
-            far = f"in the {each.stack}: its layers connect positions up to {each.reach:,} apart"
-        yield "path", "none" if each.path is None else f"{each.path:,}", far
+def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield the last two columns of Table 1 for the encoder and the decoder."""
+    for positions in plan.positions:
+        stack = positions.stack
+        explanation = f"in a layer of the {stack}: longest chain of operations over {plan.length} positions"
+        yield "sequential steps", f"{positions.steps:,}", explanation
+        path = "none" if positions.path is None else f"{positions.path:,}"
+        explanation = f"between the most distant positions of the {stack}"
+        if positions.path is None:
+            explanation = f"in the {stack}, whose layers connect positions up to {positions.reach:,} apart"
+        yield "path length", path, explanation

@@ -1,4 +1,4 @@
-"""`zoo publish`: from a run to a bundle on the shelf."""
+"""`zoo publish`, `zoo pull` and `zoo verify`: published models, in the local model store and in registries."""
 
 from __future__ import annotations
 
@@ -7,88 +7,179 @@ from typing import Annotated
 import typer
 
 from cli import options
+from specs import ZooError
 
-EXAMPLES = (
+PUBLISH_EXAMPLES = (
     "zoo publish tiny\n\nzoo publish runs/second --name my-model"
     "\n\nzoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende"
     "\n\nzoo publish tiny --to s3://our-models/zoo"
 )
+PULL_EXAMPLES = (
+    "zoo pull transformer-big-ende\n\nzoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2"
+    "\n\nZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende"
+)
+VERIFY_EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle --backend auto"
+
+_RunOrName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN|NAME",
+        show_default=False,
+        autocompletion=options.complete_model,
+        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to also a published "
+        "model.",
+    ),
+]
+_Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default="the name in the spec",
+        help="Publish under this name. Letters, digits and - _ . , are permitted.",
+    ),
+]
+_To = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGISTRY",
+        show_default="only the local model store",
+        help="Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
+    ),
+]
+_Formerly = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Former name of the model, which becomes an alias with a warning. Requires --to.",
+    ),
+]
+_Text = Annotated[
+    bool | None,
+    typer.Option(
+        "--text/--no-text",
+        show_default="--text if the whole corpus is the built-in grammar",
+        help="Whether the bundle contains sentences of the dev and test sets. Check their licence first.",
+    ),
+]
 
 
-def command(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|NAME",
-            show_default=False,
-            autocompletion=options.published,
-            help="A run: its folder, or the name of its spec (`tiny` is runs/tiny); with --to also a published model.",
-        ),
-    ],
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            show_default="the name in its spec",
-            help="Letters, digits and - _ . , only.",
-        ),
-    ] = None,
+def publish(
+    run: _RunOrName,
+    name: _Name = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Put it in the place of another run's that has this name.")
+        bool, typer.Option("--replace", help="Replace a model of another run that has the same name.")
     ] = False,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PLACE", help="Publish it to this registry, too: a folder, s3://BUCKET/..., or hf://ORG/NAME."
-        ),
-    ] = None,
-    formerly: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="With --to: an old name that leads to this one from now on, with a warning."),
-    ] = None,
-    text: Annotated[
-        bool | None,
-        typer.Option(
-            "--text/--no-text",
-            show_default="--text where all of it is of the built-in grammar",
-            help="Whether sentences of the dev and test sets go along: look at their licence.",
-        ),
-    ] = None,
+    to: _To = None,
+    formerly: _Formerly = None,
+    text: _Text = None,
 ) -> None:
-    """Write a run's bundle to the shelf, and to a registry.
+    """Publish a run as a bundle in the local model store, and optionally in a registry.
 
-    The shelf is a folder of your data folder; ZOO_HOME moves it. The bundle holds the spec, the weights, the
-    vocabulary, the scores, the facts of its training, a card, the hash of each file, and a proof: a few sentences with
-    the log-probabilities that they must get. With --text the proof is of the dev set, and a sample of the test set goes
-    along, whose score `zoo verify` reproduces. It is checked before it takes its place. An earlier state of the same
-    training gives way to it, and any other model of its name with --replace.
+    The local model store is in your data folder, which ZOO_HOME sets. The bundle contains the spec, weights,
+    vocabulary, scores, a record of the training, a model card and the hash of each file. It also contains reference
+    log-probabilities of a few sentences, which the model must reproduce. With --text, these sentences are from the dev
+    set, and the bundle contains reference outputs for a sample of the test set, whose score `zoo verify` reproduces.
 
-    With --to it becomes the next revision of its name in that registry, once it is verified: all of it at once, and
-    whoever else publishes there loses nothing. A revision never changes; others pull the newest, or pin one.
+    The bundle is verified before it is published. It replaces an earlier state of the same training; to replace another
+    model of the same name, use --replace.
+
+    With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
+    concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
     """
     from cli.console import report
-    from specs import ZooError
-    from specs.task import COMMANDS
+    from specs.spec import COMMANDS
     from zoo.models.find import published_model
     from zoo.models.folder import ModelFolder
     from zoo.publishing.publish import publish
     from zoo.publishing.upload import is_published_model, require_registry, upload
 
-    words = report()
+    messages = report()
     if formerly is not None and to is None:
-        raise ZooError("`--formerly` needs `--to`", hint="old names lead to new ones in a registry: say which")
+        raise ZooError("`--formerly` needs `--to`", hint="name the registry in which the former name is an alias")
     if to is not None:
         require_registry(to, formerly)
     if to is not None and name is None and is_published_model(run):
         if replace or text is not None:
             option = "--replace" if replace else "--text" if text else "--no-text"
-            problem = f"`{option}` is for a run, and `{run}` is published already"
-            raise ZooError(problem, hint=f"leave it out, or publish the run of `{run}` with it")
-        folder = published_model(run, words)
+            problem = f"`{option}` applies to runs only, and `{run}` is already published"
+            raise ZooError(problem, hint=f"leave `{option}` out, or publish the run again with it")
+        folder = published_model(run, messages)
     else:
-        folder = publish(run, name=name, replace=replace, with_text=text, report=words)
+        folder = publish(run, name=name, replace=replace, with_text=text, report=messages)
     print(folder)
-    if to is not None:
-        made = upload(folder, to, alias=formerly, report=words)
-        return print(f"{made.pin} sha256:{made.digest}")
-    return words.say(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")
+    if to is None:
+        messages.info(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")
+    else:
+        uploaded = upload(folder, to, alias=formerly, report=messages)
+        print(f"{uploaded.pin} sha256:{uploaded.digest}")
+
+
+def pull(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            help="Published model. NAME@2 or NAME@sha256:... is one revision; otherwise the newest is pulled.",
+        ),
+    ],
+) -> None:
+    """Download published models from the registries to the local model store.
+
+    The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
+    in registries.txt in your data folder, one per line. Files are verified by their hashes, and the model appears when
+    it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged, repaired.
+
+    Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
+    """
+    from cli.console import report
+    from zoo.models.find import pull_model
+
+    messages = report()
+    for name in names:
+        try:
+            print(pull_model(name, messages))
+        except KeyboardInterrupt:
+            messages.info("\nthe downloaded part is kept: run the same command again to resume")
+            raise
+
+
+def verify(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|DIR", show_default=False, help="Published model: its name (`zoo list` prints them) or folder."
+        ),
+    ],
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            callback=options.check_backend,
+            metavar="NAME",
+            show_default="eager on the CPU",
+            help="Backend that computes, on the device that is available: auto, or one that `zoo doctor` lists.",
+        ),
+    ] = None,
+) -> None:
+    """Verify the files, log-probabilities and score of a published model.
+
+    All files must have their published hashes. Reference sentences must get the published log-probabilities, within
+    1e-4. A sample of the test set must get the published score, within one point; it exists only in models that were
+    published with --text.
+    """
+    from cli.console import report
+    from zoo.publishing.verify import verify
+
+    result = verify(name, backend=backend, report=report())
+    print(f"{name}: {result.files} files have the published hashes")
+    by = f" by {result.backend}" if backend else ""
+    print(
+        f"{result.sentences} sentences have the published log-probabilities{by}; largest difference "
+        f"{result.difference:.1g}"
+    )
+    if sample := result.sample:
+        scores = f"{sample.metric} {sample.here:.2f}; published: {sample.score:.2f}"
+        print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
+    else:
+        print("the model contains no sample of its test set, so no score was computed")

@@ -1,10 +1,11 @@
-"""`zoo score`: how likely are given translations, or trees?"""
+"""`zoo score`: log-probabilities of given translations or trees."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.translation import ForcedScore
+    from zoo.generation.scoring import TokenScores
     from zoo.generation.translator import Translator
     from zoo.report import Report
 
@@ -23,119 +25,131 @@ EXAMPLES = (
     "\n\nzoo score --model transformer-tiny-ende --source test.en --target test.de"
 )
 
-_WINDOW = 4096  # lines, at most, that are read, sorted by length and scored together
+_CHUNK_LINES = 4096  # maximum number of pairs that are sorted by length and scored together
 
 
-def command(
+def score(
     spec: options.OfSpec = None,
     model: options.Model = None,
     source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sources, one a line; --target has a line for each.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default="pairs from stdin",
+            help="Read sources from this file, one per line. Requires --target.",
+        ),
     ] = None,
     target: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The translation of each source, or its tree.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default="pairs from stdin",
+            help="Read the translation or tree of each source from this file.",
+        ),
     ] = None,
     output: options.Output = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
-    tokens: options.Tokens = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """Log-probability of given translations, or of given trees.
+    """Print the log-probability of given translations or trees.
 
-    One natural logarithm a line. Pairs come from stdin, source and target with a tab between them, or from --source and
-    --target. With --json each line becomes an object with `log_probability`, `tokens` (word tokens and the end of the
+    Select a model with either --spec or --model. Pairs come from stdin, as source and target separated by a tab, or
+    from --source and --target. Each pair gives one line with a natural logarithm.
+
+    With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
     sentence) and `token_log_probabilities`.
     """
     from cli.console import report
-    from cli.lines import typed, writing
-    from zoo.generation.opening import How, open_model
+    from cli.streams import is_typed, open_output
+    from zoo.generation.compilation import BackendOptions
+    from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.report import Report
-    from zoo.text.arriving import windows
-
-    _check(source, target)
-    words, person = report(), source is None and typed(None)
-    how: How = {"device": device, "precision": precision, "backend": backend}
-    translator = open_model(from_options(spec, model, words), **how, tokens=tokens, report=words)
-    shown = words if output or not (person or sys.stdout.isatty()) else Report()
-    read = [source, target] if source else [None]
-    files = [str(each or "<stdin>") for each in read]
-    with _pairs(source, target) as (waiting, paused), writing(output, read, at_once=True) as write:
-        first = 1
-        for window in windows(waiting, _WINDOW, paused):
-            for forced in _scored(translator, window, first, files, shown):
-                write(_line(forced, json))
-            first += len(window)
-
-
-def _check(source: Path | None, target: Path | None) -> None:
-    from specs import ZooError
+    from zoo.text.lines import available_chunks
 
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(f"`{given}` is given and `{missing}` is not", hint="give both, or neither and pairs on stdin")
+        raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or neither and write pairs to stdin")
+    messages = report()
+    interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
+    how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    translator = open_model(from_options(spec, model, messages), **how, tokens=max_batch_tokens, report=messages)
+    progress = messages if output or not interactive else Report()
+    inputs = [source, target] if source else [None]
+    names = [str(path or "<stdin>") for path in inputs]
+    with _open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
+        first = 1
+        for chunk in available_chunks(pairs, _CHUNK_LINES, paused):
+            for forced in _score_pairs(translator, chunk, first, names, progress):
+                write(_format_score(forced, json))
+            first += len(chunk)
 
 
 @contextmanager
-def _pairs(source: Path | None, target: Path | None) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
-    """Sources with their targets, and whether they pause."""
-    from cli.lines import reading
+def _open_pairs(
+    source: Path | None, target: Path | None
+) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
+    """Yield the pairs of source and target, and a function that returns whether the input pauses."""
+    from cli.streams import open_lines
 
     if source is None or target is None:
-        with reading(None) as lines:
-            yield _split(lines), lines.paused
+        with open_lines(None) as lines:
+            yield _split_pairs(lines), lines.paused
         return
-    with reading(source) as left, reading(target) as right:
-        yield _both(left, right, source, target), left.paused
+    with open_lines(source) as sources, open_lines(target) as targets:
+        yield _zip_pairs(sources, targets, source, target), sources.paused
 
 
-def _split(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    from specs import ZooError
-
+def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, start=1):
-        first, tab, second = line.partition("\t")
-        if not tab or "\t" in second:
-            problem = f"a line has {line.count(chr(9))} tabs, not one"
-            raise ZooError(problem, where=f"<stdin>:{number}", hint="write the source, a tab, and its target")
-        yield first, second
+        source, tab, target = line.partition("\t")
+        if not tab or "\t" in target:
+            problem = f"the line must have one tab, not {line.count(chr(9))}"
+            raise ZooError(problem, where=f"<stdin>:{number}", hint="write the source, a tab and its target")
+        yield source, target
 
 
-def _both(left: Iterator[str], right: Iterator[str], source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    from itertools import zip_longest
-
-    from specs import ZooError
-
-    for number, (first, second) in enumerate(zip_longest(left, right), start=1):
-        if first is None or second is None:
-            shorter, longer = (source, target) if first is None else (target, source)
-            problem = f"`{shorter}` has {number - 1:,} lines, and `{longer}` has more"
-            raise ZooError(problem, hint="line n of the one belongs to line n of the other: both need as many lines")
-        yield first, second
+def _zip_pairs(
+    sources: Iterator[str], targets: Iterator[str], source_file: Path, target_file: Path
+) -> Iterator[tuple[str, str]]:
+    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+        if source is None or target is None:
+            shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
+            problem = f"`{shorter}` has {number - 1:,} lines, but `{longer}` has more"
+            raise ZooError(problem, hint="both files need the same number of lines: line n of both is a pair")
+        yield source, target
 
 
-def _scored(
-    translator: Translator, window: Sequence[tuple[str, str]], first: int, files: Sequence[str], report: Report
-) -> Iterator[ForcedScore]:
-    """The scores of pairs, of which the first is on that line; the error of a pair comes behind those before it."""
-    from specs import ZooError
+def _score_pairs(
+    translator: Translator, pairs: Sequence[tuple[str, str]], first: int, files: Sequence[str], report: Report
+) -> Iterator[TokenScores]:
+    """Yield the scores of pairs. If a pair is invalid, yield those before it and then raise ZooError.
 
-    sources, targets = zip(*window, strict=True)
+    Args:
+        translator: The model.
+        pairs: Sources and targets.
+        first: Line number of the first pair.
+        files: Names of the input files for errors.
+        report: Receiver of progress.
+    """
+    sources, targets = zip(*pairs, strict=True)
     try:
-        scored = translator.forced(sources, targets, report=report, first=first)
+        scores = translator.score_tokens(sources, targets, report=report, first=first)
     except ZooError as error:
-        if len(window) == 1:
+        if len(pairs) == 1:
             where = error.where or ", ".join(f"{file}:{first}" for file in files)
             raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
-        half = len(window) // 2
-        for begin, end in ((0, half), (half, len(window))):
-            yield from _scored(translator, window[begin:end], first + begin, files, report)
+        middle = len(pairs) // 2
+        for start, end in ((0, middle), (middle, len(pairs))):
+            yield from _score_pairs(translator, pairs[start:end], first + start, files, report)
         return
-    yield from scored
+    yield from scores
 
 
-def _line(forced: ForcedScore, json: bool) -> str:
+def _format_score(forced: TokenScores, json: bool) -> str:
     if not json:
         return f"{forced.log_probability:.6f}"
     fields = ("log_probability", "tokens", "token_log_probabilities")

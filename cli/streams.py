@@ -1,4 +1,4 @@
-"""The three standard streams: text of any bytes, and ones that were closed before we began."""
+"""Standard streams, and lines of text from files or stdin to files or stdout."""
 
 from __future__ import annotations
 
@@ -6,68 +6,143 @@ import codecs
 import io
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from specs import ZooError
 
-_GIVEN, _SHOWN = "zoo.given", "zoo.shown"
-_BYTES = range(0xDC80, 0xDD00)  # the surrogates by which Python holds the bytes of a name that are not UTF-8
+if TYPE_CHECKING:
+    from zoo.text.lines import LineStream
+
+_WRITE_BYTES, _ESCAPE_BYTES = "zoo.write-bytes", "zoo.escape-bytes"
+_SURROGATES = range(0xDC80, 0xDD00)  # Python's stand-ins for the bytes of file names that are not UTF-8
 
 
-def prepared() -> None:
-    """Makes them fit to be written to: UTF-8 whatever the locale, and no name that they cannot say.
+def prepare_standard_streams() -> None:
+    r"""Make the standard streams safe to use.
 
-    stdout gives the bytes of a file's name back as they are; stderr shows what is not UTF-8 as \\xff.
+    Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as their bytes, and to stderr
+    with escapes (\xff). Closed streams are replaced.
     """
-    _fill_descriptors()
-    codecs.register_error(_GIVEN, _given)
-    codecs.register_error(_SHOWN, _shown)
+    _reserve_descriptors()
+    codecs.register_error(_WRITE_BYTES, _write_bytes)
+    codecs.register_error(_ESCAPE_BYTES, _escape_bytes)
     if sys.stdin is None:
-        sys.stdin = Closed("input", "give it something to read, such as `</dev/null`")
+        sys.stdin = ClosedStream("input", "redirect it, for example with `</dev/null`")
     if sys.stdout is None:
-        sys.stdout = Closed("output", "`>/dev/null` throws away what is not wanted")
+        sys.stdout = ClosedStream("output", "redirect it, for example with `>/dev/null`")
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (to the end of the process)
-    for stream, errors in ((sys.stdout, _GIVEN), (sys.stderr, _SHOWN)):
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
+    for stream, errors in ((sys.stdout, _WRITE_BYTES), (sys.stderr, _ESCAPE_BYTES)):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors)
 
 
-class Closed(io.TextIOBase):
-    """A standard stream that is closed, which matters only to what needs it."""
+class ClosedStream(io.TextIOBase):
+    """Stand-in for a closed standard stream. It raises ZooError when it is first used."""
 
     def __init__(self, name: str, remedy: str) -> None:
         super().__init__()
         self._name, self._remedy = name, remedy
 
     @property
-    def buffer(self) -> Closed:
+    def buffer(self) -> ClosedStream:
+        """The stream itself, in place of its binary buffer."""
         return self
 
     def readline(self, *_: object) -> NoReturn:
+        """Raise ZooError."""
         raise ZooError(f"standard {self._name} is closed", hint=self._remedy)
 
     read = write = __next__ = readline
 
 
-def _fill_descriptors() -> None:
-    """So that no file of ours gets the number of a standard stream, and with it what libraries print there."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
+def _reserve_descriptors() -> None:
+    """Open closed descriptors 0 to 2 on the null device.
+
+    Otherwise the next file that is opened would get such a number, and libraries would print into it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
-def _given(error: UnicodeError) -> tuple[bytes, int]:
-    """The bytes of a name as they were; what no byte stands for as `_shown` has it."""
+def _write_bytes(error: UnicodeError) -> tuple[bytes, int]:
+    """Encode surrogates that stand for bytes as these bytes, others as escapes."""
     assert isinstance(error, UnicodeEncodeError)
-    numbers = map(ord, error.object[error.start : error.end])
-    return b"".join(bytes([n & 0xFF]) if n in _BYTES else _word(n).encode() for n in numbers), error.end
+    codes = map(ord, error.object[error.start : error.end])
+    encoded = (bytes([code & 0xFF]) if code in _SURROGATES else _escape(code).encode() for code in codes)
+    return b"".join(encoded), error.end
 
 
-def _shown(error: UnicodeError) -> tuple[str, int]:
+def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
-    return "".join(map(_word, map(ord, error.object[error.start : error.end]))), error.end
+    return "".join(map(_escape, map(ord, error.object[error.start : error.end]))), error.end
 
 
-def _word(number: int) -> str:
-    return f"\\x{number & 0xFF:02x}" if number in _BYTES else f"\\u{number:04x}"
+def _escape(code: int) -> str:
+    return f"\\x{code & 0xFF:02x}" if code in _SURROGATES else f"\\u{code:04x}"
+
+
+def is_typed(path: Path | None) -> bool:
+    """Return whether lines come from a terminal, because there is no input file and stdin is not redirected."""
+    return path is None and sys.stdin.isatty()
+
+
+@contextmanager
+def open_lines(path: Path | None) -> Iterator[LineStream]:
+    """Open a file, or stdin if `path` is None, and yield its lines.
+
+    Raises:
+        ZooError: The file cannot be opened or, later and with the line number, is not UTF-8.
+    """
+    from zoo.text.lines import LineStream
+
+    if path is None:
+        yield LineStream(sys.stdin.buffer, "<stdin>")
+        return
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise ZooError(f"cannot read `{path}`: {error.strerror or error}") from None
+    with stream:
+        yield LineStream(stream, str(path))
+
+
+@contextmanager
+def open_output(
+    path: Path | None, inputs: Iterable[Path | None] = (), *, flush: bool = False
+) -> Iterator[Callable[[str], None]]:
+    """Open a file, or stdout if `path` is None, and yield a function that writes a line.
+
+    A regular file appears when the context ends without an error.
+
+    Args:
+        path: The file to write.
+        inputs: Files that are read at the same time (None is stdin).
+        flush: Whether to write each line at once.
+
+    Raises:
+        ZooError: The output is one of the inputs.
+    """
+    from zoo.files.output import open_output, require_different_files
+
+    target = _descriptor(sys.stdout) if path is None else path
+    sources = [_descriptor(sys.stdin) if source is None else source for source in inputs]
+    if target is not None:
+        require_different_files(target, [source for source in sources if source is not None])
+    if path is None:
+        yield lambda line: print(line, flush=flush)
+        return
+    with open_output(path) as file:
+        yield lambda line: print(line, file=file, flush=flush)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    """Return the file descriptor of a standard stream, or None if it has none."""
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None

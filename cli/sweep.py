@@ -1,4 +1,4 @@
-"""`zoo sweep`: rows of specs, several seeds each, and what their scores say of one another."""
+"""`zoo sweep`: train several specs with several seeds each, and compare their scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.training.sweeps.table import Table
+    from zoo.training.sweeps.comparison import SweepComparison
 
 EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
@@ -20,75 +21,74 @@ EXAMPLES = (
 )
 
 
-def command(
+def sweep(
     specs: Annotated[
         list[str],
         typer.Argument(
             metavar="SPEC|KEY=VALUE",
             show_default=False,
-            help="Folders of specs (`specs/table3`) or specs; and fields to set in all of them.",
+            help="Specs or folders of specs (such as `specs/table3`), and fields to set in all of them.",
         ),
     ],
-    seeds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100, help="Each row is trained by the seeds 1 to N.")
-    ] = 1,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="How many runs are trained at a time.")] = 1,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Train each spec with the seeds 1 to N.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Number of parallel trainings.")] = 1,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="The folder of the sweep's runs."),
+        typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="Folder for the runs of the sweep."),
     ] = None,
     list: Annotated[
-        bool, typer.Option("--list", help="Only print the command line of each run, for another that starts them.")
+        bool, typer.Option("--list", help="Only print the command of each training, for use with other schedulers.")
     ] = False,
-    table: Annotated[bool, typer.Option("--table", help="Only print the table, of the runs that are done.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Train nothing; compare the runs that are finished.")] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> int | None:
-    """Train rows of specs by several seeds, and compare them.
+    """Train several specs with several seeds each, and compare them.
 
-    Each run is one `zoo train`, in a folder ROW.seedN: what is killed goes on by the same command, and what is done is
-    left. What is set, is set in the row that others extend; those keep their proportion to it: with
-    `architecture.N=3`, a row of Table 3 with 2 layers in place of 6 has 1. All are scored on the dev set, by the beam
-    and the penalty of their specs. Behind a score stands half its interval of 95 %, by drawing sentences anew; a
-    difference counts where it is larger than what sentences (with two seeds or more, seeds, too) make by chance in 95
-    of 100 cases.
+    Each training is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted trainings and skips
+    finished ones.
+
+    A field is set in the spec that the others extend, and they keep their proportion to it. For example, with
+    `architecture.N=3`, a row of Table 3 that has 2 layers instead of 6 gets 1.
+
+    All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
+    score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if chance (the
+    choice of sentences and, with at least two seeds, of seeds) causes a smaller one in 95 % of cases.
     """
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED
-    from specs import ZooError
-    from zoo.training.sweeps.rows import require_words, rows_of
-    from zoo.training.sweeps.table import table as table_of
-    from zoo.training.sweeps.trial import default_folder, trials_of
-    from zoo.training.sweeps.words import as_json
-    from zoo.training.sweeps.work import train_all
+    from zoo.paper.sweep_report import sweep_json
+    from zoo.training.sweeps.comparison import compare as make_table
+    from zoo.training.sweeps.rows import make_rows, parse_arguments
+    from zoo.training.sweeps.trials import default_folder, make_trials, train_all
 
     if list and (table or json):
-        raise ZooError("`--list` prints command lines alone", hint="leave `--table` and `--json` out")
-    rows = rows_of(*require_words(specs))
-    trials = trials_of(rows, seeds, folder or default_folder(rows))
+        raise ZooError("`--list` only prints commands", hint="leave `--table` and `--json` out")
+    rows = make_rows(*parse_arguments(specs))
+    trials = make_trials(rows, seeds, folder or default_folder(rows))
     if list:
         print(*(join(trial.command(device)) for trial in trials), sep="\n")
         return None
-    words = report()
-    if not table and not train_all(trials, jobs=jobs, device=device, report=words):
+    messages = report()
+    if not table and not train_all(trials, jobs=jobs, device=device, report=messages):
         return INTERRUPTED
-    found = table_of(rows, trials, words)
-    if not found.standings:
-        raise ZooError("no run of this sweep is done yet", hint="without `--table` it trains them")
+    results = make_table(rows, trials, messages)
+    if not results.standings:
+        raise ZooError("no run of this sweep is finished", hint="leave `--table` out to train them")
     if json:
-        show_json(as_json(found))
+        show_json(sweep_json(results))
     else:
-        _show(found)
+        _show_results(results)
     return None
 
 
-def _show(found: Table) -> None:
+def _show_results(results: SweepComparison) -> None:
     from cli.console import report, show_table
-    from zoo.training.sweeps.words import notes, pair_lines, standing_lines
+    from zoo.paper.sweep_report import pair_table, row_table, sweep_notes
 
-    show_table(*standing_lines(found))
-    if found.pairs:
+    show_table(*row_table(results))
+    if results.pairs:
         print()
-        show_table(*pair_lines(found))
-    for note in notes(found):
-        report().say(note)
+        show_table(*pair_table(results))
+    for note in sweep_notes(results):
+        report().info(note)

@@ -1,91 +1,197 @@
-"""`zoo train`: from a spec to trained weights."""
+"""`zoo prepare`, `zoo train` and `zoo average`: from a spec to trained weights."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
+from specs import ZooError
 
 if TYPE_CHECKING:
     from specs import Spec
+    from zoo.training.averaging import AverageSearch
 
-EXAMPLES = (
+PREPARE_EXAMPLES = "zoo prepare tiny\n\nzoo prepare base vocabulary.size=32000\n\nZOO_MIRROR=/data/wmt zoo prepare base"
+TRAIN_EXAMPLES = (
     "zoo train tiny\n\nzoo train base training.source_tokens=4096 training.target_tokens=4096"
     "\n\nzoo train runs/tiny/spec.yaml training.steps=3000"
     "\n\nzoo train own.yaml --run runs/second --device cuda"
 )
+AVERAGE_EXAMPLES = "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search"
 
 
-def command(
+def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
+    """Download the corpus, learn the vocabulary and write the tokenised training data.
+
+    Archives are verified by their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets
+    where the data is stored. ZOO_MIRROR sets a folder or URL from which archives are fetched instead, and ZOO_OFFLINE=1
+    prevents downloads.
+    """
+    import specs
+    from cli.console import report
+    from zoo.training.initial_model import prepare_corpus
+
+    messages = report()
+    prepared = prepare_corpus(specs.load(spec, overrides or ()), messages)
+    messages.info(f"train: {prepared.counts}")
+    print(prepared.folder)
+
+
+def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
     run: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", show_default="runs/SPEC", help="The run's folder; one that is there is resumed."),
+        typer.Option(metavar="DIR", show_default="runs/SPEC", help="Folder of the run. An existing run is resumed."),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Remove what the run holds, and start over.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an existing run first, and start again.")] = False,
     device: options.Device = "auto",
     verify_resume: Annotated[
         bool,
         typer.Option(
-            "--verify-resume", help="Train a few steps twice, once killed two times and resumed, and compare."
+            "--verify-resume",
+            help="Test that resuming is exact: train a few steps twice, once with two interruptions, and compare.",
         ),
     ] = False,
 ) -> int | None:
-    """Prepare what is missing, train, average, score the dev set.
+    """Train a model, or resume its training.
 
-    The last checkpoints are averaged, as many as `training.average` says. Ctrl-C writes a checkpoint and stops; the
-    same command, or `zoo train RUN/spec.yaml`, goes on from there, to the same weights. By
-    `training.checkpoint_minutes` what is averaged depends on the clock; by `training.checkpoint_steps` it does not.
+    Missing data is prepared first. At the end, the last `training.average` checkpoints are averaged and the dev set is
+    scored.
+
+    Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
+    weights as an uninterrupted training. With `training.checkpoint_minutes` instead of `training.checkpoint_steps`, the
+    averaged checkpoints depend on the clock.
     """
-    from shlex import quote
-
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
-    from specs.task import COMMANDS
+    from specs.spec import COMMANDS
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
-    from zoo.system.ram import keep_freed
-    from zoo.training.train import trained
+    from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.train import run_training
 
-    keep_freed()  # this process is ours
-    words = report()
+    keep_freed_memory()  # changes the allocator of this process, which does nothing else
+    messages = report()
     chosen = specs.load(spec, overrides or ())
     if verify_resume:
-        return _verify(chosen, device, run, fresh)
+        return _verify_resume(chosen, device, run, fresh)
     run = run or run_of_spec_file(spec)
-    done = trained(chosen, run=run, fresh=fresh, device=device, report=words)
-    if not done.ended:
+    result = run_training(chosen, run=run, fresh=fresh, device=device, report=messages)
+    if not result.ended:
         return INTERRUPTED
-    if not done.first:
+    if not result.first:
         return None
-    place = run or (done.run.folder if differing_fields(chosen, specs.load(spec)) else None)
-    model, name = ("--model", str(place)) if place else ("--spec", spec)
-    model, name = f"{model} {quote(name)}", quote(name if place else chosen.short)
-    name += "" if chosen.named else " --name NAME"
-    words.say(f"next: zoo {COMMANDS[chosen.task.kind]} {model}, zoo evaluate {model}, zoo publish {name}")
+    folder = run or (result.run.folder if differing_fields(chosen, specs.load(spec)) else None)
+    model = f"--model {quote(str(folder))}" if folder else f"--spec {quote(spec)}"
+    name = quote(str(folder) if folder else chosen.short_name) + ("" if chosen.has_own_name else " --name NAME")
+    command = COMMANDS[chosen.task.kind]
+    messages.info(f"next: zoo {command} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 
 
-def _verify(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
+def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:
     from cli.console import report
-    from specs import ZooError
-    from zoo.training.resume_proof import verify_resume
+    from zoo.training.resume_check import verify_resume
 
     if run or fresh:
-        hint = "leave `--run` and `--fresh` out: it trains in a folder of its own, which it removes"
-        raise ZooError("`--verify-resume` touches no run", hint=hint)
+        hint = "leave `--run` and `--fresh` out"
+        raise ZooError("`--verify-resume` trains in a temporary folder", hint=hint)
     verdict = verify_resume(spec, device=device, report=report())
-    kills = ", ".join(str(step) for step in verdict.kills)
+    interruptions = ", ".join(str(step) for step in verdict.kills)
     if verdict.differing:
         raise ZooError(
-            f"after kills at steps {kills}, step {verdict.steps} has another {' and '.join(verdict.differing)}",
-            hint="this machine or device does not compute the same twice: `zoo doctor` says what it is",
+            f"after interruptions at steps {interruptions}, the {' and '.join(verdict.differing)} of step "
+            f"{verdict.steps} differ from those of an uninterrupted training",
+            hint="this machine or device does not compute reproducibly: `zoo doctor` describes it",
             exit_code=1,
         )
-    print(f"killed after steps {kills}: weights and moments of step {verdict.steps} are the same bits")
+    print(f"interrupted after steps {interruptions}: weights and moments of step {verdict.steps} are bitwise identical")
     return None
+
+
+def average(
+    run: options.Run,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=1_000,
+            show_default="the spec's training.average",
+            help="Number of last checkpoints to average.",
+        ),
+    ] = None,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Write nothing, but score the averages of the last 1, 2, 5, 10 and 20 checkpoints."
+        ),
+    ] = False,
+    json: options.Json = False,
+    device: options.Device = "auto",
+) -> None:
+    """Write the average of a run's last checkpoints as its weights.
+
+    With --search, nothing is written. Averages of the stored checkpoints (of every one, every second, every fourth, and
+    so on) are scored on the dev set by the spec's `training.dev_score`. The table shows each difference from the best
+    ± half its 95 % confidence interval (paired bootstrap).
+    """
+    from cli.console import report, show_json
+    from zoo.models import find
+    from zoo.training.averaging import average
+    from zoo.training.run import Run
+
+    if not search:
+        options.refuse("`--search`", json=json, device=device)
+        return print(average(Run(find.run(run)), last))
+    if last is not None:
+        hint = "leave `--last` out to search for the best number, or leave `--search` out"
+        raise ZooError("`--last` and `--search` exclude each other", hint=hint)
+    from zoo.training.averaging import search_averages as search_averages
+
+    curve = search_averages(Run(find.run(run)), device=device, report=report())
+    if not json:
+        return _show_averages(curve, run)
+    values = [{**asdict(mean), "metric": curve.metric.name, "worse": mean.worse} for mean in curve.means]
+    return show_json([{key: _finite_or_none(value) for key, value in each.items()} for each in values])
+
+
+def _finite_or_none(value: object) -> object:
+    """Return `value`, or None for NaN and infinity, which JSON cannot represent."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _show_averages(curve: AverageSearch, run: str) -> None:
+    from cli.console import report, show_table
+    from zoo.training.averaging import COUNTS
+
+    metric, best, messages = curve.metric, curve.best, report()
+    rows = []
+    for mean in curve.means:
+        interval = "" if mean.half is None else f" ± {metric.format_score(mean.half)}"
+        difference = "best" if mean is best else f"{mean.more:+.{metric.decimals}f}{interval}"
+        steps = f"{mean.steps[0]:,} to {mean.steps[-1]:,}" if len(mean.steps) > 1 else f"{mean.steps[0]:,}"
+        rows.append((f"{mean.last}", f"{mean.every}", steps, metric.format_score(mean.score), difference))
+    show_table(("last>", "every>", "steps>", f"dev {metric.title}>", "difference from best>"), rows)
+    largest = max(mean.last for mean in curve.means)
+    if missing := [f"{count}" for count in COUNTS if count > largest]:
+        advice = f"set `training.average={missing[-1]}` and a smaller `training.checkpoint_steps` to keep more"
+        messages.info(f"there are too few checkpoints to average {', '.join(missing)} of them; {advice}")
+    if best.half is None:
+        return messages.info(f"confidence intervals cannot be computed for {metric.title}")
+    similar = [f"{mean.last} of every {mean.every}" for mean in curve.means if not mean.worse and mean is not best]
+    verdict = f"not significantly worse than the best: {', '.join(similar)}" if similar else "the best is significant"
+    action = (
+        f"`zoo average {quote(run)} --last {best.last}` writes it"
+        if best.every == 1
+        else f"to keep its checkpoints, train with {best.every} times the `training.checkpoint_steps`"
+    )
+    return messages.info(f"{verdict}; {action}")

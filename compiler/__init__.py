@@ -1,6 +1,6 @@
-"""From a spec to a program: lower to a graph, rewrite it by passes, emit PyTorch, hand it to a backend.
+"""Compiler from a spec to a program: lower to a graph, rewrite it by passes, emit PyTorch, call a backend.
 
-Graphs and their costs need no torch; it is loaded when the first program is built.
+Graphs and their costs do not need torch, which is imported when the first program is built.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compiler.cost import Cost, cost
-from compiler.emit import Code, emit
+from compiler.emit import EmittedCode, emit
 from compiler.graph import Graph, Graphs, Purpose
 from compiler.lower import lower
 from compiler.passes import PASSES, TRANSLATE, graphs, optimise
@@ -33,8 +33,8 @@ _NEED_TORCH = {
 __all__ = [
     "PASSES",
     "TRANSLATE",
-    "Code",
     "Cost",
+    "EmittedCode",
     "EmittedProgram",
     "Graph",
     "Graphs",
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def parameters(spec: Spec) -> int:
-    """How many parameters a spec has, tied ones counted once."""
+    """Return how many parameters a spec has; tied parameters count once."""
     return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 

@@ -1,4 +1,4 @@
-"""What a backend has compiled, kept in a folder under a name that says what it was made from."""
+"""Cache of the files that a backend has compiled, in folders named by a hash of everything they depend on."""
 
 from __future__ import annotations
 
@@ -16,25 +16,32 @@ from uuid import uuid4
 
 try:
     import fcntl
-except ImportError:  # a system without it
+except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
 
 
 class Artefact:
-    """A folder of files that follow from `key` alone: code, options, versions, kind of machine.
+    """Folder of compiled files that depend on a key only: code, options, versions and kind of machine.
 
-    It is a cache, never the model: whatever in it is missing, damaged or half written is made again, never trusted.
-    `root` None is a folder that ends with the process.
+    An artefact is a cache, never the model. If a file is missing or damaged, or writing was interrupted, the whole
+    artefact is compiled again.
     """
 
     def __init__(self, root: Path | None, name: str, key: Mapping[str, str]) -> None:
-        text = json.dumps(key, sort_keys=True)
-        self.folder = (root or _passing()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        """Locate the artefact; nothing is read or written yet.
 
-    def whole(self) -> bool:
-        """Whether every file is there as it was written."""
+        Args:
+            root: The folder that holds all artefacts. None: a temporary folder, which is deleted when the process ends.
+            name: The start of the folder's name, such as the backend's.
+            key: Everything that the files depend on. Its hash completes the folder's name.
+        """
+        text = json.dumps(key, sort_keys=True)
+        self.folder = (root or _temporary_root()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+    def is_complete(self) -> bool:
+        """Return whether every file is present and matches the digest in the manifest."""
         try:
             files = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             return bool(files) and all(_digest(self.folder / name) == digest for name, digest in files.items())
@@ -42,88 +49,92 @@ class Artefact:
             return False
 
     def make(self, write: Callable[[Path], None]) -> Path:
-        """Its folder; `write` fills an empty one first, unless it is there already."""
-        try:
-            return self._made(write)
-        except Exception as error:
-            # A folder that cannot be written to, or has no room, is no reason not to run.
-            if self.folder.parent == _passing() or not _has_no_room(error):
-                raise
-        self.folder = _passing() / self.folder.name
-        return self._made(write)
+        """Return the folder of the complete artefact, and compile it first if necessary.
 
-    def _made(self, write: Callable[[Path], None]) -> Path:
-        if self.whole():
+        If the folder cannot be written to, or its disk is full, the artefact goes into a temporary folder instead.
+
+        Args:
+            write: Fills an empty folder with the compiled files.
+        """
+        try:
+            return self._make(write)
+        except Exception as error:
+            is_storage_error = isinstance(error, OSError) or is_disk_full(str(error))
+            if self.folder.parent == _temporary_root() or not is_storage_error:
+                raise
+        self.folder = _temporary_root() / self.folder.name
+        return self._make(write)
+
+    def _make(self, write: Callable[[Path], None]) -> Path:
+        if self.is_complete():
             with suppress(OSError):
-                os.utime(self.folder)  # when it was last used
+                os.utime(self.folder)  # record the time of last use
             return self.folder
-        self._sweep()
-        with self._beside() as beside:
-            write(beside)
-            names = sorted(file.relative_to(beside).as_posix() for file in beside.rglob("*") if file.is_file())
-            manifest = json.dumps({name: _digest(beside / name) for name in names}, indent=2)
-            (beside / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
-            self._replace(beside)
+        self._remove_abandoned_folders()
+        with self._locked_sibling_folder() as staging:
+            write(staging)
+            names = sorted(file.relative_to(staging).as_posix() for file in staging.rglob("*") if file.is_file())
+            manifest = json.dumps({name: _digest(staging / name) for name in names}, indent=2)
+            (staging / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
+            self._publish(staging)
         return self.folder
 
     @contextmanager
-    def _beside(self) -> Iterator[Path]:
-        """A new folder next to it, open to those whom the user lets read new folders; what is in it then goes.
+    def _locked_sibling_folder(self) -> Iterator[Path]:
+        """Create a folder next to the artefact's, lock it while this process uses it, and delete it at the end.
 
-        It is locked for as long as we live, before it has the name by which `_sweep` finds it.
+        The folder gets the permissions that the user's umask gives to new folders.
         """
-        beside = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}")
-        new = beside.with_name(f"{beside.name}.new")
-        new.mkdir(parents=True)
-        descriptor = os.open(new, os.O_RDONLY)
+        folder = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}")
+        # Lock the folder before it gets the name by which `_remove_abandoned_folders` finds it.
+        unlocked = folder.with_name(f"{folder.name}.new")
+        unlocked.mkdir(parents=True)
+        descriptor = os.open(unlocked, os.O_RDONLY)
         try:
-            with suppress(OSError):  # a file system without locks
+            with suppress(OSError):  # the file system may have no locks
                 _lock(descriptor)
-            new.rename(beside)
-            yield beside
+            unlocked.rename(folder)
+            yield folder
         finally:
-            for each in (new, beside):
-                shutil.rmtree(each, ignore_errors=True)
+            for path in (unlocked, folder):
+                shutil.rmtree(path, ignore_errors=True)
             os.close(descriptor)
 
-    def _sweep(self) -> None:
-        """Removes what processes that were killed had begun to write, before it is written anew."""
-        for left in self.folder.parent.glob(f".{self.folder.name}.{'[0-9a-f]' * 32}"):
-            with suppress(OSError):  # its process lives, or there are no locks
-                descriptor = os.open(left, os.O_RDONLY)
+    def _remove_abandoned_folders(self) -> None:
+        """Delete the folders that killed processes did not finish. Folders of running processes are locked."""
+        for folder in self.folder.parent.glob(f".{self.folder.name}.{'[0-9a-f]' * 32}"):
+            with suppress(OSError):  # another process holds the lock, or there are no locks
+                descriptor = os.open(folder, os.O_RDONLY)
                 try:
                     _lock(descriptor)
-                    shutil.rmtree(left, ignore_errors=True)
+                    shutil.rmtree(folder, ignore_errors=True)
                 finally:
                     os.close(descriptor)
 
-    def _replace(self, beside: Path) -> None:
+    def _publish(self, staging: Path) -> None:
+        """Move the finished folder to its final name, unless another process has published the same artefact."""
         for _ in range(3):
-            if self.whole():  # another process was quicker
+            if self.is_complete():
                 return
-            with self._beside() as gone, suppress(OSError):  # it was moved or put there meanwhile
+            # Another process may move the folder, or create it, between two of these calls.
+            with self._locked_sibling_folder() as damaged, suppress(OSError):
                 if self.folder.exists():
-                    os.replace(self.folder, gone / "old")
-                os.rename(beside, self.folder)
+                    os.replace(self.folder, damaged / "old")
+                os.rename(staging, self.folder)
                 return
-        raise OSError(f"cannot write `{self.folder}`: something keeps taking its place")
+        raise OSError(f"cannot write `{self.folder}`: another process keeps recreating it")
+
+
+def is_disk_full(text: str) -> bool:
+    """Return whether a message contains the system's text for a full disk, an exceeded quota or a read-only disk."""
+    return any(os.strerror(code) in text for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS))
 
 
 def _lock(descriptor: int) -> None:
-    """Raises OSError where another one has it, or where there are no locks."""
+    """Lock an open folder. Raise OSError if another process has locked it, or if the system has no locks."""
     if fcntl is None:
-        raise OSError("this system has no locks")
+        raise OSError("this system has no file locks")
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _has_no_room(error: Exception) -> bool:
-    """Of the system's errors, and of what a compiler says that met one of them."""
-    return isinstance(error, OSError) or is_of_room(str(error))
-
-
-def is_of_room(words: str) -> bool:
-    """Whether the system's words for a disk that is full, or may not be written to, are among these."""
-    return any(os.strerror(code) in words for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS))
 
 
 def _digest(file: Path) -> str:
@@ -131,12 +142,12 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
+"""Keeps the temporary folder until the process ends."""
+
+
 @cache
-def _passing() -> Path:
-    """Ends with the process, but for what the system may then still have open."""
-    holder = tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True)
-    _HOLDERS.append(holder)
-    return Path(holder.name)
-
-
-_HOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+def _temporary_root() -> Path:
+    """Create a folder that is deleted when the process ends, except for files that are still open then."""
+    _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True))
+    return Path(_TEMPORARY[-1].name)

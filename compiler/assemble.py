@@ -1,4 +1,4 @@
-"""From a spec to a program that runs: lower, pass, and hand the graphs with their weights to a backend."""
+"""Building a program from a spec: lower it to graphs, run the passes, and hand graphs and weights to a backend."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from compiler.backends import Backend, built, choose
-from compiler.backends.backend import Order
+from compiler.backends import Backend, build_program, choose_backend
+from compiler.backends.backend import BuildRequest
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose, stored
-from compiler.initial import initial_weights
+from compiler.graph import Purpose, stored_tensors
+from compiler.initialization import initial_weights
+from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
 from compiler.program import Program
-from compiler.terms import terms_of
-from compiler.weights import check
+from compiler.weights import check_weights
 from specs import Spec, ZooError
 
 
@@ -30,16 +30,26 @@ def build(
     backend: str | None = None,
     folder: Path | None = None,
 ) -> Program:
-    """A program for these purposes, with these weights or, without any, with those of before training.
+    """Build a program from a spec.
 
-    `device` is auto, cpu, cuda or cuda:N; `precision` and `backend` override the spec's; `folder` is where compiled
-    artefacts are kept. On a CPU it may share the memory of the weights, which then must not change. Raises ZooError
-    where the weights are not those of the spec, or where device or backend are not there or cannot express the spec.
+    On a CPU, the program may share the memory of the weights, which must not change afterwards.
+
+    Args:
+        spec: The spec of the model.
+        purposes: What the program will compute.
+        weights: The tensors of a weights file; None: the initial weights before training.
+        device: auto, cpu, cuda or cuda:N.
+        precision: Overrides `compilation.precision` of the spec.
+        backend: Overrides `compilation.backend` of the spec.
+        folder: The folder of compiled artefacts; None: they are deleted when the process ends.
+
+    Raises:
+        ZooError: The weights do not fit the spec, or the device or backend is not available or does not support it.
     """
-    taken, order = ordered(
+    chosen, request = prepare_build(
         spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
     )
-    return built(backend or spec.compilation.backend, taken, order)
+    return build_program(backend or spec.compilation.backend, chosen, request)
 
 
 def trainable(
@@ -49,14 +59,19 @@ def trainable(
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
 ) -> EmittedProgram:
-    """As `build`, a module with weights of its own, in float32. One of the purposes must be to train."""
-    taken, order = ordered(spec, purposes, weights=weights, device=device)
-    if Purpose.TRAIN not in order.graphs or taken.trainable is None:
-        raise ValueError(f"nothing is to be trained among {', '.join(order.graphs)}")
-    return taken.trainable(order)
+    """Build a module with its own float32 weights, which can be trained. The arguments are those of `build`.
+
+    Raises:
+        ValueError: The purposes do not include TRAIN.
+        ZooError: See `build`.
+    """
+    chosen, request = prepare_build(spec, purposes, weights=weights, device=device)
+    if Purpose.TRAIN not in request.graphs or chosen.trainable is None:
+        raise ValueError(f"the purposes {', '.join(request.graphs)} do not include `{Purpose.TRAIN}`")
+    return chosen.trainable(request)
 
 
-def ordered(
+def prepare_build(
     spec: Spec,
     purposes: Iterable[Purpose] = TRANSLATE,
     *,
@@ -65,33 +80,39 @@ def ordered(
     precision: str | None = None,
     backend: str | None = None,
     folder: Path | None = None,
-) -> tuple[Backend, Order]:
-    """The backend that `build` takes, and what it is to build. Raises ZooError as `build` does."""
+) -> tuple[Backend, BuildRequest]:
+    """Return the backend that `build` would use, and the request for it. Arguments and errors are those of `build`."""
     device, purposes = find_device(device), tuple(purposes)
-    lowered = graphs(spec, purposes, device, precision)
+    optimised = graphs(spec, purposes, device, precision)
     if weights is None:
-        weights = initial_weights(spec, lowered)
-    check(weights, stored(lowered.values()), spec.name)
-    weights = {name: tensor.float() for name, tensor in weights.items()}  # copies what a file has otherwise
-    order = Order(spec, lowered, weights, device, terms_of(spec, purposes, device, precision).precision, folder)
-    return choose(backend or spec.compilation.backend, order), order
+        weights = initial_weights(spec, optimised)
+    check_weights(weights, stored_tensors(optimised.values()), spec.name)
+    weights = {name: tensor.float() for name, tensor in weights.items()}
+    precision = compile_options(spec, purposes, device, precision).precision
+    request = BuildRequest(spec, optimised, weights, device, precision, folder)
+    return choose_backend(backend or spec.compilation.backend, request), request
 
 
 def find_device(name: str) -> str:
-    """`auto` is the GPU where there is one. Raises ZooError for a device that is not there."""
+    """Return the name of a device that exists. `auto` is the GPU if there is one, and otherwise the CPU.
+
+    Raises:
+        ZooError: The device does not exist.
+    """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    hint = "devices are `auto`, `cpu`, `cuda`, `cuda:1`, ..."
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ZooError(f"`{name}` is not a device", hint="devices are `auto`, `cpu`, `cuda`, `cuda:1` ...") from None
-    kind = device.type
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ZooError("this machine has no GPU that torch can use", hint="leave `--device` out, or say `cpu`")
-    if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ZooError(f"there is no `{name}`", hint=f"this machine has cuda:0 to cuda:{torch.cuda.device_count() - 1}")
-    if kind not in ("cpu", "cuda"):
-        raise ZooError(
-            f"`{name}` is not a device that zoo knows", hint="devices are `auto`, `cpu`, `cuda`, `cuda:1` ..."
-        )
-    return "cpu" if kind == "cpu" else name  # there is one
+        raise ZooError(f"`{name}` is not a device", hint=hint) from None
+    if device.type == "cpu":
+        return "cpu"  # `cpu:1` is the same device
+    if device.type != "cuda":
+        raise ZooError(f"the device `{name}` is not supported", hint=hint)
+    if not torch.cuda.is_available():
+        raise ZooError("this machine has no GPU that torch can use", hint="omit `--device`, or use `--device cpu`")
+    if (device.index or 0) >= torch.cuda.device_count():
+        last = torch.cuda.device_count() - 1
+        raise ZooError(f"there is no device `{name}`", hint=f"this machine has cuda:0 to cuda:{last}")
+    return name

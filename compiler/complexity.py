@@ -1,79 +1,230 @@
-"""Table 1: what a layer of each kind costs, derived from graphs of that layer alone."""
+"""Table 1 of the paper, computed from graphs: operations per layer, sequential operations, maximum path length.
+
+All three follow from the receptive field of each operation and from the edges; no kind of sub-layer is special. A path
+length counts the operations that read other positions. One that goes from position to position counts once per
+position that the path crosses.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import specs
-from compiler import paths
-from compiler.builder import Builder
-from compiler.graph import Graph, Purpose
-from compiler.lower.surroundings import Surroundings
+from compiler.builder import GraphBuilder
+from compiler.graph import Graph, Node, Purpose
+from compiler.lower.context import LayerContext
 from compiler.lower.transformer import SUBLAYERS
-from compiler.operations.operation import Kind
+from compiler.operations.operation import ReceptiveField, ValueKind
 from compiler.size import BATCH, SOURCE, Size
 from specs import DecoderSubLayer, EncoderSubLayer
 
 SubLayer = EncoderSubLayer | DecoderSubLayer
 START, TOKENS, END = "x", "tokens", "y"
+"""Inputs and output of `sublayer_stack`."""
+DIRECTIONS = ("before", "after")
+_Distances = Mapping[int, int]
+"""Maps a path length to the largest distance that paths of this length bridge."""
 
 
 @dataclass(frozen=True)
 class Complexity:
-    """Of one sub-layer on one sequence."""
+    """The columns of Table 1 for one sub-layer on one sequence."""
 
-    operations: Size
-    """FLOPs of its matrix products, a multiply-add counted as two: a polynomial of `batch` and `source`."""
-    over_positions: Size
-    """Those of the operations that read other positions than their own: without the projections of attention."""
-    steps: int
-    """The longest chain of operations over positions, each of which has to wait for the one before."""
-    path: int
-    """Between the positions that are furthest apart: the operations over positions on the shortest path."""
+    flops: Size
+    """FLOPs of its matrix products, a multiply-add counted as two: a polynomial in `batch` and `source`."""
+    mixing_flops: Size
+    """FLOPs of the operations that read other positions: those of attention without its projections."""
+    sequential_operations: int
+    """Length of the longest chain of operations over positions, each of which waits for the one before."""
+    max_path_length: int
+    """Operations over positions on the shortest path between the two positions that are farthest apart."""
 
 
-def complexity(of: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
-    """Of layers of this sub-layer alone, d wide with one head, on n positions; `causal` ones are a decoder's.
+def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
+    """Return the complexity of a kind of sub-layer, with one head.
 
-    As many layers are drawn as it takes to connect all positions. Raises ValueError for one that connects none.
+    Args:
+        sublayer: The sub-layer. The stack has as many layers of it as it takes to connect all positions.
+        n: Number of positions.
+        d: Number of features.
+        causal: Whether positions see none after them, as in a decoder.
+
+    Raises:
+        ValueError: The sub-layer connects no positions.
     """
-    graph = _connected(of, n, d, causal)
-    found = paths.path(graph, START, graph.outputs[END], n)
-    assert found is not None
-    every, over = Size(), Size()
+    graph = _connected_stack(sublayer, n, d, causal)
+    longest = path_length(graph, START, graph.outputs[END], n)
+    assert longest is not None
+    flops, mixing = Size(), Size()
     for node in graph.nodes:
         if node.layer == "stack.0":
-            own = node.operation.products([graph.types[i] for i in node.inputs], graph.shapes(node))
-            every += own
-            over += own if node.operation.over_positions() else 0
-    return Complexity(every, over, paths.steps(graph, n, "stack.0"), found)
+            own = node.operation.matmul_flops([graph.types[i] for i in node.inputs], graph.shapes(node))
+            flops += own
+            mixing += own if node.operation.receptive_field() else 0
+    return Complexity(flops, mixing, sequential_operations(graph, n, "stack.0"), longest)
 
 
-def stack(of: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
-    """So many layers of a sub-layer and its residual: from `x` [batch, source, d] and the `tokens` to `y`."""
-    builder = Builder(Purpose.ENCODE)
-    wide = {"d_model": d, "h": heads, "d_k": d // heads, "d_v": d // heads}
-    architecture = specs.load("base").architecture.model_copy(update=wide)
+def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
+    """Build layers of one sub-layer with residuals; inputs: `x` [batch, source, d] and `tokens`, output: `y`."""
+    builder = GraphBuilder(Purpose.ENCODE)
+    sizes = {"d_model": d, "h": heads, "d_k": d // heads, "d_v": d // heads}
+    architecture = specs.load("base").architecture.model_copy(update=sizes)
     x = builder.input(START, BATCH, SOURCE, d)
-    tokens = builder.input(TOKENS, BATCH, SOURCE, kind=Kind.INTEGER)
-    around = Surroundings(builder, architecture, tokens, causal)
-    for number in range(layers):
-        with builder.layer(f"stack.{number}"), builder.part(of.kind):
-            x += SUBLAYERS[of.kind](x, of, replace(around, number=number))
+    tokens = builder.input(TOKENS, BATCH, SOURCE, kind=ValueKind.INTEGER)
+    context = LayerContext(builder, architecture, tokens, causal)
+    for index in range(layers):
+        with builder.layer(f"stack.{index}"), builder.sublayer(sublayer.kind):
+            x += SUBLAYERS[sublayer.kind](x, sublayer, replace(context, index=index))
     builder.output(END, x)
     return builder.graph()
 
 
-def _connected(of: SubLayer, n: int, d: int, causal: bool) -> Graph:
-    """The stack of as many layers as it takes."""
-    far, layers = [0], 1
+def _connected_stack(sublayer: SubLayer, n: int, d: int, causal: bool) -> Graph:
+    """Build the smallest stack that connects all positions."""
+    distances, layers = [0], 1
     while True:
-        graph = stack(of, d, layers, causal=causal)
-        far.append(paths.furthest(graph, START, graph.outputs[END], n))
-        if far[-1] >= n - 1:
+        graph = sublayer_stack(sublayer, d, layers, causal=causal)
+        distances.append(connected_distance(graph, START, graph.outputs[END], n))
+        if distances[-1] >= n - 1:
             return graph
-        gained = far[-1] - far[-2]
-        if not gained:
-            raise ValueError(f"layers of `{of.kind}` alone connect no positions")
-        alike = len(far) > 2 and gained == far[-2] - far[-3]  # each layer reaches as far as the one before
-        layers += -(-(n - 1 - far[-1]) // gained) if alike else 1
+        gain = distances[-1] - distances[-2]
+        if not gain:
+            raise ValueError(f"layers of `{sublayer.kind}` alone connect no positions")
+        constant = len(distances) > 2 and gain == distances[-2] - distances[-3]
+        layers += -(-(n - 1 - distances[-1]) // gain) if constant else 1
+
+
+def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int:
+    """Return the length of the longest chain of operations over n positions, in the graph or in one layer of it.
+
+    An operation on all positions at once counts as one; an operation that goes from position to position counts as n.
+    """
+    chain: dict[str, int] = {}
+    for node in graph.nodes:
+        if layer is None or node.layer == layer:
+            reach = node.operation.receptive_field()
+            own = 0 if reach is None else n if reach.sequential else 1
+            chain[node.name] = own + max((chain.get(value, 0) for value in node.inputs), default=0)
+    return max(chain.values(), default=0)
+
+
+def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
+    """Return the longest of the shortest paths between any two of n positions; None if some are not connected.
+
+    If nothing looks ahead, as in a decoder, only paths from a position to later ones count.
+
+    Args:
+        graph: The graph.
+        start: The value at which paths start.
+        end: The value at which they end.
+        n: Number of positions.
+    """
+    lengths = [_shortest(graph, start, end, n - 1, direction) for direction in _directions(graph, start)]
+    return None if None in lengths else max(filter(None, lengths), default=0)
+
+
+def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
+    """Return the distance up to which each position of `end` depends on all positions of `start`, of n.
+
+    It is the smaller one of the distances in both directions.
+    """
+    return min(_connected(graph, start, n - 1, way).get(end, 0) for way in _directions(graph, start))
+
+
+def _directions(graph: Graph, start: str) -> tuple[str, ...]:
+    """Return the directions in which operations after `start` look."""
+    reached = {start}
+    looks_ahead = False
+    for node in graph.nodes:
+        for value, reach in _reads(node):
+            if value in reached:
+                reached.add(node.name)
+                looks_ahead = looks_ahead or (reach is not None and reach.after != 0)
+    return DIRECTIONS if looks_ahead else DIRECTIONS[:1]
+
+
+def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
+    """Yield the inputs of a node that computes numbers, each with the other positions that it reads of it."""
+    reach = node.operation.receptive_field()
+    if node.type.kind is ValueKind.FLOAT:
+        for index, value in enumerate(node.inputs):
+            yield value, reach if reach is not None and index in reach.inputs else None
+
+
+def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
+    """Return for each value the distance up to which it depends on all positions of `start`."""
+    distances = {start: 0}
+    for node in graph.nodes:
+        for value, reach in _reads(node):
+            if value in distances:
+                extended = _extend(distances[value], reach, n, direction)
+                distances[node.name] = max(distances.get(node.name, 0), extended)
+    return distances
+
+
+def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str) -> int:
+    """Return the connected distance after an operation, given the one before it.
+
+    If the operation reads positions with gaps between them, the gaps must be connected already: on both sides, if it
+    reads on both sides.
+    """
+    if reach is None:
+        return distance
+    extent, sides = getattr(reach, direction), 1 if 0 in (reach.before, reach.after) else 2
+    if extent is None:
+        return n
+    return min(n, distance + extent) if distance * sides + 1 >= reach.spacing else distance
+
+
+def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, int]:
+    """Return, for each value that `end` depends on, the largest distance that paths from it to `end` can bridge."""
+    remaining = {end: 0}
+    for node in reversed(graph.nodes):
+        for value, reach in _reads(node):
+            if node.name in remaining:
+                extent = 0 if reach is None else getattr(reach, direction)
+                total = min(n, remaining[node.name] + (n if extent is None else extent))
+                remaining[value] = max(remaining.get(value, 0), total)
+    return remaining
+
+
+def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
+    """Return the length of the shortest path that bridges n positions."""
+    remaining = _max_remaining(graph, end, n, direction)
+    distances: dict[str, _Distances] = {start: {0: 0}}
+    for node in graph.nodes:
+        if node.name in remaining and node.name not in distances:
+            min_distance = n - remaining[node.name]  # shorter paths can never bridge all positions
+            pairs = (
+                pair
+                for value, reach in _reads(node)
+                for before in distances.get(value, {}).items()
+                for pair in _after(before, reach, n, direction, min_distance)
+            )
+            distances[node.name] = _pareto(pair for pair in pairs if pair[1] >= min_distance)
+    return next((length for length, distance in sorted(distances.get(end, {}).items()) if distance >= n), None)
+
+
+def _after(
+    before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str, min_distance: int
+) -> Iterator[tuple[int, int]]:
+    """Yield path lengths and distances after an operation, given those before it."""
+    length, distance = before
+    if reach is None:
+        yield length, distance
+    elif reach.sequential:
+        for bridged in range(max(distance, min_distance), _extend(distance, reach, n, direction) + 1):
+            yield length + 1 + bridged - distance, bridged
+    else:
+        yield length + 1, _extend(distance, reach, n, direction)
+
+
+def _pareto(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the pairs of length and distance for which no path of at most that length bridges as much."""
+    best: dict[int, int] = {}
+    largest = -1
+    for length, distance in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):
+        if distance > largest:
+            best[length] = largest = distance
+    return best

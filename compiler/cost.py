@@ -1,6 +1,6 @@
-"""What a graph costs, before anything runs.
+"""Costs of a graph, before anything runs: parameters, FLOPs, bytes in memory and memory traffic.
 
-FLOPs are those of the matrix products alone, a multiply-add counted as two, as torch's FlopCounterMode counts them.
+FLOPs are those of matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode.
 """
 
 from __future__ import annotations
@@ -14,38 +14,59 @@ from compiler.size import Size
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a graph or of one layer. Sizes are polynomials; bytes are those of float32 but for weights."""
+    """Costs of a graph or of one layer. Sizes are polynomials; bytes count float32 numbers, except for weights."""
 
     parameters: int
     weight_bytes: int
-    """In the type that the weights have in the graph."""
+    """Bytes of the weights, in the type that they have in the graph."""
     flops: Size
     activation_bytes: Size
-    """Every result that is a tensor of its own: what a training step keeps for the backward pass, roughly."""
+    """Bytes of all results that have memory of their own: approximately what training keeps for the backward pass."""
     cache_bytes: Size
-    """What is carried from step to step."""
+    """Bytes of the state that decoder steps pass on."""
 
 
 def cost(graph: Graph, layer: str | None = None) -> Cost:
-    """Of the whole graph, or of one layer of it ("encoder.0"; "" is what lies outside the layers)."""
+    """Return the costs of a graph.
+
+    Args:
+        graph: The graph.
+        layer: Count this layer only, such as "encoder.0"; "" is everything outside the layers.
+    """
     types = graph.types
-    flops, kept, carried, names = Size(), Size(), Size(), set[str]()
+    flops, activations, cache, names = Size(), Size(), Size(), set[str]()
     for node in graph.nodes:
         if layer not in (None, node.layer):
             continue
         names.update(node.parameters)
-        given = [types[i] for i in node.inputs], graph.shapes(node)
-        flops += node.operation.products(*given)
-        kept += FLOAT_BYTES * node.operation.kept(*given)
+        arguments = [types[i] for i in node.inputs], graph.shapes(node)
+        flops += node.operation.matmul_flops(*arguments)
+        activations += FLOAT_BYTES * node.operation.saved_elements(*arguments)
         if not node.operation.view and node.operation.overwrites is None:
-            kept += node.type.bytes()
-    for name in graph.carried:
+            activations += node.type.bytes()
+    for name in graph.states:
         if layer in (None, name.rpartition(".")[0]):
-            carried += types[name].bytes()
+            cache += types[name].bytes()
     weights = [graph.parameters[name] for name in names]
-    return Cost(sum(w.count for w in weights), sum(w.bytes for w in weights), flops, kept, carried)
+    return Cost(sum(w.count for w in weights), sum(w.bytes for w in weights), flops, activations, cache)
 
 
 def layers(graph: Graph) -> list[str]:
-    """The layers in order of appearance, "" included."""
+    """Return the names of the layers in order, including "" for nodes outside of layers."""
     return list(dict.fromkeys(node.layer for node in graph.nodes))
+
+
+def memory_traffic(graph: Graph) -> Size:
+    """Return the bytes that one run of a graph reads and writes.
+
+    Each operation reads its inputs and parameters from memory and writes its result there. This bounds the speed of
+    small programs, such as a decoder step, whose products are too thin to keep a processor busy.
+    """
+    half = any(parameter.type == "bfloat16" for parameter in graph.parameters.values())
+    types, float_bytes = graph.types, FLOAT_BYTES // 2 if half else FLOAT_BYTES
+    total = Size()
+    for node in graph.nodes:
+        weight_bytes = Size.of(sum(graph.parameters[name].bytes for name in node.parameters))
+        inputs = [types[name] for name in node.inputs]
+        total += node.operation.memory_traffic(inputs, node.type, weight_bytes, float_bytes)
+    return total

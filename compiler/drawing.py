@@ -1,4 +1,4 @@
-"""Draws graphs as Figure 1 of the paper does: the encoder left, the decoder right, data going up."""
+"""Drawing of graphs like Figure 1 of the paper: the encoder left, the decoder right, data flowing upwards."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from compiler.figure import Block, Box, Column, columns
+from compiler.diagram import Block, Box, Column, columns
 from compiler.graph import Graph
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
-"""Of a box that has its row for itself, and between two rows; all in pixels."""
-_PADDING, _BETWEEN, _MARGIN, _SIDE, _LANES = 16, 30, 40, 62, 44
-"""Inside a frame, between boxes of a row, round it all; left of a column for its times, right of it for residuals."""
+"""Width and height of a box that is alone in its row, and the gap between rows; in pixels, as all lengths here."""
+_PADDING, _BOX_GAP, _MARGIN, _LEFT, _LANES = 16, 30, 40, 62, 44
+"""Padding of frames, gap between boxes of a row, outer margin; space left and right of a column, for the number of
+repetitions and for residual connections."""
+_COLUMN_WIDTH = _LEFT + _WIDTH + _LANES
 _COLOURS = {
     "embedding": "#fbe3e4",
     "position": "#ffffff",
@@ -24,7 +26,7 @@ _COLOURS = {
     "logits": "#dfe1f2",
     "softmax": "#cfe9d2",
 }
-"""As in Figure 1, where it has one."""
+"""Colours of the kinds of boxes: those of Figure 1, where it has one."""
 _STYLE = """\
 text { font-family: Helvetica, Arial, sans-serif; font-size: 11px; fill: #444 }
 .title { font-size: 18px; font-weight: bold; fill: #111 }
@@ -45,12 +47,17 @@ _ARROW = (
 
 
 def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
-    """An SVG of one figure a panel, side by side. A panel is a graph for training or scoring, or encode and a step."""
+    """Return an SVG with panels next to each other.
+
+    Args:
+        panels: The graphs of each panel by its heading: one for training or scoring, or those of encoder and step.
+        title: Title of the drawing.
+    """
     pictures = [_Picture(columns(graphs)) for graphs in panels.values()]
     floor = 3 * _MARGIN + max(picture.height for picture in pictures)
     parts, x = [], _MARGIN
     for name, picture in zip(panels, pictures, strict=True):
-        parts.append(_text("panel", x + _SIDE - _PADDING, 2 * _MARGIN, name))
+        parts.append(_text("panel", x + _LEFT - _PADDING, 2 * _MARGIN, name))
         parts += [f'<g transform="translate({x} {floor:g})">', *picture.parts, "</g>"]
         x += picture.width + _MARGIN
     height = floor + 2 * _MARGIN
@@ -67,8 +74,8 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Of a box: its row in its column, counted from below, and its upper left corner; the floor is at y = 0."""
+class _Position:
+    """Position of a box: its row, counted from the bottom, and its upper left corner. The floor is at y = 0."""
 
     row: int
     x: float
@@ -85,33 +92,33 @@ class _Place:
 
 
 class _Picture:
-    """One figure, standing on y = 0. Frames are drawn first, then edges, then boxes."""
+    """SVG elements of one panel, which stands on y = 0. Frames come first, then edges, then boxes."""
 
-    width = 2 * (_SIDE + _WIDTH + _LANES)
+    width = 2 * _COLUMN_WIDTH
 
-    def __init__(self, both: tuple[Column, Column]) -> None:
-        self.places: dict[Box, _Place] = {}
+    def __init__(self, columns: tuple[Column, Column]) -> None:
+        self.positions: dict[Box, _Position] = {}
         self.rows: tuple[list[list[Box]], list[list[Box]]] = ([], [])
         frames: list[str] = []
-        tops = [self._place(number, column, frames) for number, column in enumerate(both)]
+        tops = [self._lay_out(index, column, frames) for index, column in enumerate(columns)]
         self.height = _GAP - min(tops)
-        self._taken: list[tuple[float, float, int, int]] = []
-        edges = [edge for box in self.places for edge in self._edges(box)]
-        boxes = [line for box, place in self.places.items() for line in _drawn(box, place)]
-        ends = [line for number, column in enumerate(both) for line in self._outputs(number, column, tops[number])]
-        self.parts = [*frames, *edges, *boxes, *ends]
+        self._used_lanes: list[tuple[float, float, int, int]] = []
+        edges = [edge for box in self.positions for edge in self._edges(box)]
+        boxes = [line for box, position in self.positions.items() for line in _draw_box(box, position)]
+        outputs = [line for index, column in enumerate(columns) for line in self._outputs(index, column, tops[index])]
+        self.parts = [*frames, *edges, *boxes, *outputs]
 
-    def _place(self, number: int, column: Column, frames: list[str]) -> float:
-        """Gives every box of a column its place, and says where the column ends."""
-        left, y, rows = _SIDE + number * (_SIDE + _WIDTH + _LANES), 0.0, self.rows[number]
+    def _lay_out(self, index: int, column: Column, frames: list[str]) -> float:
+        """Set the positions of a column's boxes, add its frames, and return the y of its top."""
+        left, y, rows = _LEFT + index * _COLUMN_WIDTH, 0.0, self.rows[index]
         for block in column.blocks:
             bottom = y
             y -= _PADDING if block.label else 0
             for row in block.rows():
-                width = (_WIDTH - _BETWEEN * (len(row) - 1)) / len(row)
-                for place, box in enumerate(row):
-                    x = left + place * (width + _BETWEEN)
-                    self.places[box] = _Place(len(rows), x, y - _HEIGHT, width)
+                width = (_WIDTH - _BOX_GAP * (len(row) - 1)) / len(row)
+                for number, box in enumerate(row):
+                    x = left + number * (width + _BOX_GAP)
+                    self.positions[box] = _Position(len(rows), x, y - _HEIGHT, width)
                 rows.append(row)
                 y -= _HEIGHT + _GAP
             if block.label:
@@ -121,76 +128,76 @@ class _Picture:
         return y
 
     def _edges(self, box: Box) -> Iterator[str]:
-        place = self.places[box]
+        end = self.positions[box]
         for source in box.sources:
-            start = self.places[source]
-            between = self.rows[box.column][start.row + 1 : place.row]
+            start = self.positions[source]
+            between = self.rows[box.column][start.row + 1 : end.row]
             if source.column != box.column:
-                yield _memory(start, place)
+                yield _memory_edge(start, end)
             elif all(len(row) % 2 == 0 for row in between):
-                y = place.bottom + _GAP / 2
-                way = "" if start.middle == place.middle else f"V{y:g} H{place.middle:g} "
-                yield _edge("edge", f"M{start.middle:g} {start.y:g} {way}V{place.bottom:g}")
+                y = end.bottom + _GAP / 2
+                bend = "" if start.middle == end.middle else f"V{y:g} H{end.middle:g} "
+                yield _edge("edge", f"M{start.middle:g} {start.y:g} {bend}V{end.bottom:g}")
             else:
-                yield self._residual(start, place, self.places[between[0][0]].bottom + 0.7 * _GAP)
+                yield self._residual(start, end, self.positions[between[0][0]].bottom + 0.7 * _GAP)
         if box.kind == "embedding":
-            yield _edge("edge", f"M{place.middle:g} {place.bottom + _GAP:g} V{place.bottom:g}")
-            yield _text("input", place.middle, place.bottom + _GAP + 14, ", ".join(box.inputs), "middle")
+            yield _edge("edge", f"M{end.middle:g} {end.bottom + _GAP:g} V{end.bottom:g}")
+            yield _text("input", end.middle, end.bottom + _GAP + 14, ", ".join(box.inputs), "middle")
 
-    def _residual(self, start: _Place, end: _Place, y: float) -> str:
-        """Round the boxes between them, on their right, in the innermost lane that is free at this height."""
-        right, goal = end.x + end.width, end.y + _HEIGHT / 2
-        column = int(end.x > _SIDE + _WIDTH)
-        used = {lane for top, bottom, lane, of in self._taken if of == column and top < y and goal < bottom}
+    def _residual(self, start: _Position, end: _Position, y: float) -> str:
+        """Draw a residual connection around the boxes on their right, in the innermost lane that is free there."""
+        right, target = end.x + end.width, end.y + _HEIGHT / 2
+        column = int(end.x > _LEFT + _WIDTH)
+        used = {lane for top, bottom, lane, of in self._used_lanes if of == column and top < y and target < bottom}
         lane = next(number for number in range(len(used) + 1) if number not in used)
-        self._taken.append((goal, y, lane, column))
-        return _edge("residual", f"M{start.middle:g} {y:g} H{right + 10 + lane * 9:g} V{goal:g} H{right:g}")
+        self._used_lanes.append((target, y, lane, column))
+        return _edge("residual", f"M{start.middle:g} {y:g} H{right + 10 + lane * 9:g} V{target:g} H{right:g}")
 
-    def _outputs(self, number: int, column: Column, top: float) -> Iterator[str]:
+    def _outputs(self, index: int, column: Column, top: float) -> Iterator[str]:
         for name, shape in column.outputs.items():
-            x = _SIDE + number * (_SIDE + _WIDTH + _LANES) + _WIDTH / 2
+            x = _LEFT + index * _COLUMN_WIDTH + _WIDTH / 2
             yield _edge("edge", f"M{x:g} {top + _GAP:g} V{top:g}")
             yield _text("output", x, top - 6, f"{name.replace('_', ' ')} {shape}", "middle")
 
 
-def _drawn(box: Box, place: _Place) -> Iterator[str]:
-    x, y, right = place.x + 8, place.y + 16, place.x + place.width - 8
-    size = f'x="{place.x:g}" y="{place.y:g}" width="{place.width:g}" height="{_HEIGHT}" rx="5"'
+def _draw_box(box: Box, position: _Position) -> Iterator[str]:
+    x, y, right = position.x + 8, position.y + 16, position.x + position.width - 8
+    size = f'x="{position.x:g}" y="{position.y:g}" width="{position.width:g}" height="{_HEIGHT}" rx="5"'
     yield f'<rect class="box" {size} fill="{_COLOURS[box.kind]}"/>'
-    if place.width == _WIDTH:
+    if position.width == _WIDTH:
         yield _text("operation", x, y, box.title)
         yield _text("detail", x, y + 17, box.detail)
         yield _text("shape", right, y + 17, box.shape, "end")
     else:
         words = f"{box.title.split()[0].rstrip(',')} {box.detail.rpartition(': ')[2].removeprefix('grown ')}"
-        yield _text("operation", place.middle, y, words, "middle")
-        yield _text("narrow", place.middle, y + 17, box.shape, "middle", most=place.width - 6)
+        yield _text("operation", position.middle, y, words, "middle")
+        yield _text("narrow", position.middle, y + 17, box.shape, "middle", max_width=position.width - 6)
 
 
 def _frame(block: Block, left: float, top: float, bottom: float) -> list[str]:
     x, width, height = left - _PADDING, _WIDTH + _PADDING + _LANES - 10, bottom - top
     lines = [f'<rect class="layer" x="{x:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="12"/>']
-    stack, _, number = block.label.partition(".")
+    stack, _, index = block.label.partition(".")
     if block.times > 1:
         lines.append(_text("times", x - 7, bottom - height / 4, f"{block.times} ×", "end"))
-        number = f"{number} to {int(number) + block.times - 1}"
-    return [*lines, _text("name", left - 4, top + 14, f"{stack} {number}")]
+        index = f"{index} to {int(index) + block.times - 1}"
+    return [*lines, _text("name", left - 4, top + 14, f"{stack} {index}")]
 
 
-def _memory(start: _Place, end: _Place) -> str:
-    """From the encoder's column between the two to a box's side, or from below where others stand beside it."""
-    channel = _SIDE + _WIDTH + _LANES + 6
-    way = f"M{start.middle:g} {start.y:g} V{start.y - _GAP / 2:g} H{channel:g}"
+def _memory_edge(start: _Position, end: _Position) -> str:
+    """Draw an edge between the columns, to the side of a box or, if it shares its row, to its bottom."""
+    channel = _COLUMN_WIDTH + 6
+    path = f"M{start.middle:g} {start.y:g} V{start.y - _GAP / 2:g} H{channel:g}"
     if end.width == _WIDTH:
-        return _edge("memory", f"{way} V{end.y + _HEIGHT / 2:g} H{end.x:g}")
-    return _edge("memory", f"{way} V{end.bottom + 0.3 * _GAP:g} H{end.middle + 5:g} V{end.bottom:g}")
+        return _edge("memory", f"{path} V{end.y + _HEIGHT / 2:g} H{end.x:g}")
+    return _edge("memory", f"{path} V{end.bottom + 0.3 * _GAP:g} H{end.middle + 5:g} V{end.bottom:g}")
 
 
 def _edge(kind: str, path: str) -> str:
     return f'<path class="{kind}" d="{path}" marker-end="url(#arrow)"/>'
 
 
-def _text(kind: str, x: float, y: float, text: str, anchor: str = "start", most: float | None = None) -> str:
-    narrowed = most is not None and 5 * len(text) > most
-    fit = f' textLength="{most:g}" lengthAdjust="spacingAndGlyphs"' if narrowed else ""
+def _text(kind: str, x: float, y: float, text: str, anchor: str = "start", max_width: float | None = None) -> str:
+    too_wide = max_width is not None and 5 * len(text) > max_width
+    fit = f' textLength="{max_width:g}" lengthAdjust="spacingAndGlyphs"' if too_wide else ""
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}"{fit}>{escape(text)}</text>'

@@ -1,53 +1,52 @@
-"""A program of emitted code: a torch.nn.Module that is trained, scores and translates."""
+"""Program that runs emitted PyTorch code: a torch.nn.Module that trains, scores and translates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from compiler.captured import Captured, Recorder, Results
+from compiler.cuda_graph import RecordedSteps, Recorder, Results
 from compiler.decoder import ALLOWED, Decoder, State
-from compiler.forking import survive
-from compiler.graph import Graphs, Purpose, stored
-from compiler.switches import fast_float32
-from compiler.top_k import TopK, top_k
-from compiler.weights import Origin, check
+from compiler.graph import Graphs, Purpose, stored_tensors
+from compiler.program import TopK, top_k
+from compiler.switches import fast_float32, use_one_thread_after_fork
+from compiler.weights import Origin, check_weights
 from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
-"""What a backend makes of a graph: from the parameters and the inputs to what leaves it."""
+"""A backend's implementation of a graph: takes the parameters and the inputs, and returns the outputs by name."""
 
 
 class Loss(NamedTuple):
-    """Sums over the target tokens of a batch, EOS counted and padding not."""
+    """Sums over the target tokens of a batch, including EOS and without padding."""
 
     smoothed: Float[Tensor, ""]
-    """What training lowers."""
+    """Cross entropy against smoothed labels, which training minimises."""
     plain: Float[Tensor, ""]
     """Cross entropy without smoothing, in nats: exp(plain / tokens) is the perplexity per token."""
     tokens: Int[Tensor, ""]
+    """The number of target tokens."""
 
 
-class _Tree(nn.Module):
-    """Modules that hold nothing but parameters and one another: `tree.encoder[0].self_attention.query`."""
+class _ParameterTree(nn.Module):
+    """Module that holds parameters and other such modules only, such as `tree.encoder[0].self_attention.query`."""
 
     def __getitem__(self, index: int) -> nn.Module:
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """What the function makes of these parameters and its inputs: hooks around a layer see it so."""
+        """Call a layer's function on these parameters and the inputs, so that hooks on the layer run."""
         return function(self, *inputs)
 
 
 class EmittedProgram(nn.Module):
-    """A torch.nn.Module whose parameters are those of the graphs. Made by `compiler.trainable` and `compiler.build`."""
+    """Program whose parameters are those of its graphs. `compiler.trainable` and `compiler.build` make one."""
 
-    search: Literal["steps"] = "steps"
     concurrent = False
 
     def __init__(
@@ -60,17 +59,27 @@ class EmittedProgram(nn.Module):
         backend: str = "eager",
         precision: str = "float32",
     ) -> None:
+        """Create the parameters without values, on the meta device. `load` or `share` gives them values.
+
+        Args:
+            spec: The spec of the model.
+            graphs: The graphs after all passes.
+            functions: The implementation of each graph.
+            code: The emitted PyTorch code, to be shown to people.
+            backend: The name of the backend.
+            precision: The type of the weights: float32, bfloat16 or int8.
+        """
         super().__init__()
-        survive()
+        use_one_thread_after_fork()
         self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
         self._functions = functions
-        self._captured: Captured | None = None
+        self._recorded: RecordedSteps | None = None
         for graph in graphs.values():
             for name, parameter in graph.parameters.items():
                 empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
-                self._place(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
-            for node in graph.nodes:  # a layer may have none
-                self._tree(node.layer)
+                self._add_parameter(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+            for node in graph.nodes:  # a layer may have no parameters
+                self._subtree(node.layer)
 
     @property
     def device(self) -> torch.device:
@@ -78,69 +87,82 @@ class EmittedProgram(nn.Module):
 
     @property
     def layers(self) -> list[nn.Module]:
-        """Those of encoder and decoder, in the order in which they are computed."""
+        """The layers of encoder and decoder, in the order in which they are computed."""
         names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
-        return [self._tree(name) for name in names]
-
-    # What it computes.
+        return [self._subtree(name) for name in names]
 
     def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
-        """The loss of a batch: source rows end with EOS, target rows run from BOS to EOS, padded with PAD."""
+        """Return the loss of a batch. Sources end with EOS, targets run from BOS to EOS; both are padded with PAD."""
         smoothed, plain = self.run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
-        # Hooks around the program want no view.
+        # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
     def score(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
     ) -> Float[Tensor, "batch target"]:
-        """The log-probability of each target token given those before it, in nats, and 0 at padding."""
+        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at padding."""
         return self.run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
 
     def attend(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
-        """As `score`; and how much each query looks at each key, of each attention by name: `encoder.0.self_attention`.
+        """Return the log-probabilities of `score`, and the attention weights by name, as `encoder.0.self_attention`.
 
-        Weights are float32, each row sums to 1, and is 0 at padding and, in the decoder's own, at later positions. The
-        decoder's queries are the positions that read target[:, :-1], and write target[:, 1:].
+        The weights are float32. Each row sums to 1, and is 0 at padding and, in the decoder's self-attention, at later
+        positions. The decoder's queries are the positions that read target[:, :-1] and predict target[:, 1:].
         """
         weights = self.run(Purpose.ATTEND, source=source, target=target)
         return weights.pop("log_probabilities"), weights
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> State:
-        """The state before the first step, a row a sentence. Sources end with EOS and are padded with PAD."""
+        """Return the state before the first step, with one row per sentence. Sources end with EOS, then PAD."""
         return self._decoder.begin(source, self.run(Purpose.ENCODE, source=source))
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
-        """Log-probabilities of the next token after `token` (BOS at first), in float32, and the state after it.
+        """Return the float32 log-probabilities of the token after `token` (BOS at first), and the next state.
 
-        The state that goes in is used up: its caches may be written in place.
+        The state that is passed in becomes invalid, because its caches may be overwritten.
         """
-        results, state = self._after(state, token)
+        results, state = self._step(state, token)
         return results["log_probabilities"], state
 
     def top_k(
         self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
     ) -> tuple[TopK, State]:
-        """As `decode_step`, but of each row only the `count` top_k tokens; where `allowed` says so, of those."""
-        results, state = self._after(state, token, count, allowed)
+        """Return the best `count` allowed tokens after `token`, and the next state (see `StepwiseDecoder.top_k`)."""
+        results, state = self._step(state, token, count, allowed)
         return TopK(*(results[name] for name in TopK._fields)), state
 
-    def capture(self, record: Recorder) -> None:
-        """Has steps recorded and replayed from now on (`compiler/captured.py`), unless caches grow in each of them."""
-        if self._decoder.recordable:
-            self._captured = Captured(self._decoder.recordable, record)
+    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
+        """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
+        return self._decoder.select(state, sentences, parents)
 
-    def _after(
+    def join(self, first: State, second: State) -> State:
+        """Return the sentences of both states, which have the same number of beams."""
+        return self._decoder.join(first, second)
+
+    def record_steps(self, recorder: Recorder) -> None:
+        """Record decoder steps and replay them from now on, unless a cache grows in each step."""
+        if self._decoder.recordable:
+            self._recorded = RecordedSteps(self._decoder.recordable, recorder)
+
+    def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
+        """Run the graph of a purpose, and return its outputs by name."""
+        if purpose not in self._functions:
+            raise ValueError(f"this program was not built for the purpose `{purpose}`")
+        with fast_float32():
+            return self._functions[purpose](self, inputs)
+
+    def _step(
         self, state: State, token: Int[Tensor, " rows"], count: int | None = None, allowed: Tensor | None = None
     ) -> tuple[Results, State]:
-        """What a step finds, and the state after it."""
-        given = self._decoder.inputs(state, token, allowed)
-        results = self._captured(self._computed, given, count) if self._captured else self._computed(given, count)
-        return results, self._decoder.after(state, results)
+        """Return the results of a step, and the state after it."""
+        inputs = self._decoder.inputs(state, token, allowed)
+        results = self._recorded(self._run_step, inputs, count) if self._recorded else self._run_step(inputs, count)
+        return results, self._decoder.advance(state, results)
 
-    def _computed(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
-        """A step, its results as `compiler.captured.Step` has them."""
+    def _run_step(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
+        """Run a step as `compiler.cuda_graph.Step` specifies it."""
         allowed = inputs.get(ALLOWED)
         results = self.run(Purpose.DECODE_STEP, **{name: inputs[name] for name in inputs if name != ALLOWED})
         log_probabilities = results["log_probabilities"].flatten(0, 1)
@@ -150,55 +172,46 @@ class EmittedProgram(nn.Module):
         allowed = None if allowed is None else allowed.flatten(0, 1)
         return {**results, **top_k(log_probabilities, count, allowed)._asdict()}
 
-    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Some of the sentences, in order, and for each row of theirs which row of the sentence it goes on from."""
-        return self._decoder.select(state, sentences, parents)
-
-    def join(self, first: State, second: State) -> State:
-        """The sentences of both, which have the same number of beams."""
-        return self._decoder.join(first, second)
-
     @cached_property
     def _decoder(self) -> Decoder:
         return Decoder(self.graphs[Purpose.DECODE_STEP])
 
-    def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
-        """What leaves the graph of a purpose, by name."""
-        if purpose not in self._functions:
-            raise ValueError(f"this program was not built to {purpose}")
-        with fast_float32():
-            return self._functions[purpose](self, inputs)
-
-    # Its weights.
+    # Weights.
 
     def weights(self) -> dict[str, Tensor]:
-        """The tensors of a weights file, in its layout: one for each matrix of the paper, tied ones once."""
+        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, tied ones once."""
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
     def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors that are like the parameters (moments of an optimiser, say) in the layout of a weights file."""
+        """Convert tensors that are shaped like the parameters (such as Adam's moments) to a weights file's layout."""
         origins = self._origins()
         return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The other way: what `in_file_layout` gave, as tensors like the parameters.
+        """Convert tensors in a weights file's layout to tensors that are shaped like the parameters.
 
-        Raises ZooError where names or shapes are not those of the spec.
+        Raises:
+            ZooError: The names or shapes are not those of the spec.
         """
-        check(file, stored(self.graphs.values()), self.spec.name)
+        check_weights(file, stored_tensors(self.graphs.values()), self.spec.name)
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:
-        """Takes the weights from the tensors of a file, onto the program's own device and type.
+        """Copy the tensors of a weights file into the parameters, converted to their device and type.
 
-        Raises ZooError where names or shapes are not those of the spec.
+        Raises:
+            ZooError: The names or shapes are not those of the spec.
         """
         with torch.no_grad():
             for name, tensor in self.in_program_layout(file).items():
                 self.get_parameter(name).copy_(tensor)
 
     def share(self, file: Mapping[str, Tensor]) -> None:
-        """As `load`, but a tensor that is as the program wants it is not copied: the two then share their memory."""
+        """Use the tensors of a weights file as the parameters, without a copy if no conversion is necessary.
+
+        Raises:
+            ZooError: The names or shapes are not those of the spec.
+        """
         for name, tensor in self.in_program_layout(file).items():
             *parents, leaf = name.split(".")
             tree = self.get_submodule(".".join(parents))
@@ -207,25 +220,28 @@ class EmittedProgram(nn.Module):
     def _origins(self) -> dict[str, Origin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
 
-    def _place(self, path: str, parameter: nn.Parameter) -> None:
+    def _add_parameter(self, path: str, parameter: nn.Parameter) -> None:
         parent, _, leaf = path.rpartition(".")
-        module = self._tree(parent)
+        module = self._subtree(parent)
         if leaf not in module._parameters:
-            _require_free(module, leaf, path)
+            _require_free_name(module, leaf, path)
             module.register_parameter(leaf, parameter)
 
-    def _tree(self, path: str) -> nn.Module:
-        """The module at a path, made where there is none."""
+    def _subtree(self, path: str) -> nn.Module:
+        """Return the module at a path, created if necessary."""
         module: nn.Module = self
         for name in filter(None, path.split(".")):
             if name not in module._modules:
-                _require_free(module, name, path)
-                module.add_module(name, _Tree())
+                _require_free_name(module, name, path)
+                module.add_module(name, _ParameterTree())
             module = cast(nn.Module, module._modules[name])
         return module
 
 
-def _require_free(module: nn.Module, name: str, path: str) -> None:
-    """Emitted code reads parameters as attributes: `w.encoder[0].train` would be what it is of every module."""
+def _require_free_name(module: nn.Module, name: str, path: str) -> None:
+    """Raise ValueError if a parameter's name is already an attribute of every module.
+
+    Emitted code reads parameters as attributes: `w.encoder[0].train` would be the method of torch.nn.Module.
+    """
     if hasattr(module, name):
-        raise ValueError(f"`{path}` cannot be named so in a graph: a module of torch's has a `{name}` of its own")
+        raise ValueError(f"a graph cannot have a parameter `{path}`: torch.nn.Module has an attribute `{name}`")

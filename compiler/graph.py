@@ -1,8 +1,8 @@
-"""The graph: what a spec means, before anything runs.
+"""Graph of a model: what a spec means, before anything runs.
 
-A graph is a list of nodes in order, each one operation on values that came before. It has no weights and knows no
-file names. What a node depends on is in its edges: a value's name means nothing. `verify` is the grammar, and is asked
-between all passes.
+A graph is a list of nodes in order. Each node is one operation on earlier values. The graph contains no weights and
+knows no file names. Everything that a node depends on is an edge; the names of values carry no meaning. `verify`
+checks the rules of a valid graph, and runs after each pass.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, count
 
-from compiler.operations.operation import GraphError, Operation, Type
-from compiler.size import READ, ROOM, Size
-from compiler.weights import Parameter, Stored
+from compiler.operations.operation import GraphError, Operation, ValueType
+from compiler.size import CAPACITY, PAST, Size
+from compiler.weights import Parameter, StoredTensor
 
 
 class Purpose(StrEnum):
-    """What a graph computes. The inputs and outputs of each are listed in `lower/transformer.py`."""
+    """What a graph computes. `lower/transformer.py` lists the inputs and outputs of each."""
 
     TRAIN = "train"
     SCORE = "score"
@@ -30,117 +30,135 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True)
 class Node:
-    """One operation, whose result is the value called `name`. `layer` is "encoder.0" and the like, or ""."""
+    """An operation, its inputs and parameters, and its result, the value `name`.
+
+    `layer` is the stack and the index of its layer, such as "encoder.0", or "" outside of the layers.
+    """
 
     name: str
     operation: Operation
     inputs: tuple[str, ...]
     parameters: tuple[str, ...]
-    type: Type
+    type: ValueType
     layer: str = ""
 
 
 @dataclass(frozen=True)
-class Carried:
-    """What a step hands to the next one, whose input of the same name it becomes."""
+class StepState:
+    """State that one decoder step passes to the next: the value that becomes the next step's input."""
 
     value: str
-    rows: int = 0
-    """The axis of its rows, each a hypothesis."""
-    grows: int | None = None
-    """The axis of its positions; None where it has none, and is of one size for good."""
+    row_axis: int = 0
+    """The axis of the hypotheses."""
+    length_axis: int | None = None
+    """The axis of the positions, which grows; None: the state has a fixed size."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in order. `outputs` gives each output's value, `carried` that of each input that a step hands on."""
+    """Nodes in order of computation, and the values that go in and out.
+
+    `outputs` maps each output to a value. `states` maps inputs to the values that become them in the next step.
+    """
 
     purpose: Purpose
-    inputs: Mapping[str, Type]
+    inputs: Mapping[str, ValueType]
     nodes: tuple[Node, ...]
     outputs: Mapping[str, str]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    carried: Mapping[str, Carried] = field(default_factory=dict)
+    states: Mapping[str, StepState] = field(default_factory=dict)
 
     @property
-    def types(self) -> dict[str, Type]:
+    def types(self) -> dict[str, ValueType]:
         """The type of every value."""
         return {**self.inputs, **{node.name: node.type for node in self.nodes}}
 
     @property
     def results(self) -> dict[str, str]:
-        """The values that leave it: outputs, then what is carried."""
-        return {**self.outputs, **{name: carried.value for name, carried in self.carried.items()}}
+        """The value of each output and of each state."""
+        return {**self.outputs, **{name: state.value for name, state in self.states.items()}}
 
     def shapes(self, node: Node) -> tuple[tuple[Size, ...], ...]:
+        """Return the shapes of a node's parameters."""
         return tuple(self.parameters[name].shape for name in node.parameters)
 
-    def with_values(self, names: Mapping[str, str]) -> Graph:
-        """The graph in which what leaves it is read from the values that these have become."""
+    def with_results(self, names: Mapping[str, str]) -> Graph:
+        """Return the graph with values replaced in its outputs and states.
+
+        Args:
+            names: Maps each replaced value to the new one.
+        """
         return replace(
             self,
             outputs={output: names.get(value, value) for output, value in self.outputs.items()},
-            carried={n: replace(c, value=names.get(c.value, c.value)) for n, c in self.carried.items()},
+            states={n: replace(s, value=names.get(s.value, s.value)) for n, s in self.states.items()},
         )
 
 
 Graphs = Mapping[Purpose, Graph]
-"""Graphs that run on the same weights, such as those of the encoder and of the decoder's step."""
+"""Graphs that share weights, such as those of the encoder and of the decoder step."""
 
 _LAYER = re.compile(r"([a-z_]+\.\d+)?")
 
 
 def verify(graph: Graph) -> None:
-    """Raises GraphError where a value is used before it is made, made twice, or is not of the type it says it is."""
-    known, gone, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
+    """Check that a graph is valid.
+
+    Raises:
+        GraphError: A value is used before it is computed or after it was overwritten, is computed twice, or has another
+            type than its node declares; an output or a state is invalid; or a parameter is unused.
+    """
+    known, overwritten, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
     for node in graph.nodes:
         if node.name in known:
-            raise GraphError(f"`{node.name}` is made twice")
-        absent = [i for i in node.inputs if i not in known] + [p for p in node.parameters if p not in graph.parameters]
-        if absent:
-            raise GraphError(f"`{node.name}` uses {absent} before it is made")
-        if lost := [i for i in node.inputs if base[i] in gone]:
+            raise GraphError(f"`{node.name}` is computed twice")
+        missing = [i for i in node.inputs if i not in known] + [p for p in node.parameters if p not in graph.parameters]
+        if missing:
+            raise GraphError(f"`{node.name}` uses {missing}, not computed before it")
+        if lost := [i for i in node.inputs if base[i] in overwritten]:
             raise GraphError(f"`{node.name}` uses {lost} after it was overwritten")
         if not _LAYER.fullmatch(node.layer):
-            raise GraphError(f"`{node.layer}` is no layer: it is a stack and a number, such as `encoder.0`")
+            raise GraphError(f"`{node.layer}` is not a layer: expected a stack and an index, such as `encoder.0`")
         inferred = node.operation.infer(tuple(known[i] for i in node.inputs), graph.shapes(node))
         if inferred != node.type:
-            raise GraphError(f"`{node.name}` is {inferred}, not {node.type}")
+            raise GraphError(f"`{node.name}` has type {inferred}, not {node.type}")
         if node.operation.overwrites is not None:
-            overwritten = node.inputs[node.operation.overwrites]
-            if overwritten not in graph.carried:
-                raise GraphError(f"`{node.name}` overwrites `{overwritten}`, which nothing carries on")
-            gone.add(overwritten)
+            target = node.inputs[node.operation.overwrites]
+            if target not in graph.states:
+                raise GraphError(f"`{node.name}` overwrites `{target}`, which is not a state")
+            overwritten.add(target)
         base[node.name] = base[node.inputs[0]] if node.operation.view else node.name
         known[node.name] = node.type
-    if absent := [value for value in graph.results.values() if value not in known or base[value] in gone]:
-        raise GraphError(f"the outputs {absent} are never made")
-    _verify_carried(graph, known)
+    if missing := [value for value in graph.results.values() if value not in known or base[value] in overwritten]:
+        raise GraphError(f"the outputs {missing} are never computed")
+    _verify_states(graph, known)
     used = {p for node in graph.nodes for p in node.parameters}
     if used != set(graph.parameters):
-        raise GraphError(f"parameters that nothing uses: {sorted(set(graph.parameters) - used)}")
+        raise GraphError(f"unused parameters: {sorted(set(graph.parameters) - used)}")
 
 
-def _verify_carried(graph: Graph, types: Mapping[str, Type]) -> None:
-    """What comes out is what went in, but for its length where it grows: from the positions that were read."""
-    for name, carried in graph.carried.items():
+def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
+    """Check that each state has the type of its input, except for a length that grows."""
+    for name, state in graph.states.items():
         if name not in graph.inputs:
-            raise GraphError(f"`{name}` is carried on and does not come in")
-        before, after = (list(types[value].shape) for value in (name, carried.value))
-        if carried.grows is not None and len(before) == len(after) and before[carried.grows] in (READ, ROOM):
-            before[carried.grows] = after[carried.grows]
-        if before != after or types[name].kind is not types[carried.value].kind or carried.rows == carried.grows:
-            raise GraphError(f"`{name}` is {types[name]}, and goes on as {types[carried.value]}")
+            raise GraphError(f"the state `{name}` is not an input")
+        before, after = (list(types[value].shape) for value in (name, state.value))
+        axis = state.length_axis
+        if axis is not None and len(before) == len(after) and before[axis] in (PAST, CAPACITY):
+            before[axis] = after[axis]
+        same_axis = state.row_axis == state.length_axis
+        if before != after or types[name].kind is not types[state.value].kind or same_axis:
+            raise GraphError(f"the state `{name}` has type {types[name]}, but becomes {types[state.value]}")
 
 
-def fresh(wish: str, *taken: Container[str]) -> str:
-    """A name that is not taken: the wish, or that with a number."""
-    names = chain([wish], (f"{wish}_{number}" for number in count(2)))
-    return next(name for name in names if not any(name in each for each in taken))
+def unique_name(name: str, *taken: Container[str]) -> str:
+    """Return the name if it is free, else the name with the smallest number that makes it so."""
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(name for name in names if not any(name in group for group in taken))
 
 
-def inferred(graph: Graph) -> Graph:
-    """The graph with the type of every node found anew, after inputs have changed theirs."""
+def infer_types(graph: Graph) -> Graph:
+    """Return the graph with all node types inferred again, after the types of inputs have changed."""
     types = dict(graph.inputs)
     nodes = []
     for node in graph.nodes:
@@ -150,7 +168,7 @@ def inferred(graph: Graph) -> Graph:
 
 
 def prune(graph: Graph) -> Graph:
-    """Without the nodes, parameters and inputs that nothing needs which leaves the graph."""
+    """Return the graph without nodes, parameters and inputs that no output and no state needs."""
     needed = set(graph.results.values())
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
@@ -160,13 +178,13 @@ def prune(graph: Graph) -> Graph:
     used = {p for node in nodes for p in node.parameters}
     return replace(
         graph,
-        inputs={name: type for name, type in graph.inputs.items() if name in needed or name in graph.carried},
+        inputs={name: type for name, type in graph.inputs.items() if name in needed or name in graph.states},
         nodes=tuple(reversed(nodes)),
         parameters={name: parameter for name, parameter in graph.parameters.items() if name in used},
     )
 
 
-def stored(graphs: Iterable[Graph]) -> dict[str, Stored]:
-    """The tensors of a weights file that these graphs need, by name."""
+def stored_tensors(graphs: Iterable[Graph]) -> dict[str, StoredTensor]:
+    """Return the tensors of a weights file that the graphs need, by name."""
     parameters = [p for graph in graphs for p in graph.parameters.values()]
     return {tensor.name: tensor for p in parameters for tensor in p.origin.stored()}

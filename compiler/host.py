@@ -1,4 +1,4 @@
-"""What this machine can do, where a choice depends on it."""
+"""Properties of the machine that the process runs on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpuinfo() -> dict[str, str]:
-    """What Linux tells of the first core; nothing where there is nobody to tell."""
+    """Return what Linux reports about the first processor in /proc/cpuinfo. Empty on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -22,5 +22,5 @@ def cpuinfo() -> dict[str, str]:
 
 
 def cpp_compiler() -> str | None:
-    """The C++ compiler, or None."""
+    """Return the path of the C++ compiler, or None if none is installed."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)

@@ -1,7 +1,4 @@
-"""The instructions of the native machine: what Python and C++ agree on, said once.
-
-The header that the kernels are compiled with (`kernels/abi.py`) is written from what stands here.
-"""
+"""Instruction set of the native backend. The C++ header of the kernels is generated from these definitions."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 
-class Code(IntEnum):
-    """What an instruction does."""
+class Opcode(IntEnum):
+    """Operation that an instruction performs. "Memory" is the encoder's output, "cache" the decoder's own past."""
 
     EMBED = 0
     POSITION = 1
@@ -18,88 +15,92 @@ class Code(IntEnum):
     ADD = 3
     NORM = 4
     ATTEND_SOURCE = 5
-    KEEP = 6
-    APPEND = 7
+    STORE_MEMORY = 6
+    APPEND_CACHE = 7
     ATTEND_CACHE = 8
     ATTEND_MEMORY = 9
     LOGITS = 10
-    BEND = 11
-    AVERAGE_SOURCE = 12
-    AVERAGE = 13
+    ACTIVATE = 11
+    SSRU_SOURCE = 12
+    SSRU_STEP = 13
     COPY = 14
 
 
-class Curve(IntEnum):
-    """What each number of a result becomes: itself, or what an activation makes of it."""
+class ActivationKind(IntEnum):
+    """Activation function that an instruction applies to its result."""
 
-    STRAIGHT = 0
+    NONE = 0
     RELU = 1
     SILU = 2
     GELU = 3
 
 
 class Status(IntEnum):
-    """What a call into the kernels ends with: nothing is thrown across the border."""
+    """Result of a call into the kernels, which cannot throw C++ exceptions into Python."""
 
     DONE = 0
     NO_MEMORY = 1
-    IMPOSSIBLE = 2
-    """A token, a position or a row that there is none of."""
-    TOO_WIDE = 3
-    """A matrix of more rows than sums of its products in 32 bits can hold, or of absurd sizes."""
+    OUT_OF_RANGE = 2
+    """A token, position, row or sentence does not exist."""
+    TOO_LARGE = 3
+    """A matrix has too many rows for exact sums of 8-bit products in 32 bits, or impossible sizes."""
     UNKNOWN = 4
-    """An instruction that the kernels do not have."""
+    """The kernels do not implement an instruction."""
 
 
 MAX_INT8_ROWS = 1 << 16
-"""Of a matrix in int8: sums of more products would not stay within 32 bits."""
+"""The largest number of rows of an int8 matrix: sums of more products might overflow 32 bits."""
 
 
-class Inexpressible(ValueError):
-    """A graph that these instructions have no words for; its text says why, and what to do."""
+class UnsupportedGraph(ValueError):
+    """Error for a graph that these instructions cannot express. Its text gives the reason and what to do."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Columns of a buffer from `column` on, or (with column 0) a slot of the memory or of the cache."""
+class Operand:
+    """Columns of a buffer, starting at `column`, or (with column 0) a slot of the memory or of the cache."""
 
     buffer: int
     column: int = 0
 
 
-NOWHERE = Place(-1)
+UNUSED = Operand(-1)
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """Its fields are those of the kernels' record, in this order. Of the last four each is a parameter of the graph."""
+    """One instruction. The fields are those of the C++ struct, in the same order.
 
-    code: Code
-    out: Place = NOWHERE
-    a: Place = NOWHERE
-    b: Place = NOWHERE
-    c: Place = NOWHERE
+    The last four fields are names of parameters of the graph.
+    """
+
+    opcode: Opcode
+    out: Operand = UNUSED
+    a: Operand = UNUSED
+    b: Operand = UNUSED
+    c: Operand = UNUSED
     width: int = 0
-    """Numbers of a row of the result."""
+    """The number of elements of a row of the result."""
     heads: int = 0
     key_width: int = 0
+    """d_k"""
     value_width: int = 0
-    curve: Curve = Curve.STRAIGHT
-    """What the numbers of the result become."""
+    """d_v"""
+    activation: ActivationKind = ActivationKind.NONE
     keys: bool = False
-    """Whether a slot holds keys, which lie transposed."""
+    """Whether a memory slot contains keys, which are stored transposed."""
     halves: bool = False
-    """Whether all sines of a position stand before its cosines."""
+    """Whether sinusoids have all sines first and then all cosines, rather than interleaved."""
     backwards: bool = False
-    """Whether a recurrence goes from a source's last position to its first."""
+    """Whether an SSRU runs from the last position of a source to the first."""
     first: int = 0
-    """The number of the first position in sinusoids."""
+    """The number of the first position of sinusoids."""
     scale: float = 1.0
     epsilon: float = 0.0
     rows: int = 0
-    """Of the table."""
+    """The number of rows of `table`."""
     table: str | None = None
     gain: str | None = None
     bias: str | None = None
     matrix: tuple[str, ...] = ()
-    """With its scales, if it is in int8, and its bias, if it has one."""
+    """The matrix, its scales if it is int8, and its bias if it has one."""

@@ -1,4 +1,4 @@
-"""Runs a graph node by node in plain torch: slow, and obviously right. What is emitted is tested against this."""
+"""Interpreter of graphs in plain PyTorch, one node at a time: slow and simple, the reference for emitted programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from torch import Tensor
 
 from compiler.graph import Graph
 
-Environment = Mapping[str, Tensor]
 
+def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Compute the outputs and states of a graph, with dropout off.
 
-def interpret(graph: Graph, weights: Environment, inputs: Environment) -> dict[str, Tensor]:
-    """What leaves a graph. `weights` are the tensors of a weights file; dropout does nothing here."""
+    Args:
+        graph: The graph.
+        weights: The tensors of a weights file by name.
+        inputs: The inputs of the graph by name.
+    """
     parameters = {name: parameter.origin.make(weights) for name, parameter in graph.parameters.items()}
     values = dict(inputs)
     for node in graph.nodes:
-        given = [values[i] for i in node.inputs], [parameters[p] for p in node.parameters]
-        values[node.name] = node.operation.interpret(*given)
+        arguments = [values[i] for i in node.inputs], [parameters[p] for p in node.parameters]
+        values[node.name] = node.operation.interpret(*arguments)
     return {name: values[value] for name, value in graph.results.items()}

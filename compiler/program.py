@@ -1,126 +1,167 @@
-"""What a program is to those who call it, whichever backend made it.
-
-A backend makes one of two kinds. `search` says which: of most a search asks step by step (`Stepping`), and a few bring
-a whole search of their own (`Searching`). What `compiler.trainable` makes can be trained, too (`compiler/emitted.py`).
-"""
+"""The interface of a program: what a backend builds, and what search and scoring call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from compiler.graph import Graphs
-from compiler.top_k import TopK
-from specs import Spec
+from specs import BOS, EOS, PAD, Spec
 
 State = TypeVar("State")
 
 
-class Steps(Protocol[State]):
-    """A program, seen by a search: it starts, goes one token on, and rearranges its rows. Nothing else.
+class TopK(NamedTuple):
+    """The best next tokens of each row, by log-probability. Among equals, the token with the lower ID comes first.
 
-    A row is a hypothesis; those of a sentence stand together, and all sentences of a state have equally many. A state
-    that was handed to any of these is used up.
+    PAD, BOS and suppressed tokens are never among them.
+    """
+
+    values: Float32[Tensor, "rows count"]
+    """Their log-probabilities in descending order; -inf if a row has fewer than `count` tokens to choose from."""
+    tokens: Int[Tensor, "rows count"]
+    ends: Float32[Tensor, " rows"]
+    """The log-probability of EOS, whether or not EOS is among the tokens; -inf if EOS is suppressed."""
+
+
+class StepwiseDecoder(Protocol[State]):
+    """Program as a search sees it: it encodes sources, decodes one token per step, and rearranges hypotheses.
+
+    Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
+    same number of them. Passing a state to any of these methods invalidates it.
     """
 
     def encode(self, source: Int[Tensor, "sentences source"], /) -> State:
-        """A state before the first token, a row a sentence. Sources end with EOS and are filled up with PAD."""
+        """Return the state before the first token, with one row per sentence. Sources end with EOS, then PAD."""
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"], /) -> tuple[Float32[Tensor, "rows V"], State]:
-        """Log-probabilities of the token after `token` (BOS at first), and the state that has read it."""
+        """Return the log-probabilities of the token after `token` (BOS at first), and the next state."""
 
     def top_k(
         self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None, /
     ) -> tuple[TopK, State]:
-        """As `decode_step`, but of each row only the `count` top_k tokens; where `allowed` says so, of those."""
+        """Return the best `count` tokens after `token`, and the next state.
+
+        Args:
+            state: The state that `token` continues.
+            token: The token that each row reads; BOS at first.
+            count: How many tokens to return for each row.
+            allowed: True for the tokens that a row may choose; None: all.
+        """
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
-        """These sentences, in ascending order, each with rows that go on from the `parents` within it.
+        """Return the state of some of the sentences, with new rows.
 
-        Where a sentence leaves, `sentences` are best given on the host: their numbers are read there.
+        Args:
+            state: The state to select from.
+            sentences: The sentences to keep, in ascending order. If some are dropped, pass a tensor on the CPU, because
+                the values are read there.
+            parents: For each new row, the row of the same sentence that it continues.
         """
 
     def join(self, first: State, second: State, /) -> State:
-        """The sentences of both, those of the first first; both have equally many rows a sentence."""
+        """Return the sentences of both states, those of `first` first. Both have the same number of rows a sentence."""
 
 
-class Scoring(Protocol):
-    """A program that can be asked for the probability of a given translation."""
+class Scorer(Protocol):
+    """Program that computes the probability of a given translation."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads may run it at once, and are faster than one."""
+        """Whether several threads may run it at the same time, and are faster than one thread."""
 
     def score(
         self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"], /
     ) -> Float32[Tensor, "rows target"]:
-        """Log-probability of target[:, 1:] in nats, 0 at padding; a target is BOS ... EOS PAD*."""
+        """Return the log-probabilities of target[:, 1:] in nats, and 0 at padding. A target is BOS ... EOS PAD*."""
 
 
-class Stepping(Steps[Any], Scoring, Protocol):
-    """A program that our search translates with."""
-
-    search: Literal["steps"]
+class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
+    """Program, or ensemble of programs, that the search translates with."""
 
 
-class Found(NamedTuple):
-    """A translation without BOS and EOS, and its log-probability with EOS."""
-
-    tokens: tuple[int, ...]
-    log_probability: float
-
-
-class Searching(Scoring, Protocol):
-    """A program that brings a beam search of its own, and has no single step."""
-
-    search: Literal["own"]
-
-    def hypotheses(
-        self,
-        source: Int[Tensor, "sentences source"],
-        limits: Sequence[int],
-        *,
-        beam: int,
-        alpha: float,
-        suppressed_tokens: Sequence[int],
-        least: int,
-    ) -> Sequence[Sequence[Found]]:
-        """What a beam finds of each source, in no order, without a token that is suppressed.
-
-        A translation has at most so many tokens and at least `least`, where it may, EOS not counted; `alpha` is that of
-        the length penalty.
-        """
-
-
-class Built(Protocol):
-    """What a backend says of a program that it has made."""
+class Program(TranslationModel, Protocol):
+    """Program that a backend has built from the graphs of a spec. `compiler.build` returns one."""
 
     spec: Spec
     graphs: Graphs
-    """Those that it computes, after all passes."""
+    """The graphs that it computes, after all passes."""
     backend: str
-    """The name of the one that was chosen."""
+    """The name of the backend that built it."""
     precision: str
 
     @property
     def device(self) -> torch.device: ...
 
     def weights(self) -> dict[str, Tensor]:
-        """The tensors of a weights file, in its layout: one for each matrix of the paper, tied ones once."""
+        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, tied ones once."""
 
 
-class SteppingProgram(Stepping, Built, Protocol):
-    """Made by a backend, and searched by ours."""
+def top_k(
+    log_probabilities: Float32[Tensor, "rows vocabulary"],
+    count: int,
+    allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
+) -> TopK:
+    """Return the best tokens of each row. The result is deterministic, even between tokens of equal probability.
+
+    Suppressed tokens are not chosen, but they do not change the log-probabilities of the others.
+
+    Args:
+        log_probabilities: In nats.
+        count: How many tokens to return for each row; all, if the vocabulary has fewer.
+        allowed: True for the tokens that a row may choose; None: all.
+    """
+    if allowed is not None:
+        log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)
+    vocabulary, ends = log_probabilities.shape[1], log_probabilities[:, EOS]
+    # PAD and BOS may be among the first, and one more than `count` shows whether the last place is tied.
+    _, tokens = log_probabilities.topk(min(count + 3, vocabulary), dim=1)
+    values, tokens = _sort_by_value_and_id(log_probabilities, tokens)
+    if values.shape[1] <= count:
+        return TopK(values, tokens, ends)
+    last = values[:, count - 1]
+    is_tied = (last == values[:, count]) & last.isfinite()
+    values, tokens = values[:, :count], tokens[:, :count]
+    # torch.topk may return any of several equal values: take those with the lowest IDs. On a GPU, compute that
+    # for every row, because asking whether there are ties would wait for the GPU.
+    if _is_asynchronous(log_probabilities):
+        lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)
+        exact = _sort_by_value_and_id(log_probabilities, lowest)
+        values, tokens = (torch.where(is_tied.unsqueeze(1), a, b) for a, b in zip(exact, (values, tokens), strict=True))
+    elif bool(is_tied.any()):
+        values, tokens = values.clone(), tokens.clone()
+        rows = log_probabilities[is_tied]
+        lowest = _lowest_ids(rows, last[is_tied].unsqueeze(1), count)
+        values[is_tied], tokens[is_tied] = _sort_by_value_and_id(rows, lowest)
+    return TopK(values, tokens, ends)
 
 
-class SearchingProgram(Searching, Built, Protocol):
-    """Made by a backend, with a search of its own."""
+def _lowest_ids(
+    rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
+) -> Int[Tensor, "rows count"]:
+    """Return all tokens that are more probable than the last place, then the lowest IDs of those that equal it."""
+    size = rows.shape[1]
+    negative_id = -torch.arange(size, dtype=torch.int32, device=rows.device)
+    excluded = torch.full_like(rows, -size, dtype=torch.int32)
+    priority = torch.where(rows == last, negative_id, excluded.masked_fill(rows > last, 1))
+    for token in (PAD, BOS):
+        priority[:, token] = -size
+    return priority.topk(count, dim=1).indices
 
 
-Translating = Stepping | Searching
-Program = SteppingProgram | SearchingProgram
-"""What `compiler.build` gives."""
+def _sort_by_value_and_id(
+    log_probabilities: Float32[Tensor, "rows vocabulary"], tokens: Int[Tensor, "rows chosen"]
+) -> tuple[Float32[Tensor, "rows chosen"], Int[Tensor, "rows chosen"]]:
+    tokens = tokens.sort(dim=1).values
+    values = log_probabilities.gather(1, tokens)
+    values = values.masked_fill((tokens == PAD) | (tokens == BOS), -torch.inf)
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    return values, tokens.gather(1, order)
+
+
+def _is_asynchronous(tensor: Tensor) -> bool:
+    """Return whether the tensor's device computes while the host goes on."""
+    return tensor.is_cuda

@@ -1,4 +1,4 @@
-"""What emitted code calls where each position is computed of the one before it."""
+"""Functions for emitted code in which each position is computed from the one before it: SSRU and LSTM."""
 
 from __future__ import annotations
 
@@ -15,24 +15,33 @@ from specs import PAD
 def ssru(
     gate: Float[Tensor, "batch n d"], value: Float[Tensor, "batch n d"], tokens: Int[Tensor, "batch n"] | None = None
 ) -> Float[Tensor, "batch n d"]:
-    """c_t = f_t · c_{t-1} + (1 - f_t) · value_t, f = sigmoid(gate), from 0 on; with tokens backwards."""
+    """Return the states of an SSRU: c_t = f_t · c_{t-1} + (1 - f_t) · value_t, with f = sigmoid(gate) and c_0 = 0.
+
+    Args:
+        gate: The logits of the forget gate.
+        value: The inputs that are averaged.
+        tokens: If given, run from the last token that is not padding to the first.
+    """
     if tokens is not None:
-        order = _backwards(tokens)
-        return _ordered(ssru(_ordered(gate, order), _ordered(value, order)), order)
-    # In float32 at least: what is left over from step to step would be lost in fewer digits.
-    kept, wide = (each.to(torch.promote_types(each.dtype, torch.float32)) for each in (gate, value))
-    return cast("Callable[..., Tensor]", _Averages.apply)(kept.sigmoid(), wide).to(value.dtype)
+        order = _reversed_positions(tokens)
+        return _reorder(ssru(_reorder(gate, order), _reorder(value, order)), order)
+    # In at least float32: with fewer digits, the small rest that a step adds would be rounded away.
+    gate, x = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value))
+    return cast("Callable[..., Tensor]", _GatedAverage.apply)(gate.sigmoid(), x).to(value.dtype)
 
 
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows new d"]:
-    """The same from a state on, for few positions; rounded to the type of what comes in after the last of them."""
-    gates, wide, before = (each.to(torch.promote_types(each.dtype, torch.float32)) for each in (gate, value, state))
-    kept, found = gates.sigmoid(), [before[:, 0]]
-    for each, new in zip(kept.unbind(1), ((1 - kept) * wide).unbind(1), strict=True):
-        found.append(each * found[-1] + new)
-    return torch.stack(found[1:], 1).to(value.dtype)
+    """Return the states of an SSRU that continues from a state, for a few positions.
+
+    They are computed in at least float32, and rounded to the type of `value` once, at the end.
+    """
+    gate, x, state = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value, state))
+    forget, states = gate.sigmoid(), [state[:, 0]]
+    for factor, new in zip(forget.unbind(1), ((1 - forget) * x).unbind(1), strict=True):
+        states.append(factor * states[-1] + new)
+    return torch.stack(states[1:], 1).to(value.dtype)
 
 
 def lstm(
@@ -42,13 +51,21 @@ def lstm(
     bias: Float[Tensor, " gates"],
     tokens: Int[Tensor, "batch n"] | None = None,
 ) -> Float[Tensor, "batch n outer"]:
-    """The hidden states of a layer, from 0 on; with tokens backwards."""
+    """Return the hidden states of an LSTM layer whose first state is 0.
+
+    Args:
+        x: The inputs.
+        matrix: The weights of the inputs.
+        recurrent: The weights of the hidden state.
+        bias: The bias of the gates.
+        tokens: If given, run from the last token that is not padding to the first.
+    """
     if tokens is not None:
-        order = _backwards(tokens)
-        return _ordered(lstm(_ordered(x, order), matrix, recurrent, bias), order)
+        order = _reversed_positions(tokens)
+        return _reorder(lstm(_reorder(x, order), matrix, recurrent, bias), order)
     zeros = x.new_zeros(1, x.shape[0], recurrent.shape[0])
     weights = [matrix.T.contiguous(), recurrent.T.contiguous(), bias, torch.zeros_like(bias)]
-    # In training it keeps what a gradient needs.
+    # The seventh argument makes torch keep what the gradient needs.
     return torch.lstm(x, (zeros, zeros), weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)[0]
 
 
@@ -59,56 +76,65 @@ def lstm_step(
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
 ) -> Float[Tensor, "rows new+1 outer"]:
-    """The same from a state on, a hidden one and a cell, for few positions; after them the last cell."""
-    (hidden, cell), found = state.unbind(1), []
-    for entered in (x @ matrix + bias).unbind(1):
-        enter, forget, new, out = (entered + hidden @ recurrent).chunk(4, -1)
-        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-        hidden = out.sigmoid() * cell.tanh()
-        found.append(hidden)
-    return torch.stack([*found, cell], 1)
+    """Return the hidden states of an LSTM layer that continues from a state, for a few positions, then the last cell.
+
+    Args:
+        x: The inputs.
+        state: The last hidden state and the last cell.
+        matrix: The weights of the inputs.
+        recurrent: The weights of the hidden state.
+        bias: The bias of the gates.
+    """
+    (hidden, cell), states = state.unbind(1), []
+    for projected in (x @ matrix + bias).unbind(1):
+        input_gate, forget_gate, new, output_gate = (projected + hidden @ recurrent).chunk(4, -1)
+        cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * new.tanh()
+        hidden = output_gate.sigmoid() * cell.tanh()
+        states.append(hidden)
+    return torch.stack([*states, cell], 1)
 
 
-def _backwards(tokens: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
-    """Of each row its own positions from the last on, those of padding as they are; the same again undoes it."""
+def _reversed_positions(tokens: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
+    """Return the permutation that reverses each row's tokens and leaves padding in place. It is its own inverse."""
     lengths = (tokens != PAD).sum(1, keepdim=True)
-    places = torch.arange(tokens.shape[1], device=tokens.device)
-    return torch.where(places < lengths, lengths - 1 - places, places)
+    positions = torch.arange(tokens.shape[1], device=tokens.device)
+    return torch.where(positions < lengths, lengths - 1 - positions, positions)
 
 
-def _ordered(x: Float[Tensor, "batch n d"], order: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
+def _reorder(x: Float[Tensor, "batch n d"], order: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
     return x.gather(1, order[..., None].expand_as(x))
 
 
-class _Averages(torch.autograd.Function):
-    """c_t = f_t · c_{t-1} + (1 - f_t) · z_t. Its gradient is a recurrence of the same kind, from the last t on."""
+class _GatedAverage(torch.autograd.Function):
+    """The recurrence c_t = f_t · c_{t-1} + (1 - f_t) · x_t. Its gradient is the same recurrence, from the last t on."""
 
     @staticmethod
-    def forward(ctx: Any, kept: Tensor, value: Tensor) -> Tensor:
-        found = _scanned(kept, (1 - kept) * value)
-        ctx.save_for_backward(kept, value, found)
-        return found
+    def forward(ctx: Any, forget: Tensor, x: Tensor) -> Tensor:
+        states = _scan(forget, (1 - forget) * x)
+        ctx.save_for_backward(forget, x, states)
+        return states
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        kept, value, found = ctx.saved_tensors
-        following = kept.roll(-1, 1)  # that of the first, which comes last, multiplies nothing
-        whole = _scanned(following.flip(1), gradient.flip(1)).flip(1)
-        before = torch.cat([torch.zeros_like(found[:, :1]), found[:, :-1]], 1)
-        return whole * (before - value), whole * (1 - kept)
+        forget, x, states = ctx.saved_tensors
+        following = forget.roll(-1, 1)  # the factor that wraps around is multiplied with 0
+        total = _scan(following.flip(1), gradient.flip(1)).flip(1)
+        previous = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], 1)
+        return total * (previous - x), total * (1 - forget)
 
 
-def _scanned(kept: Float[Tensor, "batch n d"], new: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-    """c_t = kept_t · c_{t-1} + new_t for all t: the odd ones as pairs of steps, by the same in half the length.
+def _scan(factor: Float[Tensor, "batch n d"], new: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
+    """Return c_t = factor_t · c_{t-1} + new_t for all t, by a parallel scan.
 
-    In all about 2n steps' work in log n rounds. Nothing is divided, and kept lies between 0 and 1: nothing overflows.
+    Odd positions are computed as pairs of steps, by the same function at half the length. That is the work of about 2n
+    steps in log n rounds. Factors lie between 0 and 1 and nothing is divided, so nothing overflows.
     """
     length = new.shape[1]
     if length == 1:
         return new
     even, odd = slice(0, length - length % 2, 2), slice(1, None, 2)
-    found = torch.empty_like(new)
-    found[:, odd] = _scanned(kept[:, odd] * kept[:, even], torch.addcmul(new[:, odd], kept[:, odd], new[:, even]))
-    found[:, :1] = new[:, :1]
-    found[:, 2::2] = torch.addcmul(new[:, 2::2], kept[:, 2::2], found[:, 1:-1:2])
-    return found
+    states = torch.empty_like(new)
+    states[:, odd] = _scan(factor[:, odd] * factor[:, even], torch.addcmul(new[:, odd], factor[:, odd], new[:, even]))
+    states[:, :1] = new[:, :1]
+    states[:, 2::2] = torch.addcmul(new[:, 2::2], factor[:, 2::2], states[:, 1:-1:2])
+    return states

@@ -1,4 +1,4 @@
-"""What emitted code calls that torch does not have in one call: masks, positions and the loss in chunks."""
+"""Functions for emitted code: masks, positions, dropout, 8-bit products, and losses."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler.operations.probability import CLOSED
+from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 CHUNK = 2**24
-"""Logits that exist at a time: 64 MiB in float32. More of them do not make their products faster."""
+"""How many logits the chunked loss holds at a time: 64 MiB in float32. Larger chunks are not faster."""
+MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
+"""How many products of 8-bit integers can be summed in 32 bits, whatever their values."""
 
 
 def padding_mask(tokens: Int[Tensor, "batch keys"]) -> Bool[Tensor, "batch 1 1 keys"]:
-    """True at padding, which no query may look at."""
+    """Return a mask that is True at padding, which no query may see."""
     return (tokens == PAD)[:, None, None, :]
 
 
 def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "1 1 length length"]:
-    """True above the diagonal: keys that come after the query (3.2.3)."""
+    """Return a mask that is True at keys after the query, above the diagonal (3.2.3)."""
     length = tokens.shape[1]
     return torch.ones(1, 1, length, length, dtype=torch.bool, device=tokens.device).triu(1)
 
@@ -33,9 +35,13 @@ def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "1 1 length
 def unwritten_mask(
     position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
 ) -> Bool[Tensor, "rows 1 new keys"]:
-    """True at keys of a cache that are not the query's own or before it.
+    """Return a mask that is True at the keys of a cache that are neither the query's own nor before it.
 
-    They are the first ones of a planned cache, and the last ones of one to which the new ones are being appended.
+    Args:
+        position: The positions of the queries.
+        cache: The cache of keys.
+        planned: Whether the cache is preallocated: visible keys are its first ones. Otherwise the new keys will be
+            appended to it, and visible keys are its last ones.
     """
     length, new = cache.shape[2], position.shape[1]
     own, key = position[:, None, :, None] + 1, torch.arange(length + (0 if planned else new), device=position.device)
@@ -45,10 +51,10 @@ def unwritten_mask(
     return hidden if new == 1 else hidden | (key > length + torch.arange(new, device=key.device)[:, None])
 
 
-def written(
+def write_cache(
     cache: Float[Tensor, "rows h room d"], new: Float[Tensor, "rows h new d"], position: Int[Tensor, "rows new"]
 ) -> Float[Tensor, "rows h room d"]:
-    """The cache with each row's new keys or values at their positions: in place, but where a graph is exported."""
+    """Return the cache with each row's new keys or values at their positions. In place, unless a graph is exported."""
     index = position[:, None, :, None].expand_as(new)
     return cache.scatter(2, index, new) if torch.compiler.is_exporting() else cache.scatter_(2, index, new)
 
@@ -56,14 +62,14 @@ def written(
 def additive_scores(
     query: Float[Tensor, "batch h *n d_k"], key: Float[Tensor, "batch h *m d_k"], vector: Float[Tensor, "h d_k"]
 ) -> Float[Tensor, "batch h *n m"]:
-    """v · tanh(query + key) of each query and each key, v that of the head (Bahdanau et al. 2015)."""
+    """Return v · tanh(query + key) for each query and key, with the vector v of the head (Bahdanau et al. 2015)."""
     inner = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
-    across = vector.view(vector.shape[0], *[1] * (inner.ndim - 4), vector.shape[1], 1)
-    return (inner @ across).squeeze(-1)
+    column = vector.view(vector.shape[0], *[1] * (inner.ndim - 4), vector.shape[1], 1)
+    return (inner @ column).squeeze(-1)
 
 
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None, scale: float) -> Tensor:
-    """softmax(scale · Q Kᵀ, masked) V in one call of torch's."""
+    """Return softmax(scale · Q Kᵀ) V by torch's fused kernel. `hidden` is True at keys that a query may not see."""
     mask = None if hidden is None else ~hidden
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
@@ -75,47 +81,44 @@ def sinusoids(
     halves: bool = False,
     first: int = 0,
 ) -> Float[Tensor, "... d_model"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same (3.5), of 0.. or of `position`.
+    """Return the positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (3.5).
 
-    With `halves` as in the authors' code: PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))), then the cosines. What
-    is the first position counts as `first`.
+    Args:
+        x: The embeddings, whose length, d_model, type and device the encodings get.
+        position: The positions; None: 0, 1, ...
+        halves: Use the layout of the authors' code: all sines first, then all cosines, with
+            PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
+        first: The number of the first position, which is added to all.
     """
     if position is None and torch.compiler.is_exporting():
         position = torch.arange(x.shape[1], device=x.device)
     if position is not None:
-        return _encoded(position + first, x.shape[2], halves).to(x.dtype)
-    after = first + x.shape[1]
-    room = max(256, 2 ** math.ceil(math.log2(after)))
-    return _sinusoids(room, x.shape[2], halves, x.device, x.dtype)[first:after]
+        return _encode_positions(position + first, x.shape[2], halves).to(x.dtype)
+    end = first + x.shape[1]
+    length = max(256, 2 ** math.ceil(math.log2(end)))
+    return _sinusoid_table(length, x.shape[2], halves, x.device, x.dtype)[first:end]
 
 
 @lru_cache(maxsize=8)
-def _sinusoids(length: int, d_model: int, halves: bool, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _sinusoid_table(length: int, d_model: int, halves: bool, device: torch.device, dtype: torch.dtype) -> Tensor:
     with torch.inference_mode(False):
-        return _encoded(torch.arange(length), d_model, halves).to(device, dtype)
+        return _encode_positions(torch.arange(length), d_model, halves).to(device, dtype)
 
 
-def _encoded(position: Int[Tensor, ...], d_model: int, halves: bool) -> Float[Tensor, "... d_model"]:
-    # In float64: at position 1000 a float32 angle is already wrong in the fifth digit.
-    rising = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device)
-    angles = position[..., None] / 10000 ** (rising / (max(2, d_model - 2) if halves else d_model))
+def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) -> Float[Tensor, "... d_model"]:
+    # In float64: at position 1000, a float32 angle is already wrong in the fifth digit.
+    exponent = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device)
+    angles = position[..., None] / 10000 ** (exponent / (max(2, d_model - 2) if halves else d_model))
     if halves:
         return torch.cat([angles.sin(), angles.cos()], dim=-1)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
-def pick(
-    log_probabilities: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"]
-) -> Float[Tensor, "batch length"]:
-    """The log-probability of each label, and 0 at padding."""
-    return log_probabilities.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
-
-
 def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
-    """Zeros with this probability while training, the rest scaled by 1 / (1 - probability) (5.4).
+    """Set elements to zero with a probability while training, and scale the others by 1 / (1 - probability) (5.4).
 
-    On a CPU torch draws one number for each element, one after the other, which takes a fifth of a training step of a
-    small model. Here each draw of 64 bits decides on four elements, each with its probability rounded to 2^-16.
+    On a CPU, torch draws one random number per element, one after the other. That takes a fifth of a training step of a
+    small model. Here, each draw of 64 bits decides on four elements. Their probability is rounded to 2^-16.
     """
     if not training or not probability:
         return x
@@ -127,18 +130,59 @@ def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[
     return x * kept.to(x.dtype).mul_(1 / (1 - probability))
 
 
+def quantised_linear(
+    x: Float[Tensor, "... inner"],
+    matrix: Int[Tensor, "inner outer"],
+    scales: Float[Tensor, " outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+) -> Float[Tensor, "... outer"]:
+    """Return x W + b, computed in 8-bit integers with exact sums. W is `matrix` times the scale of each column.
+
+    Each row of x is rounded to 8 bits with its own scale. A row that contains infinity or NaN gives NaN.
+    """
+    largest = x.abs().amax(-1, keepdim=True)
+    rows = (x * (127 / largest)).nan_to_num(0.0, 0.0, 0.0).round().char().flatten(0, -2)
+    sums = _exact_int8_product(rows, matrix).view(*x.shape[:-1], -1)
+    y = sums * (largest / 127) * scales
+    return y if bias is None else y + bias
+
+
+def _exact_int8_product(
+    rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
+) -> Int[Tensor, "rows outer"]:
+    """Return the product in 32-bit integers, or in 64 bits if 32 might overflow."""
+    if rows.shape[1] <= MAX_INT8_PRODUCTS:
+        return torch._int_mm(rows, matrix)
+    sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
+    for start in range(0, rows.shape[1], MAX_INT8_PRODUCTS):
+        part = slice(start, start + MAX_INT8_PRODUCTS)
+        sums += torch._int_mm(rows[:, part].contiguous(), matrix[part])
+    return sums
+
+
+def pick(
+    log_probabilities: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"]
+) -> Float[Tensor, "batch length"]:
+    """Return the log-probability of each label, and 0 at padding."""
+    return log_probabilities.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+
+
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Cross entropy against smoothed labels, and plain, each summed over what is not padding (5.4).
+    """Return the cross entropy against smoothed labels, and against plain labels, summed over all but padding (5.4).
 
-    The smoothing is spread over the classes that may come at all: those whose logits are more than CLOSED.
+    Args:
+        logits: The logits. Classes whose logits are at most CLOSED are impossible; they get no share of the smoothing.
+        labels: The target tokens.
+        smoothing: The share of a label that is spread over the classes.
+        wrong_classes: Whether the label's own class gets no part of that share.
     """
     real = labels != PAD
     logits = logits[real].float()
-    log_p, closed = logits.log_softmax(-1), logits <= CLOSED
+    log_p, closed = logits.log_softmax(-1), logits <= SUPPRESSED_LOGIT
     plain, total = -log_p.gather(-1, labels[real][:, None])[:, 0], -log_p.masked_fill(closed, 0.0).sum(-1)
-    smoothed = _Smoothing(smoothing, wrong_classes).of(plain, total, logits.shape[-1] - closed.sum(-1))
+    smoothed = _Smoothing(smoothing, wrong_classes).loss(plain, total, logits.shape[-1] - closed.sum(-1))
     return torch.stack([smoothed.sum(), plain.sum()])
 
 
@@ -151,40 +195,53 @@ def chunked_loss(
     classes: int,
     bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, 2]:
-    """`smoothed_loss` of x against the first `classes` rows of the table, without ever holding all logits.
+    """Return `smoothed_loss` of the logits x tableᵀ + bias, without holding all logits in memory.
 
-    The classes that may come at all are those whose bias is more than CLOSED.
+    Args:
+        x: The decoder's outputs.
+        table: The embedding table. Rows from `classes` on are padding.
+        labels: The target tokens.
+        smoothing: The share of a label that is spread over the classes.
+        wrong_classes: Whether the label's own class gets no part of that share.
+        classes: The size of the vocabulary.
+        bias: Added to the logits. Classes whose bias is at most CLOSED are impossible.
     """
     real = labels != PAD
     x = x[real]
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, table = x.to(dtype), table.to(dtype)
-    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, table, bias))
+    needs_gradient = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, table, bias))
     apply = cast("Callable[..., tuple[Tensor, Tensor]]", _ChunkedLoss.apply)
-    smoothed, plain = apply(x, table, bias, labels[real], _Smoothing(smoothing, wrong_classes), classes, wanted)
+    smoothed, plain = apply(x, table, bias, labels[real], _Smoothing(smoothing, wrong_classes), classes, needs_gradient)
     return torch.stack([smoothed, plain])
 
 
 class _Smoothing(NamedTuple):
-    """How much of a label is spread over classes: over the wrong ones, or over all of them."""
+    """Label smoothing: a share of each label is spread over the wrong classes, or over all classes."""
 
     share: float
     wrong_classes: bool
 
-    def of(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
-        """From minus the log-probability of labels, and of all classes summed, the loss against smoothed labels."""
+    def loss(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
+        """Return the loss against smoothed labels.
+
+        Args:
+            plain: The negative log-probability of the label.
+            total: The negative log-probabilities of all possible classes, summed.
+            classes: The number of possible classes.
+        """
         spread = (total - plain) / (classes - 1) if self.wrong_classes else total / classes
         return (1 - self.share) * plain + self.share * spread
 
     def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
-        """What a smoothed label has at its own class, and at each other one."""
-        elsewhere = self.share / (classes - 1) if self.wrong_classes else self.share / classes
-        return 1 - self.share + (0.0 if self.wrong_classes else elsewhere), elsewhere
+        """Return the value of a smoothed label at its own class, and at each other class."""
+        other = self.share / (classes - 1) if self.wrong_classes else self.share / classes
+        return 1 - self.share + (0.0 if self.wrong_classes else other), other
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """The gradient of cross entropy is known in closed form, so each chunk's is taken as soon as its logits exist."""
+    """Cross entropy that computes each chunk's gradient, in closed form, as soon as the chunk's logits exist."""
 
     @staticmethod
     def forward(
@@ -195,36 +252,36 @@ class _ChunkedLoss(torch.autograd.Function):
         labels: Tensor,
         smoothing: _Smoothing,
         width: int,
-        wanted: bool,
+        needs_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
-        x_gradient = torch.empty_like(x) if wanted else None
-        table_gradient = torch.zeros_like(table, dtype=torch.float32) if wanted else None
-        bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if wanted and bias is not None else None
-        possible = None if bias is None else (bias[:width] > CLOSED).float()
+        x_gradient = torch.empty_like(x) if needs_gradient else None
+        table_gradient = torch.zeros_like(table, dtype=torch.float32) if needs_gradient else None
+        bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if needs_gradient and bias is not None else None
+        possible = None if bias is None else (bias[:width] > SUPPRESSED_LOGIT).float()
         classes = width if possible is None else possible.sum()
         sums = torch.zeros(2, device=x.device)
         rows = max(1, min(CHUNK // table.shape[0], x.shape[0]))
-        # Written over by every chunk: memory that is fresh costs more than the arithmetic on it.
+        # All chunks use the same memory: fresh memory costs more than the arithmetic on it.
         products = x.new_empty(rows, table.shape[0])
-        wide = products if x.dtype == torch.float32 else torch.empty_like(products, dtype=torch.float32)
+        float_products = products if x.dtype == torch.float32 else torch.empty_like(products, dtype=torch.float32)
         for start in range(0, x.shape[0], rows):
             chunk, label = x[start : start + rows], labels[start : start + rows]
-            product, every = products[: len(chunk)], wide[: len(chunk)]
+            product, float_product = products[: len(chunk)], float_products[: len(chunk)]
             torch.mm(chunk, table.T, out=product)
-            if wide is not products:
-                every.copy_(product)
+            if float_products is not products:
+                float_product.copy_(product)
             if bias is not None:
-                every.add_(bias)
-            logits = every[:, :width]
-            plain, total = _to_probabilities(logits, label, possible)
-            sums += torch.stack([smoothing.of(plain, total, classes), plain])
+                float_product.add_(bias)
+            logits = float_product[:, :width]
+            plain, total = _logits_to_probabilities(logits, label, possible)
+            sums += torch.stack([smoothing.loss(plain, total, classes), plain])
             if x_gradient is not None and table_gradient is not None:
-                _to_gradient(logits, label, smoothing, classes, possible)
-                every[:, width:] = 0.0
+                _probabilities_to_gradient(logits, label, smoothing, classes, possible)
+                float_product[:, width:] = 0.0
                 if bias_gradient is not None:
-                    bias_gradient += every.sum(0)
-                if wide is not products:
-                    product.copy_(every)
+                    bias_gradient += float_product.sum(0)
+                if float_products is not products:
+                    product.copy_(float_product)
                 torch.mm(product, table, out=x_gradient[start : start + rows])
                 if product.dtype == torch.float32:
                     torch.addmm(table_gradient, product.T, chunk, out=table_gradient)
@@ -240,34 +297,34 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x_gradient, *others = ctx.saved_tensors
         if ctx.used:
-            raise RuntimeError("the gradients of a loss in chunks can be taken once")
+            raise RuntimeError("chunked_loss supports one backward pass only, because it scales its gradients in place")
         ctx.used = True
         x_gradient.mul_(scale)
         scaled = (None if t is None else t.mul_(scale).to(dtype) for t, dtype in zip(others, ctx.dtypes, strict=True))
         return (x_gradient, *scaled, *(None,) * 4)
 
 
-def _to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Overwrites logits [n, V] by probabilities; minus the log-probability of the labels and of all classes, summed.
+def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Overwrite logits [n, V] with probabilities. Return two sums of negative log-probabilities.
 
-    Of those classes that are `possible`, a 1 each, if that is said.
+    The first is over the labels, the second over all classes, or those where `possible` is 1.
     """
     label = logits.gather(-1, labels[:, None]).sum()
-    every, classes = (
+    total, classes = (
         (logits.sum(), logits.shape[-1]) if possible is None else ((logits @ possible).sum(), possible.sum())
     )
     highest = logits.amax(-1, keepdim=True)
     normaliser = logits.sub_(highest).exp_().sum(-1, keepdim=True)
     logits /= normaliser
     log_z = (highest + normaliser.log()).sum()
-    return log_z - label, classes * log_z - every
+    return log_z - label, classes * log_z - total
 
 
-def _to_gradient(
+def _probabilities_to_gradient(
     probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
 ) -> None:
-    """Overwrites probabilities by what the smoothed sum changes by with each logit: less the smoothed labels."""
-    here, elsewhere = smoothing.labels(classes)
+    """Overwrite probabilities with the gradient of the loss by the logits: probabilities minus smoothed labels."""
+    own, other = smoothing.labels(classes)
     if smoothing.share:
-        probabilities -= elsewhere if possible is None else elsewhere * possible
-    probabilities[torch.arange(len(labels), device=labels.device), labels] -= here - elsewhere
+        probabilities -= other if possible is None else other * possible
+    probabilities[torch.arange(len(labels), device=labels.device), labels] -= own - other

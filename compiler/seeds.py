@@ -1,4 +1,4 @@
-"""Seeds of random streams that are free of one another, all from the one seed of a spec."""
+"""Seeds of independent random streams, all derived from the one seed of a spec."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import hashlib
 
 
 def stream(seed: int, *names: str | int) -> int:
-    """The seed (63 bits) of the stream of this name, such as stream(1, "step", 17)."""
+    """Return the 63-bit seed of the random stream with this name, such as the names "step", 17."""
     text = "/".join(map(str, (seed, *names)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1

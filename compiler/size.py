@@ -1,6 +1,6 @@
-"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source`, `target` and the like.
+"""Symbolic sizes: polynomials with integer coefficients in `batch`, `source`, `target` and other symbols.
 
-A graph is lowered once and costed for any batch, so shapes, FLOPs and bytes are polynomials rather than numbers.
+A graph is lowered once and its costs are computed for any batch, so that shapes, FLOPs and bytes are polynomials.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Size:
-    """A polynomial. `terms` maps each monomial (its symbols, sorted) to a coefficient that is not zero."""
+    """Polynomial. `terms` maps each monomial (its symbols, sorted) to a coefficient that is not zero."""
 
     terms: Polynomial = ()
 
     @staticmethod
     def of(value: int | Size) -> Size:
+        """Return the size of a number; a size is returned as it is."""
         return value if isinstance(value, Size) else _number(value)
 
     @staticmethod
     def symbol(name: str) -> Size:
+        """Return the size that is this symbol."""
         return Size._from({(name,): 1})
 
     @staticmethod
@@ -51,18 +53,23 @@ class Size:
     __rmul__ = __mul__
 
     def __call__(self, **values: int) -> int:
-        """The number it is at these sizes. Raises KeyError for a symbol without a value."""
+        """Evaluate the polynomial, given a value for each symbol.
+
+        Raises:
+            KeyError: A symbol has no value.
+        """
         return sum(c * reduce(mul, (_value(s, values) for s in m), 1) for m, c in self.terms)
 
     @property
     def symbols(self) -> frozenset[str]:
+        """The symbols that the size depends on."""
         return frozenset(
-            name for m, _ in self.terms for s in m for name in (s.of.symbols if isinstance(s, _Up) else (s,))
+            name for m, _ in self.terms for s in m for name in (s.size.symbols if isinstance(s, _RoundedUp) else (s,))
         )
 
     @property
     def constant(self) -> int:
-        """The number it is whatever the symbols. Raises ValueError where it depends on one."""
+        """The value of a size without symbols. Raises ValueError if it has any."""
         match self.terms:
             case ():
                 return 0
@@ -71,63 +78,64 @@ class Size:
         raise ValueError(f"{self} is not a constant")
 
     def __str__(self) -> str:
-        text = " + ".join(_term(m, c) for m, c in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])))
+        text = " + ".join(_format_term(m, c) for m, c in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])))
         return text.replace("+ -", "- ") or "0"
 
 
-_remembered = lru_cache(maxsize=4096)
-"""A graph has a few dozen sizes, which its passes, its checks and its costs work out thousands of times."""
+_cached = lru_cache(maxsize=4096)
+"""A graph has a few dozen sizes, which passes, checks and costs compute thousands of times."""
 
 
-@_remembered
+@_cached
 def _number(value: int) -> Size:
     return Size._from({(): value})
 
 
-@_remembered
-def _sum(one: Polynomial, other: Polynomial) -> Size:
-    total: Counter[Monomial] = Counter(dict(one))
-    for monomial, coefficient in other:
+@_cached
+def _sum(first: Polynomial, second: Polynomial) -> Size:
+    total: Counter[Monomial] = Counter(dict(first))
+    for monomial, coefficient in second:
         total[monomial] += coefficient
     return Size._from(total)
 
 
-@_remembered
-def _product(one: Polynomial, other: Polynomial) -> Size:
+@_cached
+def _product(first: Polynomial, second: Polynomial) -> Size:
     total: Counter[Monomial] = Counter()
-    for a, x in one:
-        for b, y in other:
+    for a, x in first:
+        for b, y in second:
             total[tuple(sorted(a + b))] += x * y
     return Size._from(total)
 
 
-class _Up(str):
-    """A symbol for another size, rounded up to a multiple: what is computed in blocks counts by whole ones."""
+class _RoundedUp(str):
+    """Symbol for another size, rounded up to a multiple."""
 
-    of: Size
+    size: Size
     multiple: int
 
 
 def _value(symbol: str, values: Mapping[str, int]) -> int:
-    if isinstance(symbol, _Up):
-        return -(-symbol.of(**values) // symbol.multiple) * symbol.multiple
+    if isinstance(symbol, _RoundedUp):
+        return -(-symbol.size(**values) // symbol.multiple) * symbol.multiple
     return values[symbol]
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """The least multiple that is not below the size, whatever the size is."""
+    """Return the smallest multiple that is at least the size, as for work that is done in whole blocks."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
-    symbol = _Up(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
-    symbol.of, symbol.multiple = size, multiple
+    symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
+    symbol.size, symbol.multiple = size, multiple
     return Size.symbol(symbol)
 
 
 def product(sizes: tuple[Size, ...]) -> Size:
+    """Return the product of sizes; 1 if there are none."""
     return reduce(mul, sizes, Size.of(1))
 
 
-def _term(monomial: Monomial, coefficient: int) -> str:
+def _format_term(monomial: Monomial, coefficient: int) -> str:
     powers = [s + (str(n).translate(_SUPERSCRIPT) if n > 1 else "") for s, n in Counter(monomial).items()]
     number = [] if abs(coefficient) == 1 and powers else [f"{abs(coefficient):,}"]
     return ("-" if coefficient < 0 else "") + "·".join(number + powers)
@@ -135,6 +143,5 @@ def _term(monomial: Monomial, coefficient: int) -> str:
 
 ONE = Size.of(1)
 BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))
-BEAMS, READ, NEW, ROOM = (Size.symbol(name) for name in ("beams", "read", "new", "room"))
-"""Of a decoder's step: the hypotheses of a sentence, the positions that were read before and those that are new, and
-the positions for which caches are made where they do not grow."""
+BEAMS, PAST, NEW, CAPACITY = (Size.symbol(name) for name in ("beams", "past", "new", "capacity"))
+"""Sizes of a decoder step: hypotheses per sentence, positions before this step and in it, and slots of a cache."""

@@ -1,6 +1,6 @@
-"""Switches of the whole process, most for speed: set while something of ours runs, and then put back.
+"""Settings that apply to the whole process. Most are set while our code runs, and restored afterwards.
 
-Whoever loads a model into a program of his own finds his torch as it was.
+A program that loads one of our models therefore finds its own torch settings unchanged.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -19,107 +20,127 @@ import torch
 _Value = TypeVar("_Value")
 
 
-class _Switch(Generic[_Value]):
-    """Set by the first who comes in, put back by the last who goes out: several threads may be inside."""
+class _SharedSetting(Generic[_Value]):
+    """Process-wide setting that threads may enter together: the first one sets it, the last one to leave restores it."""
 
-    def __init__(self, set_: Callable[[_Value], Callable[[], object]]) -> None:
-        """`set_` sets it to a value and gives what puts it back."""
-        self._set, self._lock, self._inside = set_, Lock(), 0
+    def __init__(self, apply: Callable[[_Value], Callable[[], object]]) -> None:
+        """Store how to set a value; `apply` returns the function that restores the value before."""
+        self._apply, self._lock, self._users = apply, Lock(), 0
 
     @contextmanager
-    def on(self, value: _Value) -> Iterator[None]:
+    def use(self, value: _Value) -> Iterator[None]:
         with self._lock:
-            if not self._inside:
-                self._back = self._set(value)
-            self._inside += 1
+            if not self._users:
+                self._restore = self._apply(value)
+            self._users += 1
         try:
             yield
         finally:
             with self._lock:
-                self._inside -= 1
-                if not self._inside:
-                    self._back()
+                self._users -= 1
+                if not self._users:
+                    self._restore()
 
 
 ONEDNN, DEFAULT = "oneDNN", "torch's default"
 
 
 def matrix_libraries() -> tuple[str, ...]:
-    """Those that compute float32 products exactly on this processor, the one that is usual there first.
+    """Return the libraries that compute float32 matrix products exactly on this processor, the default one first.
 
-    oneDNN is where it has AVX-512 and, with AMX, would not round. Which one is faster is a matter of processor and
-    shapes: `zoo.planning.sample` measures it for a spec.
+    oneDNN is one of them if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. Which
+    library is faster depends on the processor and on the shapes.
     """
     capability = torch.backends.cpu.get_cpu_capability()
-    exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
-    return (ONEDNN, DEFAULT) if exact else (DEFAULT,)
+    is_exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
+    return (ONEDNN, DEFAULT) if is_exact else (DEFAULT,)
 
 
 def matrix_library() -> str:
-    """The library of float32 products where nobody measured."""
+    """Return the library for float32 matrix products that is used if no library was chosen by measurement."""
     return matrix_libraries()[0]
 
 
-def _to_library(library: str) -> Callable[[], object]:
-    """Sends float32 products to oneDNN where that is the library.
+def _use_library(library: str) -> Callable[[], object]:
+    """Send float32 matrix products to oneDNN, if that is the library. Return a function that restores the setting.
 
-    torch's name for that route is "bf16": on a processor with AMX it does round to bfloat16, so there the default
-    stays. Without AMX, oneDNN has nothing narrower that it could use for it and computes in float32.
+    torch calls this route "bf16". On a processor with AMX it does round to bfloat16. Without AMX, oneDNN has no
+    narrower type for it and computes in float32.
     """
-    of = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = of.fp32_precision
+    settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = settings.fp32_precision
     if library == ONEDNN:
-        of.fp32_precision = "bf16"
-    return lambda: setattr(of, "fp32_precision", before)
+        settings.fp32_precision = "bf16"
+    return lambda: setattr(settings, "fp32_precision", before)
 
 
-_FAST_FLOAT32 = _Switch(_to_library)
+_MATRIX_LIBRARY = _SharedSetting(_use_library)
 
 
 def fast_float32(library: str | None = None) -> AbstractContextManager[None]:
-    """While it lasts, float32 products are computed by this one of `matrix_libraries()`, or by the usual one.
+    """Return a context in which a chosen library computes float32 matrix products.
 
-    Whoever is inside another one's keeps that one's. Raises ValueError for a library that this processor has not.
+    If contexts are nested, or several threads are in one, the outermost or first one decides.
+
+    Args:
+        library: One of `matrix_libraries()`; None: `matrix_library()`.
+
+    Raises:
+        ValueError: This processor does not have the library.
     """
     if library not in (None, *matrix_libraries()):
-        raise ValueError(f"float32 products cannot be computed by {library} here")
-    return _FAST_FLOAT32.on(library or matrix_library())
+        raise ValueError(f"{library} cannot compute float32 products on this processor")
+    return _MATRIX_LIBRARY.use(library or matrix_library())
 
 
-def _to_level(level: int) -> Callable[[], object]:
+def _disable_logs(level: int) -> Callable[[], object]:
     before = logging.root.manager.disable
     logging.disable(max(level, before))
     return lambda: logging.disable(before)
 
 
-_LOGS = _Switch(_to_level)
+_LOGS = _SharedSetting(_disable_logs)
 
 
-def quiet() -> AbstractContextManager[None]:
-    """While it lasts, nobody's logs tell of less than an error."""
-    return _LOGS.on(logging.WARNING)
+def suppress_warnings_in_logs() -> AbstractContextManager[None]:
+    """Return a context in which loggers report errors only."""
+    return _LOGS.use(logging.WARNING)
 
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt
 
 
 def keeps_memory() -> bool:
-    """Whether this C library can be told to keep memory that is freed: glibc can."""
+    """Return whether the C library can be told to keep freed memory. glibc can."""
     return platform.libc_ver()[0] == "glibc"
 
 
-def own_process() -> None:
-    """Has this process keep what training uses again in each step: for good, so only for whoever owns the process.
+def tune_process_memory() -> None:
+    """Keep the memory that each training step needs again. Only for processes of our own, because it is permanent.
 
-    The C library otherwise gives large blocks that are freed back to the system, which hands them out again a page at
-    a time, each filled with zeros: a tenth of a training step on a CPU. And the products that oneDNN has prepared, for
-    one shape each and up to a megabyte apiece, are kept by itself and by torch, 1,024 each, while nearly every batch
-    has a shape of its own: 64 hold those of a step. That is of no effect once something was computed so, or where the
-    environment says how many.
+    The C library normally returns large freed blocks to the system, which provides them again page by page, filled
+    with zeros. That takes a tenth of a training step on a CPU. oneDNN and torch also cache 1,024 prepared products
+    each, one per shape, of up to a megabyte. Nearly every batch has its own shape, and 64 hold the products of a step.
+
+    The cache sizes have no effect after the first matrix product, or if the environment already sets them.
     """
-    for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, "64")
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(variable, "64")
     if keeps_memory():
         library = ctypes.CDLL(None)
         for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20)):
             library.mallopt(option, value)
+
+
+@cache
+def use_one_thread_after_fork() -> None:
+    """Make forked child processes of this process compute on one thread.
+
+    A forked process has none of OpenMP's threads, and would wait for them forever.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_use_one_thread)
+
+
+def _use_one_thread() -> None:
+    torch.set_num_threads(1)

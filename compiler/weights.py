@@ -1,8 +1,8 @@
-"""The weight map: how each parameter of a graph is made from the tensors of a weights file, and back.
+"""Weight map: how each parameter of a graph is made from the tensors of a weights file, and converted back.
 
-A weights file holds one tensor for each matrix that the paper names. A pass may want them otherwise (three matrices
-side by side, a table with more rows); it then says so here, and the same words make the parameter, undo it (so that
-a trained parameter, or its optimiser state, goes back into the file's layout), initialise it and check its shape.
+A weights file holds one tensor for each matrix that the paper names. A pass may need another layout, such as three
+matrices concatenated or a table with more rows. It then describes the parameter by an `Origin`. The origin makes the
+parameter, converts it (or its optimiser state) back to the file's layout, and knows its shape and initial value.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING
 
 from compiler.size import Size
@@ -21,64 +22,78 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Initial(StrEnum):
-    """The value a tensor has before training."""
+class Initializer(StrEnum):
+    """Distribution of a tensor before training."""
 
-    MATRIX = "matrix"  # Glorot, as the spec says
-    PROJECTION = "projection"  # W_Q, W_K or W_V: as MATRIX, or narrower
-    EMBEDDING = "embedding"  # normal, variance 1 / d_model
-    KERNEL = "kernel"  # Glorot of each feature's own places, [k, features]
+    MATRIX = "matrix"
+    """Glorot, in the variant that the spec selects."""
+    PROJECTION = "projection"
+    """The same for W_Q, W_K and W_V, which the variant `glorot_uniform_half_qkv` draws from half the variance."""
+    EMBEDDING = "embedding"
+    """Normal with variance 1 / d_model."""
+    KERNEL = "kernel"
+    """Glorot for each feature of a depthwise kernel [k, features]."""
     ONE = "one"
     ZERO = "zero"
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A tensor of the weights file."""
+class StoredTensor:
+    """A tensor of the weights file, used as it is."""
 
     name: str
     shape: tuple[int, ...]
-    initial: Initial
+    initial: Initializer
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[StoredTensor]:
+        """Yield the tensors of the file that it is made from."""
         yield self
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the parameter from the tensors of the file."""
         return file[self.name]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Yield names and values of the file's tensors that would make this parameter."""
         yield self.name, parameter
 
 
 @dataclass(frozen=True)
 class Concatenated:
-    """Parts side by side, along their last dimension."""
+    """Parts, concatenated along their last dimension."""
 
     parts: tuple[Origin, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the parameter."""
         return (*self.parts[0].shape[:-1], sum(part.shape[-1] for part in self.parts))
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[StoredTensor]:
+        """Yield the tensors of the file that the parts are made from."""
         for part in self.parts:
             yield from part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the parts and concatenate them."""
         first, *others = (part.make(file) for part in self.parts)
-        whole = first.new_empty(self.shape)
-        for place, part in zip(_split(whole, [p.shape[-1] for p in self.parts]), (first, *others), strict=True):
-            place.copy_(part)
-        return whole
+        result = first.new_empty(self.shape)
+        for target, part in zip(self._split(result), (first, *others), strict=True):
+            target.copy_(part)
+        return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        for part, token in zip(self.parts, _split(parameter, [p.shape[-1] for p in self.parts]), strict=True):
-            yield from part.undo(token.contiguous())
+        """Split the parameter and undo each part."""
+        for part, tensor in zip(self.parts, self._split(parameter), strict=True):
+            yield from part.undo(tensor.contiguous())
+
+    def _split(self, parameter: Tensor) -> tuple[Tensor, ...]:
+        return parameter.split_with_sizes([part.shape[-1] for part in self.parts], -1)
 
 
 @dataclass(frozen=True)
-class _OfOne:
-    """What is made of one part."""
+class _Derived:
+    """Base of origins that change one part."""
 
     part: Origin
 
@@ -86,138 +101,152 @@ class _OfOne:
     def shape(self) -> tuple[int, ...]:
         return self.part.shape
 
-    def stored(self) -> Iterator[Stored]:
+    def stored(self) -> Iterator[StoredTensor]:
         return self.part.stored()
 
 
 @dataclass(frozen=True)
-class Padded(_OfOne):
-    """More rows, all zero, below those of the part."""
+class Padded(_Derived):
+    """The part with rows of zeros appended, `rows` in total."""
 
     rows: int
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the parameter."""
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the part and append the rows."""
         part = self.part.make(file)
-        whole = part.new_zeros(self.shape)
-        whole[: part.shape[0]] = part
-        return whole
+        result = part.new_zeros(self.shape)
+        result[: part.shape[0]] = part
+        return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Remove the rows and undo the part."""
         return self.part.undo(parameter[: self.part.shape[0]])
 
 
 @dataclass(frozen=True)
-class Scaled(_OfOne):
-    """The part, times a factor."""
+class Scaled(_Derived):
+    """The part, multiplied by a factor."""
 
     factor: float
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the part and multiply it."""
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Divide the parameter and undo the part."""
         return self.part.undo(parameter / self.factor)
 
 
 @dataclass(frozen=True)
-class Rounded(_OfOne):
+class Rounded(_Derived):
     """The part in bfloat16."""
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the part and round it."""
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Convert the parameter to float32 and undo the part."""
         return self.part.undo(parameter.float())
 
 
 @dataclass(frozen=True)
-class Scales(_OfOne):
-    """Of a matrix: for each place of `dimension` (0 or 1) what one of its 8-bit numbers is worth."""
+class Scales(_Derived):
+    """Scales of an int8 matrix: one number per index of `dimension` (0 or 1), the largest magnitude there / 127."""
 
     dimension: int
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the parameter."""
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the part and compute its scales."""
         return self.largest(self.part.make(file).float()).flatten() / 127
 
     def largest(self, part: Tensor) -> Tensor:
-        """The largest magnitude at each place of the dimension: [places, 1] or [1, places]."""
+        """Return the largest magnitude per index of the dimension: [rows, 1] or [1, columns]."""
         low, high = part.aminmax(dim=1 - self.dimension, keepdim=True)
         return high.maximum(-low)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        raise TypeError("weights that were rounded to 8 bits do not come back")
+        """Raise TypeError: quantisation cannot be undone."""
+        raise TypeError("int8 weights cannot be converted back to float32")
 
 
 @dataclass(frozen=True)
 class Quantised(Scales):
-    """The matrix itself in 8-bit numbers, of which `Scales` says what they are worth."""
+    """The matrix in int8: the part divided by its `Scales` and rounded."""
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the parameter."""
         return self.part.shape
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
+        """Make the part and quantise it."""
         part = self.part.make(file).float()
         return (part * (127 / self.largest(part))).nan_to_num_(0.0).round_().char()
 
 
-Origin = Stored | Concatenated | Padded | Scaled | Rounded | Scales
+Origin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a graph, and where it comes from."""
+    """A parameter of a graph and its origin in the weights file."""
 
     name: str
     origin: Origin
 
     @cached_property
     def shape(self) -> tuple[Size, ...]:
+        """The shape as symbolic sizes."""
         return tuple(map(Size.of, self.origin.shape))
 
     @property
     def type(self) -> str:
-        """float32, bfloat16 or int8."""
+        """The type of its numbers: float32, bfloat16 or int8."""
         return {Rounded: "bfloat16", Quantised: "int8"}.get(type(self.origin), "float32")
 
     @property
     def bytes(self) -> int:
+        """The size in memory, in bytes."""
         return self.count * {"float32": 4, "bfloat16": 2, "int8": 1}[self.type]
 
     @property
     def count(self) -> int:
-        count = 1
-        for size in self.origin.shape:
-            count *= size
-        return count
+        """How many numbers it has."""
+        return prod(self.origin.shape)
 
 
-def check(file: Mapping[str, Tensor], wanted: Mapping[str, Stored], spec: str) -> None:
-    """Raises ZooError unless the tensors of a file are exactly those that the spec of this name asks for."""
+def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTensor], spec: str) -> None:
+    """Check that a weights file has exactly the tensors that a spec needs.
+
+    Args:
+        file: The tensors of the file by name.
+        expected: The tensors that the spec needs by name.
+        spec: Name of the spec, for the error message.
+
+    Raises:
+        ZooError: A tensor is missing, unknown or of the wrong shape.
+    """
     hint = f"these weights belong to another spec than `{spec}`"
-    for name, tensor in wanted.items():
+    for name, tensor in expected.items():
         if name not in file:
             raise ZooError(f"the weights have no tensor `{name}`", hint=hint)
         if tuple(file[name].shape) != tensor.shape:
-            problem = f"the weights' `{name}` is {list(file[name].shape)}, not {list(tensor.shape)}"
+            problem = f"the weights' `{name}` has the shape {list(file[name].shape)}, not {list(tensor.shape)}"
             raise ZooError(problem, hint=hint)
     for name in file:
-        if name not in wanted:
-            near = nearest(name, list(wanted))
+        if name not in expected:
+            near = nearest(name, list(expected))
             problem = f"the weights' tensor `{name}` is not one of this spec"
             raise ZooError(problem + (f" (the nearest is `{near}`)" if near else ""), hint=hint)
-
-
-def _split(parameter: Tensor, widths: list[int]) -> Iterator[Tensor]:
-    start = 0
-    for width in widths:
-        yield parameter[..., start : start + width]
-        start += width

@@ -1,4 +1,4 @@
-"""What emitted code calls where a position reads those near it: restricted attention, convolutions."""
+"""Functions for emitted code in which a position reads nearby positions: restricted attention and convolutions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler.operations.restricted import BLOCK
+from compiler.operations.attention import MIN_BLOCK_LENGTH
 from compiler.runtime import additive_scores, dropout
 from specs import PAD
 
@@ -26,41 +26,58 @@ def restricted_attention(
     vector: Float[Tensor, "h d_k"] | None = None,
     dropped: float = 0.0,
 ) -> Float[Tensor, "batch h n d_v"]:
-    """Attention to so many positions before each and after it, in time and room that grow as they do, times n.
+    """Compute attention in which each query sees only nearby keys (section 4 of the paper).
 
-    Each block of queries meets one window of keys: its own positions and those within reach.
+    Time and memory grow as n times the reach. The queries are split into blocks; each block reads one window of keys:
+    its own positions and those within reach.
+
+    Args:
+        query: The queries.
+        key: The keys, at the same positions.
+        value: The values of the keys.
+        reach: How many positions before and after itself a query sees.
+        block: The number of queries in a block.
+        scale: Multiplies the scores of dot-product attention.
+        hidden: True at padding.
+        vector: The vectors of additive attention, one per head; None: dot-product attention.
+        dropped: The probability that an attention weight is dropped.
     """
     length = query.shape[2]
-    before, after = (min(each, length - 1) for each in reach)  # nothing is further away
-    block = min(block, max(length, BLOCK))
+    before, after = (min(positions, length - 1) for positions in reach)
+    block = min(block, max(length, MIN_BLOCK_LENGTH))
     window = before + block + after
     blocks = -(-length // block)
-    more = blocks * block - length
-    keys, values = (
-        functional.pad(each, (0, 0, before, more + after)).unfold(2, window, block) for each in (key, value)
-    )
+    padding = blocks * block - length
+    keys, values = (functional.pad(x, (0, 0, before, padding + after)).unfold(2, window, block) for x in (key, value))
     scaled = query if scale == 1.0 else query * scale
-    queries = functional.pad(scaled, (0, 0, 0, more)).reshape(*query.shape[:2], blocks, block, -1)
-    weights = queries @ keys if vector is None else additive_scores(queries, keys.mT, vector)
-    # Of a query at i in its block, the key at j in the window is j - before - i positions away.
-    away = torch.arange(window, device=query.device) - before - torch.arange(block, device=query.device)[:, None]
-    unreal = query.new_zeros(1, length, dtype=torch.bool) if hidden is None else hidden[:, 0, 0]
-    unreal = functional.pad(unreal, (before, more + after), value=True).unfold(1, window, block)[:, None, :, None]
-    hidden = (away < -before) | (away > after) | (unreal & (away != 0))
-    weights = dropout(weights.masked_fill(hidden, -math.inf).softmax(-1), dropped, training=True)
+    queries = functional.pad(scaled, (0, 0, 0, padding)).reshape(*query.shape[:2], blocks, block, -1)
+    scores = queries @ keys if vector is None else additive_scores(queries, keys.mT, vector)
+    # The key at index j of a window is j - before - i positions away from the query at index i of the block.
+    distance = torch.arange(window, device=query.device) - before - torch.arange(block, device=query.device)[:, None]
+    is_padding = query.new_zeros(1, length, dtype=torch.bool) if hidden is None else hidden[:, 0, 0]
+    is_padding = functional.pad(is_padding, (before, padding + after), value=True)
+    is_padding = is_padding.unfold(1, window, block)[:, None, :, None]
+    masked = (distance < -before) | (distance > after) | (is_padding & (distance != 0))
+    weights = dropout(scores.masked_fill(masked, -math.inf).softmax(-1), dropped, training=True)
     return (weights @ values.mT).flatten(2, 3)[:, :, :length]
 
 
 def distance_mask(tokens: Int[Tensor, "batch n"], before: int, after: int) -> Bool[Tensor, "batch 1 n n"]:
-    """True at keys that are not within reach of a query and, if later ones are, at padding, but for itself."""
-    places = torch.arange(tokens.shape[1], device=tokens.device)
-    away = places - places[:, None]
-    far = ((away < -before) | (away > after)).expand(len(tokens), -1, -1)
-    return (far | ((tokens == PAD)[:, None] & (away != 0)) if after else far)[:, None]
+    """Return a mask that is True at keys outside a query's reach and, if `after` is not 0, at padding.
+
+    A query always sees its own position, even if that is padding.
+    """
+    positions = torch.arange(tokens.shape[1], device=tokens.device)
+    distance = positions - positions[:, None]
+    is_far = ((distance < -before) | (distance > after)).expand(len(tokens), -1, -1)
+    return (is_far | ((tokens == PAD)[:, None] & (distance != 0)) if after else is_far)[:, None]
 
 
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:
-    """True at keys that are not among the `radius` before a query, or itself: of a window and the new ones after it."""
+    """Return a mask that is True except at a query's own key and at the `radius` keys before it.
+
+    The keys are those of the last `radius` positions, followed by the new ones. Keys before the start are masked.
+    """
     new = position.shape[1]
     back = (
         radius + torch.arange(new, device=position.device)[:, None] - torch.arange(radius + new, device=position.device)
@@ -68,34 +85,39 @@ def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, 
     return (back < 0) | (back > radius) | (back > position[:, None, :, None])
 
 
-def convolved(
+def convolve(
     x: Float[Tensor, "batch n inner"],
     kernel: Float[Tensor, "k inner outer"],
     bias: Float[Tensor, " outer"],
     reach: tuple[int, int],
     dilation: int,
-) -> Float[Tensor, "batch more outer"]:
-    """Each position's sum over k positions, `dilation` apart, of which zeros stand for those beyond the ends.
+) -> Float[Tensor, "batch positions outer"]:
+    """Return the one-dimensional convolution of x along its positions, with zeros beyond the ends.
 
-    `reach` says how many of the k lie before it and how many after; without any, those of x are all there are.
+    Args:
+        x: The input.
+        kernel: One matrix for each of k positions.
+        bias: Added to each output.
+        reach: How many of the k positions lie before and after the output's position. With (0, 0) nothing is padded.
+        dilation: The distance between two of the k positions.
     """
-    return _convolved(x, kernel.permute(2, 1, 0), bias, reach, dilation, 1)
+    return _convolve(x, kernel.permute(2, 1, 0), bias, reach, dilation, 1)
 
 
-def convolved_apart(
+def convolve_depthwise(
     x: Float[Tensor, "batch n d"],
     kernel: Float[Tensor, "k d"],
     bias: Float[Tensor, " d"],
     reach: tuple[int, int],
     dilation: int,
-) -> Float[Tensor, "batch more d"]:
-    """As `convolved`, each feature by itself."""
-    return _convolved(x, kernel.T[:, None], bias, reach, dilation, x.shape[2])
+) -> Float[Tensor, "batch positions d"]:
+    """Return the convolution of each feature of x with its own kernel. The arguments are those of `convolve`."""
+    return _convolve(x, kernel.T[:, None], bias, reach, dilation, x.shape[2])
 
 
-def _convolved(x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int) -> Tensor:
+def _convolve(x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int) -> Tensor:
     before, after = reach
-    # Positions that are further apart than there are any read zeros alone. What is exported knows no number of them.
+    # With a dilation above n, all other positions are padding. An exported graph does not know n.
     if dilation > 1 and before + after and not torch.compiler.is_exporting():
         dilation = min(dilation, x.shape[1])
     x = functional.pad(x, (0, 0, before * dilation, after * dilation))

@@ -1,21 +1,11 @@
-"""Specs: what a model is, as frozen data with places; the lowest room, which knows no torch."""
+"""Declarations of models as frozen, validated data that is read from YAML. This package never imports torch."""
 
-from specs.architecture import Architecture, Depths
-from specs.catalogue import names
-from specs.comments import comments
-from specs.compilation import Compilation
-from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
-from specs.decoding import Decoding
-from specs.difference import difference
-from specs.errors import ZooError, nearest
-from specs.loader import load, parent, parse
-from specs.override import Overrides
-from specs.schema import schema
-from specs.spec import ENTITLING, Spec
-from specs.sublayers import (
+from specs.architecture import (
+    Architecture,
     Convolution,
     CrossAttention,
     DecoderSubLayer,
+    Depths,
     EncoderSubLayer,
     FeedForward,
     Lstm,
@@ -24,14 +14,20 @@ from specs.sublayers import (
     SeparableConvolution,
     Ssru,
 )
-from specs.task import Parsing, Task, Translation
+from specs.catalogue import names
+from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
+from specs.decoding import Decoding
+from specs.errors import ZooError, nearest
+from specs.inspection import comments, difference, schema
+from specs.loader import Overrides, load, parent, parse
+from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
 from specs.training import Training
 from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 __all__ = [
     "BOS",
-    "ENTITLING",
     "EOS",
+    "METADATA_FIELDS",
     "PAD",
     "UNK",
     "Architecture",

@@ -1,4 +1,4 @@
-"""The section `corpus`: which sentence pairs there are, and which of them are kept."""
+"""The section `corpus`: where sentence pairs come from, and which of them are kept (section 5.1)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -15,96 +15,98 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from specs.section import Positive, Section, Size, broken_rule
+from specs.section import Positive, Section, Size, reject
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$", max_length=35)]
 
 
-def _address(written: str) -> str:
-    """As it is written; raises what is told as a broken pattern for brackets, hosts and ports that are none."""
+def _check_url(url: str) -> str:
+    """Return `url`; raise a pydantic error if its brackets, host or port are malformed."""
     try:
-        parts = urlsplit(written)
+        parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
-        whole = parts.scheme == "file" or bool(host.encode("idna"))
+        valid = parts.scheme == "file" or bool(host.encode("idna"))
     except ValueError:
-        whole = False
-    if not whole or not written.isprintable():
-        raise PydanticCustomError("string_pattern_mismatch", "it is no address")
-    return written
+        valid = False
+    if not valid or not url.isprintable():
+        raise PydanticCustomError("string_pattern_mismatch", "not a valid URL")
+    return url
 
 
 class Weighted(Section):
-    """A part of a corpus that is written down, and not taken out of another."""
+    """Base class of the parts of a corpus that can be sampled more or less often than once per epoch."""
 
     weight: Positive = Field(
         default=1.0,
         le=1_000,
-        description="How often an epoch has each pair of this part of `train` (the paper is silent): 2 for twice, 0.25 "
-        "for a quarter of them, others in each epoch; a number.",
+        description="How often each pair of this part of `train` occurs in an epoch (not in the paper). 2 repeats the "
+        "part; 0.25 draws a different quarter of it in each epoch.",
     )
 
     @model_serializer(mode="wrap")
-    def _without_a_weight_that_says_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in written(self).items() if (key, value) != ("weight", 1.0)}
+    def _omit_default_weight(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if (key, value) != ("weight", 1.0)}
 
 
 class Grammar(Weighted):
-    """Pairs of the built-in corpus, disjoint from those of the other sets."""
+    """Pairs of the built-in synthetic English-German corpus. No pair occurs in two splits."""
 
     grammar: Size = Field(
-        le=5_000_000, description="Pairs taken from the built-in English-German corpus; sentence pairs."
+        le=5_000_000,
+        description="Number of pairs to take from the built-in English-German corpus. Unit: sentence pairs.",
     )
 
 
 class Files(Weighted):
-    """Two local files, one sentence a line, line n of one the translation of line n of the other."""
+    """Two local text files with one sentence per line. Line n of one is the translation of line n of the other."""
 
-    source: Path = Field(description="File of source sentences (.gz and .sgm are understood); a path from `folder` on.")
-    target: Path = Field(
-        description="File of their translations (.gz and .sgm are understood); a path from `folder` on."
-    )
+    source: Path = Field(description="Path of the source sentences, relative to `folder`. May be .gz or .sgm.")
+    target: Path = Field(description="Path of their translations, relative to `folder`. May be .gz or .sgm.")
 
 
 class Archive(Weighted):
-    """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is fetched once and kept."""
+    """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is downloaded once and cached."""
 
-    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_address)] = (
-        Field(description="Address of the archive (5.1 names the corpora, not the files); a URL.")
+    archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)] = (
+        Field(description="URL of the archive: http://, https:// or file://.")
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        description="SHA-256 of the archive in hexadecimal; null: the first download records it in `corpus.lock`."
+        description="SHA-256 of the archive, in lower-case hexadecimal. null: the first download records it in "
+        "`corpus.lock`."
     )
-    source: Path = Field(description="Member that holds the source sentences (.gz and .sgm are understood); a path.")
-    target: Path = Field(description="Member that holds their translations (.gz and .sgm are understood); a path.")
+    source: Path = Field(description="Archive member with the source sentences. May be .gz or .sgm.")
+    target: Path = Field(description="Archive member with their translations. May be .gz or .sgm.")
 
 
 class Treebank(Weighted):
-    """Bracketed trees, each the target of its own words: one a line, or over several lines."""
+    """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
     trees: Path = Field(
-        description="File of trees in the Penn Treebank's notation (.gz is understood), or a folder of such files, "
-        "taken in the order of their names (6.3: WSJ); a path from `folder` on."
+        description="Path, relative to `folder`, of a file of trees in Penn Treebank notation (section 6.3: WSJ). May "
+        "be .gz, or a folder whose files are read in the order of their names."
     )
 
 
 class HeldOut(Section):
-    """Pairs taken out of the training set, the same ones every time: chosen by a hash of the source line."""
+    """Pairs removed from the training set. A hash of the source line selects them, so they are always the same."""
 
-    held_out: Size = Field(le=1_000_000, description="Pairs taken out of `train` for this set; sentence pairs.")
+    held_out: Size = Field(
+        le=1_000_000, description="Number of pairs to move from `train` to this split. Unit: sentence pairs."
+    )
 
 
-def _kind(part: Any) -> str | None:
-    """The one kind of part that `part` is, or None where it is none or several."""
+def _kind_of_part(part: Any) -> str | None:
+    """Return the name of the class that `part` matches, or None if it matches none or several."""
     if isinstance(part, Section):
         return type(part).__name__
     if not isinstance(part, Mapping):
         return None
-    files = "Files" if {"source", "target"} & part.keys() and "archive" not in part else None
     keys = {"Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
-    kinds = {kind: key in part for kind, key in keys.items()}
-    named = [kind for kind, present in kinds.items() if present] + ([files] if files else [])
-    return named[0] if len(named) == 1 else None
+    matches = [kind for kind, key in keys.items() if key in part]
+    if {"source", "target"} & part.keys() and "archive" not in part:
+        matches.append("Files")
+    return matches[0] if len(matches) == 1 else None
 
 
 Part = Annotated[
@@ -113,65 +115,59 @@ Part = Annotated[
     | Annotated[Archive, Tag("Archive")]
     | Annotated[Treebank, Tag("Treebank")]
     | Annotated[HeldOut, Tag("HeldOut")],
-    Discriminator(_kind),
+    Discriminator(_kind_of_part),
 ]
-# A YAML list arrives as a list; inside a frozen spec it is a tuple.
+# YAML gives a list; the frozen spec holds a tuple.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 
 
 class Corpus(Section):
-    """Sentence pairs to train on, to choose by (dev) and to report on (test); section 5.1."""
+    """Sentence pairs for training, development and test (section 5.1)."""
 
-    source: Language = Field(description="Language translated from (5.1); a code such as en.")
+    source: Language = Field(description="Source language (section 5.1), as a code such as en.")
     target: Language = Field(
-        description="Language translated into (5.1), and of a parser that of its source; a code such as de."
+        description="Target language (section 5.1), as a code such as de. A parser's is its source language."
     )
     folder: Path = Field(
-        description="Folder that the paths of parts start from, itself from the current folder on; a path."
+        description="Folder that the paths of parts are relative to. The folder itself is relative to the spec's file "
+        "(in a shipped spec or an override, to the current folder)."
     )
     train: Parts = Field(
-        description="Training pairs (5.1), all parts one after another, none of a model that was imported; a list of "
-        "parts."
+        description="Parts of the training set, concatenated (section 5.1). Empty for an imported model."
     )
-    dev: Parts = Field(description="Pairs for development (6.2: newstest2013); a list of parts.")
-    test: Parts = Field(description="Pairs for the final score (6.1: newstest2014); a list of parts.")
+    dev: Parts = Field(description="Parts of the development set (section 6.2: newstest2013).")
+    test: Parts = Field(description="Parts of the test set (section 6.1: newstest2014).")
     max_length: Size = Field(
         le=1_048_576,
-        description="Longest side of a training pair (the paper is silent; the authors' code has 256), EOS "
-        "not counted; tokens. Longer pairs are dropped.",
+        description="Maximum length of each side of a training pair; longer pairs are dropped (not in the paper; the "
+        "authors' code: 256). EOS not counted. Unit: tokens.",
     )
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None = Field(
-        description="Longer side over shorter side of a training pair, in tokens; a ratio. Pairs beyond it "
-        "are dropped; null: none is (the paper is silent)."
+        description="Maximum ratio of the longer to the shorter side of a training pair, in tokens; pairs above it are "
+        "dropped (not in the paper). null: no limit."
     )
-    deduplicate: bool = Field(
-        description="Drop training pairs that occurred before (the paper is silent); true or false."
-    )
+    deduplicate: bool = Field(description="Whether repeated training pairs are dropped (not in the paper).")
 
     @model_validator(mode="after")
-    def _train_holds_nothing_out(self) -> Self:
+    def _check_parts(self) -> Self:
         for index, part in enumerate(self.train):
             if isinstance(part, HeldOut):
-                broken_rule(
+                reject(
                     f"train.{index}",
-                    problem="`corpus.train` cannot hold out pairs: they are taken from it",
+                    problem="`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
                     hint="write `held_out` in `corpus.dev` or `corpus.test`",
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _weights_are_for_training(self) -> Self:
         for split in ("dev", "test"):
             for index, part in enumerate(getattr(self, split)):
                 if getattr(part, "weight", 1.0) != 1.0:
-                    broken_rule(
+                    reject(
                         f"{split}.{index}.weight",
-                        problem=f"`corpus.{split}` has every pair once: a part of it has no weight",
+                        problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
                         hint="write `weight` in a part of `corpus.train`, or leave it out",
                     )
         return self
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Those of all sets."""
+        """The parts of all three splits."""
         return (*self.train, *self.dev, *self.test)

@@ -1,22 +1,27 @@
-"""The one error that a person sees, and its grammar: what is wrong, where it was written, the remedy."""
+"""The exception for every error that a user can read and act upon: the problem, its location and a hint."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from specs.notation import printable
 
-_NEAR, _NEAR_SHORT = 0.7, 0.6
-_SHORT = 5  # letters: of so few, one that is wrong is much
-_BEGINNING = 3
+_MIN_SIMILARITY, _MIN_SIMILARITY_OF_SHORT_WORDS = 0.7, 0.6
+_SHORT_WORD = 5  # letters
+_MIN_PREFIX = 3  # letters
 
 
 class ZooError(Exception):
-    """Something a person can read and act upon.
+    """An error that a user can read and act upon.
 
-    `problem` says what is wrong with the value, `where` the place it was written ("specs/mine.yaml:4"),
-    `hint` the remedy. `exit_code` is 2 where the person can mend it and 1 where the world failed (network, disk, a
-    broken file). `further` are the other errors of the same spec, in the order of reading. Its text has all of them,
-    with the remedies. Whatever a person wrote and these words quote is made printable here.
+    Text that comes from files or the command line is escaped, so that it is safe to print. `str(error)` contains all
+    problems and hints.
+
+    Attributes:
+        problem: What is wrong, with the value.
+        where: Location where the value was written ("specs/mine.yaml:4"), or None.
+        hint: What to do, or None.
+        exit_code: 2 if the user can correct it; 1 if the environment failed (network, disk, a damaged file).
+        additional: The other errors of the same spec, in the order of the file.
     """
 
     def __init__(
@@ -26,39 +31,37 @@ class ZooError(Exception):
         where: str | None = None,
         hint: str | None = None,
         exit_code: int = 2,
-        further: Sequence["ZooError"] = (),
+        additional: Sequence["ZooError"] = (),
     ) -> None:
         self.problem = printable(problem)
         self.where = None if where is None else printable(where)
         self.hint = None if hint is None else printable(hint)
         self.exit_code = exit_code
-        self.further = tuple(further)
+        self.additional = tuple(additional)
         super().__init__(self.problem if where is None else f"{self.problem} ({self.where})")
 
     @property
     def summary(self) -> str:
-        """What is wrong, and where; without the remedy."""
+        """The problem and its location, without the hint."""
         return str(self.args[0])
 
     @property
-    def alone(self) -> str:
-        """Without those that are further ones."""
+    def with_hint(self) -> str:
+        """The problem, its location and the hint, without the additional errors."""
         return f"{self.summary}\n\nhint: {self.hint}" if self.hint else self.summary
 
     def __str__(self) -> str:
-        return "\n\n".join(each.alone for each in (self, *self.further))
+        return "\n\n".join(error.with_hint for error in (self, *self.additional))
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that `word` was probably meant to be, or None where none is near."""
-    by_lower, lower = {choice.lower(): choice for choice in choices}, word.lower()
-    found = get_close_matches(lower, by_lower, n=1, cutoff=_NEAR_SHORT if len(lower) <= _SHORT else _NEAR)
-    if found:
-        return by_lower[found[0]]
-    # Cut short, or with something added.
-    begun = (each for each in by_lower if min(len(each), len(lower)) >= _BEGINNING and _one_begins(each, lower))
-    return by_lower.get(next(begun, ""))
-
-
-def _one_begins(word: str, other: str) -> bool:
-    return word.startswith(other) or other.startswith(word)
+    """Return the choice that is spelled most like `word`, or None if none is similar."""
+    choice_of, lower = {choice.lower(): choice for choice in choices}, word.lower()
+    cutoff = _MIN_SIMILARITY_OF_SHORT_WORDS if len(lower) <= _SHORT_WORD else _MIN_SIMILARITY
+    if matches := get_close_matches(lower, choice_of, n=1, cutoff=cutoff):
+        return choice_of[matches[0]]
+    for choice in choice_of:
+        is_prefix = choice.startswith(lower) or lower.startswith(choice)
+        if is_prefix and min(len(choice), len(lower)) >= _MIN_PREFIX:
+            return choice_of[choice]
+    return None

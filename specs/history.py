@@ -1,7 +1,7 @@
-"""How specs were written before: what was written stays readable, as each format is upgraded to the next.
+"""Formats of written specs: older ones are upgraded step by step, newer ones are refused.
 
-An upgrade says what a file of the format before has always meant, in literal values: `base.yaml` may change, and what
-was trained by it does not.
+To change a field, increase FORMAT and register in UPGRADES the step from the previous format. A step supplies literal
+values: `base.yaml` may change later, but a trained model must keep its meaning.
 """
 
 import re
@@ -9,170 +9,79 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from specs.errors import ZooError
-from specs.notation import shown
-from specs.written import Written, given
+from specs.notation import quote
+from specs.reader import LocatedValue, locate
 
-FORMAT = 7
-"""What is written today; raised with every change of a field that old files do not have or write otherwise."""
-FIRST = 1
-"""What was written while no file said its format."""
-WITHOUT_TASK = {
-    *("name", "description", "architecture", "vocabulary", "corpus", "training", "decoding", "compilation"),
-}
-"""What a whole file had before there were tasks."""
+FORMAT = 1
+"""The format that is written. Increase it with every field that older files lack or write differently."""
+FIRST_FORMAT = 1
 WRITTEN_BY = "# written by zoo "
 
 _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 
-
-class NewerFormat(ZooError):
-    """The file is whole, and of a zoo that is newer than this one."""
-
-
-def writer(text: str) -> str | None:
-    """The version of zoo that wrote this text of a spec, where it says so."""
-    found = _WRITER.match(text)
-    return found[1] if found else None
+UPGRADES: dict[int, Callable[[LocatedValue], LocatedValue]] = {}
+"""The upgrade from each format to the next one."""
 
 
-def whole_without_task(written: Written) -> bool:
-    """Whether a file has every section that there was before there were tasks, and no task."""
-    return written.value.keys() >= WITHOUT_TASK and "task" not in written.value
+class NewerFormatError(ZooError):
+    """The file is intact, but a newer version of zoo wrote it."""
 
 
-def upgraded(written: Written, *, unsaid: int, by: str | None = None) -> Written:
-    """A file's values as today's format has them, without its `format`; what an upgrade adds stands at its section.
+def writer_version(text: str) -> str | None:
+    """Return the version of zoo that wrote a spec, if the text records it."""
+    match = _WRITER.match(text)
+    return match[1] if match else None
 
-    `unsaid` is the format of a file that says none, `by` the zoo that wrote it. Raises ZooError where the format is
-    none, and NewerFormat where it is of a newer zoo.
+
+def upgrade(spec: LocatedValue, version: str | None = None) -> LocatedValue:
+    """Return the values of a spec's file in the current format, without the key `format`.
+
+    Args:
+        spec: The mapping in the file. Without the key `format` it is in the current format.
+        version: Version of zoo that wrote the file, if known.
+
+    Raises:
+        ZooError: `format` is not a valid number.
+        NewerFormatError: A newer version of zoo wrote the file.
     """
-    values = dict(written.value)
-    said = values.pop("format", None)
-    written = replace(written, value=values)
-    for number in range(unsaid if said is None else _number(said, by), FORMAT):
-        written = UPGRADES[number](written)
-    return written
+    values = dict(spec.value)
+    written_format = values.pop("format", None)
+    spec = replace(spec, value=values)
+    if written_format is not None:
+        for number in range(_format_number(written_format, version), FORMAT):
+            spec = UPGRADES[number](spec)
+    return spec
 
 
-def _number(said: Written, by: str | None) -> int:
-    number, hint = said.value, f"write `format: {FORMAT}`, or leave it out"
+def _format_number(written: LocatedValue, version: str | None) -> int:
+    number, hint = written.value, f"write `format: {FORMAT}`, or leave it out"
     if isinstance(number, bool) or not isinstance(number, int):
-        problem = f"`format` must be a whole number, not {shown(said.plain())}"
-        raise ZooError(problem, where=said.where, hint=hint)
-    if number < FIRST:
-        raise ZooError(f"`format` must be at least {FIRST}, not {shown(number)}", where=said.where, hint=hint)
+        problem = f"`format` must be a whole number, not {quote(written.plain())}"
+        raise ZooError(problem, where=written.where, hint=hint)
+    if number < FIRST_FORMAT:
+        raise ZooError(f"`format` must be at least {FIRST_FORMAT}, not {quote(number)}", where=written.where, hint=hint)
     if number > FORMAT:
-        author = "a newer zoo" if by is None else f"zoo {by}"
-        problem = (
-            f"{author} wrote this, in format {shown(number)[1:-1]}, and this one reads formats {FIRST} to {FORMAT}"
-        )
-        raise NewerFormat(problem, where=said.where, hint="install a newer zoo")
+        author = "a newer version of zoo" if version is None else f"zoo {version}"
+        problem = f"{author} wrote this file in format {quote(number)[1:-1]}; this version reads formats up to {FORMAT}"
+        raise NewerFormatError(problem, where=written.where, hint="install a newer version of zoo")
     return number
 
 
-def _sub_layers_are_written(written: Written) -> Written:
-    """1 -> 2: a layer was the paper's, and some fields came while no file said its format."""
-    return _with(
-        written,
-        {
-            "architecture": {
-                "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
-                "decoder": [{"kind": "self_attention"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-            },
-            "training": {
-                "max_tokens": None,
-                "max_minutes": None,
-                "dev_score": "perplexity",
-                "patience": None,
-                "clip_norm": None,
-                "subword_regularization": None,
-                "start_from": None,
-            },
-            "decoding": {
-                "search": "beam",
-                "beam": 4,
-                "alpha": 0.6,
-                "extra_length": 50,
-                "temperature": 1.0,
-                "top_k": 0,
-                "top_p": 1.0,
-                "workers": "auto",
-            },
-            "compilation": {
-                "backend": "auto",
-                "precision": "float32",
-                "without": [],
-                "vocabulary_multiple": 8,
-            },
-        },
-    )
+def with_defaults(spec: LocatedValue, defaults: Mapping[str, Mapping[str, object]]) -> LocatedValue:
+    """Return a spec with values for the fields that it lacks, for use in upgrades.
 
+    A file that extends another one is returned unchanged, because it omits the fields that it inherits.
 
-def _unknown_and_long_ones_are_said(written: Written) -> Written:
-    """2 -> 3: characters without a token were unknown, and a source was translated whole, however long."""
-    return _with(written, {"vocabulary": {"byte_fallback": False}, "decoding": {"max_source_length": 1024}})
-
-
-def _tasks_are_written(written: Written) -> Written:
-    """3 -> 4: every model translated, and both sides had as many tokens."""
-    written = _with(written, {"vocabulary": {"target_size": None}})
-    if not whole_without_task(written):
-        return written
-    return replace(written, value={"task": given({"kind": "translation"}, written.file), **written.value})
-
-
-def _scores_of_attention_are_chosen(written: Written) -> Written:
-    """4 -> 5: every attention was by scaled dot products, and nothing dropped out of the feed-forward network."""
-    return _with(written, {"architecture": {"activation_dropout": 0.0, "attention_score": "scaled_dot_product"}})
-
-
-def _traits_of_other_toolkits_are_chosen(written: Written) -> Written:
-    """5 -> 6: every model was as the paper's in what other toolkits do otherwise, and so was every search."""
-    return _with(
-        written,
-        {
-            "architecture": {"activation": "relu", "first_position": 0, "output_bias": False},
-            "vocabulary": {"separate_models": False},
-            "decoding": {
-                "length_penalty": "gnmt",
-                "stopping_rule": "admissible",
-                "length_factor": 1.0,
-                "min_length": 0,
-                "suppressed_tokens": [],
-            },
-        },
-    )
-
-
-def _licences_are_said(written: Written) -> Written:
-    """6 -> 7: no file said under which licence the weights may be used."""
-    if not written.value.keys() >= WITHOUT_TASK:
-        return written
-    return replace(written, value={"licence": given(None, written.file), **written.value})
-
-
-Upgrade = Callable[[Written], Written]
-UPGRADES: Mapping[int, Upgrade] = {
-    1: _sub_layers_are_written,
-    2: _unknown_and_long_ones_are_said,
-    3: _tasks_are_written,
-    4: _scores_of_attention_are_chosen,
-    5: _traits_of_other_toolkits_are_chosen,
-    6: _licences_are_said,
-}
-"""By the number of the format that each starts from."""
-
-
-def _with(written: Written, later: Mapping[str, Mapping[str, object]]) -> Written:
-    """The sections of a whole file with those of these fields that they lack, each at its section's place.
-
-    A file that extends another lacks what it does not change.
+    Args:
+        spec: The mapping in the file.
+        defaults: By section, the fields and their literal values. Sections that the file lacks are not added. The
+            values are located at the section's line.
     """
-    if "extends" in written.value:
-        return written
-    values = dict(written.value)
-    for name, fields in later.items():
+    if "extends" in spec.value:
+        return spec
+    values = dict(spec.value)
+    for name, fields in defaults.items():
         section = values.get(name)
         if section is not None and isinstance(section.value, dict):
-            values[name] = given(fields, section.file, section.line).overlaid(section)
-    return replace(written, value=values)
+            values[name] = locate(fields, section.file, section.line).overlaid(section)
+    return replace(spec, value=values)

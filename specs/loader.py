@@ -1,115 +1,164 @@
-"""From a reference to a spec: read, overlay `extends`, validate, freeze."""
+"""Load specs: find the files, overlay `extends` and overrides, validate."""
 
 import os
-from collections.abc import Sequence
-
-from pydantic import ValidationError
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from specs.catalogue import Source, find
+from specs.corpus_paths import resolve_folder
 from specs.errors import ZooError
-from specs.history import FIRST, FORMAT, NewerFormat, upgraded, whole_without_task, writer
-from specs.notation import shown
-from specs.override import Overrides, overrides_written
-from specs.paths import from_their_files
-from specs.problem import all_errors
-from specs.reader import read
+from specs.history import NewerFormatError, upgrade, writer_version
+from specs.notation import quote
+from specs.reader import LocatedValue, locate, read, read_value
 from specs.spec import Spec
-from specs.written import Written
+from specs.validation import accepts_fractions, validate
+
+Overrides = Sequence[str] | Mapping[str, object]
+
+_MAX_DOTS = 8
+_SCIENTIFIC = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
+_KEYS_OF_FILES = {
+    "extends": "name the spec to start from instead, and set its fields",
+    "format": "overrides are always in the current format",
+}
+"""Keys of a file that are not fields of a spec, each with the hint for an override that sets it."""
 
 
 def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
-    """The spec that `reference` names ("big", "specs/big.yaml", "mine.yaml"), with `overrides` over it.
+    """Return the spec that `reference` stands for, with `overrides` over it.
 
-    A file at that path wins; else the reference is a name of the catalogue. `overrides` are texts such as
-    "training.steps=500", or a mapping with nested or dotted keys.
+    Args:
+        reference: A path ("specs/big.yaml", "mine.yaml") or the name of a shipped spec ("big"). If both exist, the
+            path is used.
+        overrides: Texts such as "training.steps=500", or a mapping with nested or dotted keys.
 
-    Raises ZooError where there is no such spec, a file cannot be read or is of a newer zoo, `extends` goes in a
-    circle, or a value is wrong.
+    Raises:
+        ZooError: There is no such spec, a file is unreadable or of a newer version of zoo, `extends` is circular, or
+            a value is invalid.
     """
     try:
-        return _spec(_chain(find(os.fspath(reference))), overrides)
-    except RecursionError:  # of values that Python gave
-        problem, hint = "the values are nested too deeply", "a spec has four levels at most"
+        return _merged(_chain(find(os.fspath(reference))), overrides)
+    except RecursionError:  # only an override from Python can be nested so deeply
+        problem, hint = "the values are nested too deeply", "a spec has at most four levels"
         raise ZooError(problem, where="override", hint=hint) from None
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
-    """The spec that `reference` extends, or None where it extends none. Raises ZooError as `load` does."""
+    """Return the spec that `reference` extends, or None if it extends none. Raise ZooError as `load` does."""
     chain = _chain(find(os.fspath(reference)))
-    return _spec(chain[1:]) if len(chain) > 1 else None
+    return _merged(chain[1:]) if len(chain) > 1 else None
 
 
 def parse(text: str, where: str) -> Spec:
-    """A whole spec from its text as `Spec.yaml` writes it; `where` is how errors call the file.
+    """Return the spec in `text`, as `Spec.yaml` writes it.
 
-    What says no format is of the first. Raises NewerFormat where a newer zoo wrote it, else ZooError (exit code 1:
-    nobody writes such a file by hand) where the text is not a whole spec, or has a field that is none.
+    Args:
+        text: A complete spec. Without the key `format` it is read in the current format.
+        where: The name of the file for error messages.
+
+    Raises:
+        NewerFormatError: A newer version of zoo wrote the text.
+        ZooError: The text is damaged. The exit code is 1, because zoo wrote the file.
     """
+    version = writer_version(text)
     try:
-        return _validated(upgraded(read(text, where), unsaid=FIRST, by=writer(text)), [where])
-    except NewerFormat:
+        return validate(upgrade(read(text, where), version), [where])
+    except NewerFormatError:
         raise
     except ZooError as error:
-        hint = "`zoo` wrote this file, with every field, and it has changed since: restore it"
-        if by := writer(text):
-            hint = f"zoo {by} wrote this file: restore it, or read it with that version"
-        further = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.further]
-        raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, further=further) from None
+        hint = "zoo wrote this file, and it has been changed or damaged: restore it"
+        if version:
+            hint = f"zoo {version} wrote this file: restore it, or read it with that version"
+        additional = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.additional]
+        raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 
 
-def _spec(chain: Sequence[tuple[Source, Written]], overrides: Overrides = ()) -> Spec:
-    written = chain[-1][1]
-    for _, upper in reversed(chain[:-1]):
-        written = written.overlaid(upper)
-    over = overrides_written(overrides)
-    named = len(chain) == 1 or any("name" in each.value for each in (chain[0][1], *over))
-    written = _described(written, chain)
-    for upper in over:
-        written = written.overlaid(upper)
-    own = [source for source, _ in chain[:-1] if not source.shipped]
-    written = from_their_files(written, own, [each.file for each in over])
-    spec = _validated(written, [source.file for source, _ in reversed(chain)], [each.file for each in over])
-    return spec.called(chain[0][0].short, named=named)
-
-
-def _described(written: Written, chain: Sequence[tuple[Source, Written]]) -> Written:
-    """What another spec says of itself is not true of one that only extends it, nor is its licence that one's."""
-    source, own = chain[0]
-    if len(chain) == 1 or source.shipped:
-        return written
-    said = {"description": f"A model of one's own, by a spec that extends `{chain[1][0].short}`.", "licence": None}
-    for key, words in said.items():
-        if key not in own.value:
-            written = written.overlaid(Written({key: Written(words, own.file, own.line)}, own.file))
-    return written
-
-
-def _chain(source: Source) -> list[tuple[Source, Written]]:
-    """The file itself, the one it extends, the one that extends, ... each as of today and without its `extends`."""
-    chain: list[tuple[Source, Written]] = []
+def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
+    """Return the file, the file that it extends, and so on, each in the current format and without `extends`."""
+    chain: list[tuple[Source, LocatedValue]] = []
     while True:
         text = source.text()
-        written = read(text, source.file)
-        # A file with every section and no format is one that zoo wrote before it said so.
-        unsaid = FIRST if whole_without_task(written) else FORMAT
-        written = upgraded(written, unsaid=unsaid, by=writer(text))
-        values = dict(written.value)
+        located = upgrade(read(text, source.file), writer_version(text))
+        values = dict(located.value)
         extends = values.pop("extends", None)
-        chain.append((source, Written(values, written.file, written.line)))
+        chain.append((source, replace(located, value=values)))
         if extends is None:
             return chain
         if not isinstance(extends.value, str):
-            problem = f"`extends` must be the name or path of a spec, not {shown(extends.plain())}"
+            problem = f"`extends` must be the name or path of a spec, not {quote(extends.plain())}"
             raise ZooError(problem, where=extends.where, hint="write `extends: base`")
-        source = find(extends.value, beside=source.file, where=extends.where)
+        source = find(extends.value, referrer=source.file, where=extends.where)
         if any(source.path == earlier.path for earlier, _ in chain):
-            around = " -> ".join(each.file for each in (*(earlier for earlier, _ in chain), source))
-            hint = "let one of them extend `base`"
-            raise ZooError(f"`extends` goes in a circle: {around}", where=extends.where, hint=hint)
+            circle = " -> ".join(file.file for file in (*(earlier for earlier, _ in chain), source))
+            hint = "change one of them to extend `base`"
+            raise ZooError(f"`extends` is circular: {circle}", where=extends.where, hint=hint)
 
 
-def _validated(written: Written, files: Sequence[str], overrides: Sequence[str] = ()) -> Spec:
-    try:
-        return Spec.model_validate(written.plain())
-    except ValidationError as invalid:
-        raise all_errors(invalid, written, files, overrides) from None
+def _merged(chain: Sequence[tuple[Source, LocatedValue]], overrides: Overrides = ()) -> Spec:
+    merged = chain[-1][1]
+    for _, upper in reversed(chain[:-1]):
+        merged = merged.overlaid(upper)
+    source, own = chain[0]
+    override_values = _located_overrides(overrides)
+    has_own_name = len(chain) == 1 or any("name" in values.value for values in (own, *override_values))
+    if len(chain) > 1 and not source.is_shipped:
+        # The description and licence of the extended spec do not apply to a user's spec.
+        inherited = {"description": f"A user's model that extends `{chain[1][0].short_name}`.", "licence": None}
+        for key, value in inherited.items():
+            if key not in own.value:
+                merged = merged.overlaid(LocatedValue({key: LocatedValue(value, own.file, own.line)}, own.file))
+    for values in override_values:
+        merged = merged.overlaid(values)
+    origins = [values.file for values in override_values]
+    user_files = {file.file for file, _ in chain[:-1] if not file.is_shipped}
+    merged = resolve_folder(merged, user_files, origins)
+    spec = validate(merged, [file.file for file, _ in reversed(chain)], origins)
+    return spec.with_short_name(source.short_name, has_own_name=has_own_name)
+
+
+def _located_overrides(overrides: Overrides) -> list[LocatedValue]:
+    """Return one mapping for each override, in their order. Raise ZooError for texts that are not KEY=VALUE."""
+    if isinstance(overrides, Mapping):
+        return [_nested(key, locate(value, f"override: `{key}`")) for key, value in _flat(overrides).items()]
+    return [_parse_override(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]
+
+
+def _parse_override(text: str) -> LocatedValue:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        hint = "write KEY=VALUE, for example `training.steps=500`"
+        raise ZooError(f"{quote(text)} does not set a field", where="command line", hint=hint)
+    name = key.strip()
+    return _nested(name, _with_floats(read_value(value, f"command line: {quote(text)}"), name.split(".")))
+
+
+def _with_floats(value: LocatedValue, path: Sequence[str]) -> LocatedValue:
+    """Convert text such as `1e-3`, where the field is a float. The YAML versions disagree on it, so files refuse it."""
+    if isinstance(value.value, dict):
+        inner = {key: _with_floats(item, (*path, key)) for key, item in value.value.items()}
+        return replace(value, value=inner)
+    if isinstance(value.value, str) and _SCIENTIFIC.fullmatch(value.value) and accepts_fractions(path):
+        return replace(value, value=float(value.value))
+    return value
+
+
+def _nested(key: str, value: LocatedValue) -> LocatedValue:
+    if (first := key.partition(".")[0]) in _KEYS_OF_FILES:
+        raise ZooError(f"`{first}` cannot be overridden", where=value.where, hint=_KEYS_OF_FILES[first])
+    if key.count(".") > _MAX_DOTS:
+        hint = "join the names of a field with dots, for example `architecture.N.encoder`"
+        raise ZooError(f"{quote(key)} is not a field of this spec", where=value.where, hint=hint)
+    for step in reversed(key.split(".")):
+        value = LocatedValue({step: value}, value.file)
+    return value
+
+
+def _flat(overrides: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in overrides.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

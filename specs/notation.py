@@ -1,4 +1,4 @@
-"""How values are written in YAML, so that YAML 1.1 and 1.2 read the same from them."""
+"""YAML notation that YAML 1.1 and 1.2 parsers read alike, and quotation of values in error messages."""
 
 import re
 import unicodedata
@@ -7,22 +7,22 @@ from math import inf, isfinite
 
 import yaml
 
+# Numbers that YAML 1.1 and YAML 1.2 read alike.
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?")
-"""Numbers of which YAML 1.1 and 1.2 agree that they are, and which."""
 
-_NUMBER_OF_EITHER = re.compile(
+_NUMBER_IN_SOME_YAML = re.compile(
     r"[-+]?(0[xob][0-9a-fA-F_]+|[0-9][0-9_]*(:[0-5]?[0-9])*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|\.[0-9_]+([eE][-+]?[0-9]+)?)"
 )
-_BREAKS = frozenset("\x85\u2028\u2029")  # of lines to YAML 1.1, and letters to 1.2
-_SHOWN = 100
-_DIGITS = 4_300  # Python writes no whole number of more
+_LINE_BREAKS_IN_YAML_1_1 = frozenset("\x85\u2028\u2029")
+_MAX_QUOTED = 100  # characters
+_MAX_DIGITS = 4_300  # Python refuses to print longer integers
 
 
-def number(value: float) -> str:
-    """`value` as YAML 1.1 and 1.2 both read it: `300000`, `1.0e-9`."""
+def format_number(value: float) -> str:
+    """Return `value` as both YAML versions read it: `300000`, `1.0e-9`."""
     if isinstance(value, int):
-        return str(value) if value.bit_length() < 3 * _DIGITS else hex(value)
+        return str(value) if value.bit_length() < 3 * _MAX_DIGITS else hex(value)
     text = repr(value)
     if not isfinite(value):
         return text.replace("inf", ".inf").replace("nan", ".nan")
@@ -33,75 +33,79 @@ def number(value: float) -> str:
     return f"{mantissa}e{int(exponent):+d}"
 
 
-def number_meant(text: str) -> float | None:
-    """The number that `text` was meant to be ("1e-9", "300_000"), or None where it is none."""
+def parse_number(text: str) -> float | None:
+    """Return the number that a person means by `text` ("1e-9", "300_000"), or None if it is not a finite number."""
     plain = text.strip().replace("_", "")
     for kind in (int, float):
         try:
-            meant = kind(plain)
+            value = kind(plain)
         except ValueError:
             continue
-        return meant if isinstance(meant, int) or isfinite(meant) else None
+        return value if isinstance(value, int) or isfinite(value) else None
     return None
 
 
 def printable(text: str) -> str:
-    """`text` with everything written out that a terminal would act upon, hide or refuse; line breaks stay."""
-    return "".join(letter if _is_seen(letter) else written_out(letter) for letter in text)
+    """Return `text` with escapes for all characters that a terminal would act upon or hide. Line breaks remain."""
+    return "".join(char if _is_visible(char) else escape(char) for char in text)
 
 
-def _is_seen(letter: str) -> bool:
-    return letter.isprintable() or letter == "\n" or unicodedata.category(letter) == "Zs"
+def _is_visible(char: str) -> bool:
+    return char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs"
 
 
-def written_out(letter: str) -> str:
-    """How a letter that nobody should meet is spelled: `\\x1b`, `\\u202e`; a byte of a name as that byte."""
-    code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8, as Python has it
+def escape(char: str) -> str:
+    r"""Return the escape sequence of a character, such as `\x1b`. A byte that is not UTF-8 is escaped as that byte."""
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # Python's stand-in for a byte of a file name that is not UTF-8
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
-def shown(value: object) -> str:
-    """`value` as an error message quotes it: short, on one line, in YAML's words."""
+def quote(value: object) -> str:
+    """Return `value` as an error message quotes it: on one line, in backticks, at most 100 characters.
+
+    Mappings and lists are only named as such.
+    """
     if value is None or isinstance(value, bool):
         return f"`{str(value).lower().replace('none', 'null')}`"
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return "a list"
-    text = number(value) if isinstance(value, (int, float)) else " ".join(str(value).split())
-    return f"`{printable(text)}`" if len(text) <= _SHOWN else f"`{printable(text[:_SHOWN])}...`"
+    text = format_number(value) if isinstance(value, (int, float)) else " ".join(str(value).split())
+    return f"`{printable(text)}`" if len(text) <= _MAX_QUOTED else f"`{printable(text[:_MAX_QUOTED])}...`"
 
 
-def on_one_line(value: object) -> str:
-    """`value` as an error message shows what a field is: as `shown`, but lists and mappings are written out."""
+def quote_in_full(value: object) -> str:
+    """Return `value` quoted as by `quote`, but with the contents of mappings and lists."""
     if not isinstance(value, (Mapping, list, tuple)):
-        return shown(value)
+        return quote(value)
     text = yaml.dump([value], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=inf, default_flow_style=True)
-    return shown(text.strip()[1:-1])
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes text in quotes wherever either YAML would take it for something else."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    quoted = _NUMBER_OF_EITHER.fullmatch(value) is not None or not _BREAKS.isdisjoint(value)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if quoted else None)
-
-
-def _float(dumper: _Dumper, value: float) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:float", number(value))
-
-
-_Dumper.add_representer(str, _text)
-_Dumper.add_representer(float, _float)
+    return quote(text.strip()[1:-1])
 
 
 def dump(value: Mapping[str, object]) -> str:
-    """`value` as YAML text, keys in their own order."""
+    """Return `value` as YAML text, with the keys in their order."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Dumper that quotes text which either YAML version would read as something else."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Return True: write repeated values in full."""
+        return True
+
+
+def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    quoted = _NUMBER_IN_SOME_YAML.fullmatch(value) is not None or not _LINE_BREAKS_IN_YAML_1_1.isdisjoint(value)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if quoted else None)
+
+
+def _represent_float(dumper: _Dumper, value: float) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:float", format_number(value))
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(float, _represent_float)

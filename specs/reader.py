@@ -1,54 +1,152 @@
-"""YAML text becomes written values; no text is taken for a number that only one of YAML's versions sees."""
+"""Read YAML text into values that know their file and line."""
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import yaml
 
 from specs.errors import ZooError
-from specs.notation import FLOAT, INTEGER, shown
-from specs.written import Written, given
+from specs.notation import FLOAT, INTEGER, quote
 
 _TAG = "tag:yaml.org,2002:"
-_MOST_VALUES = 20_000
-_MOST_LEVELS = 20
+_NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
+_MAX_VALUES = 20_000
+_MAX_LEVELS = 20
+
+
+@dataclass(frozen=True)
+class LocatedValue:
+    """A value and the place where it was written. Mappings and lists contain further located values."""
+
+    value: Any
+    file: str
+    line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The location for error messages: the file and, if known, the line."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    def plain(self) -> Any:
+        """Return the value without locations, as dict, list, str, int, float, bool or None."""
+        if isinstance(self.value, dict):
+            return {key: value.plain() for key, value in self.value.items()}
+        if isinstance(self.value, list):
+            return [value.plain() for value in self.value]
+        return self.value
+
+    def overlaid(self, upper: "LocatedValue") -> "LocatedValue":
+        """Return this value with `upper` laid over it: mappings are merged, everything else is replaced.
+
+        A merged mapping has the location of `upper`, or its own if `upper` has no line. Errors about missing fields
+        are reported there.
+        """
+        if not (isinstance(self.value, dict) and isinstance(upper.value, dict)):
+            return upper
+        merged = dict(self.value)
+        for key, value in upper.value.items():
+            merged[key] = merged[key].overlaid(value) if key in merged else value
+        location = self if upper.line is None else upper
+        return LocatedValue(merged, location.file, location.line)
+
+    def at(self, path: Sequence[str | int]) -> "LocatedValue":
+        """Return the value at a path of keys and indices, or the innermost one on the path that exists."""
+        current = self
+        for step in path:
+            inner = dict(enumerate(current.value)) if isinstance(current.value, list) else current.value
+            if not isinstance(inner, dict) or step not in inner:
+                break
+            current = inner[step]
+        return current
+
+
+def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
+    """Return a plain Python value as a located one, all of it at the same file and line."""
+    if isinstance(value, Mapping):
+        return LocatedValue({str(key): locate(inner, file, line) for key, inner in value.items()}, file, line)
+    if isinstance(value, (list, tuple)):
+        return LocatedValue([locate(inner, file, line) for inner in value], file, line)
+    return LocatedValue(value, file, line)
+
+
+@lru_cache(maxsize=64)
+def read(text: str, file: str) -> LocatedValue:
+    """Return the mapping that the YAML `text` of a spec contains. Callers must not change the result.
+
+    Args:
+        text: The whole text of the file.
+        file: The file's name for error messages.
+
+    Raises:
+        ZooError: The text is not YAML, is empty, is not a mapping, or has a key twice.
+    """
+    located = _values(text, file)
+    if located is None or located.value is None:
+        raise ZooError("the spec is empty", where=file, hint="begin with `extends: base`")
+    if not isinstance(located.value, dict):
+        problem = f"a spec must be a mapping of keys to values, not {quote(located.plain())}"
+        raise ZooError(problem, where=located.where, hint="begin with `extends: base`")
+    return located
+
+
+def read_value(text: str, origin: str) -> LocatedValue:
+    """Return the value of YAML `text` that is not in a file, located at `origin`. Raise ZooError if it is not YAML."""
+    try:
+        value = _values(text, origin)
+    except ZooError as error:
+        raise ZooError(error.problem, where=origin, hint=error.hint) from None
+    return locate(None if value is None else value.plain(), origin)
+
+
+def _values(text: str, file: str) -> LocatedValue | None:
+    try:
+        node = _Loader(text, file).get_single_node()
+        return None if node is None else _NodeReader(file).value(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}" if mark else file
+        problem = str(error.problem).removeprefix("but ")
+        raise ZooError(f"invalid YAML: {problem}", where=where, hint=_hint(error)) from None
+    except yaml.reader.ReaderError as error:
+        where = f"{file}:{text.count(chr(10), 0, error.position) + 1}"
+        raise ZooError("the text contains a control character", where=where, hint="delete it") from None
+
+
+def _hint(error: yaml.MarkedYAMLError) -> str:
+    problem = str(error.problem)
+    if "another document" in problem:
+        return "a file contains one spec: delete the text after `---`"
+    if "\\t" in problem:
+        return "indent with spaces, not with tabs"
+    return f"check brackets, quotes, colons and indentation ({error.context or 'near this line'})"
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes for a number, a truth value or null only what YAML 1.1 and 1.2 agree on; the rest is text.
+    """Loader that recognises a number, boolean or null only if YAML 1.1 and 1.2 agree; other scalars are text.
 
-    It reads no further than a spec could go.
+    It stops early at inputs that are too large or too deeply nested for a spec.
     """
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's class state)
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text)
-        self._file, self._nodes, self._levels = file, 0, 0
+        self._file, self._node_count, self._level = file, 0, 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self._nodes += 1
-        self._levels += 1
+        """Compose the next node, and count it."""
+        self._node_count += 1
+        self._level += 1
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        place = f"{self._file}:{mark.line + 1}"
-        if self._nodes > 2 * _MOST_VALUES:  # keys are nodes, too
-            raise _too_many(place)
-        if self._levels > _MOST_LEVELS:
-            raise _too_deep(place)
+        _check_size(self._node_count // 2, self._level - 1, f"{self._file}:{mark.line + 1}")  # keys are nodes, too
         node = super().compose_node(parent, index)
-        self._levels -= 1
+        self._level -= 1
         return node
 
 
-def _too_many(where: str) -> ZooError:
-    hint = "write less, or use fewer aliases"
-    return ZooError(f"there are more than {_MOST_VALUES:,} values here", where=where, hint=hint)
-
-
-def _too_deep(where: str) -> ZooError:
-    return ZooError("the values are nested too deeply", where=where, hint="a spec has four levels at most")
-
-
-_Loader.yaml_implicit_resolvers = {}
 for _kind, _pattern, _first in (
     ("bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$"), "tTfF"),
     ("null", re.compile(r"^(~|null|Null|NULL|)$"), "~nN"),
@@ -58,8 +156,16 @@ for _kind, _pattern, _first in (
     _Loader.add_implicit_resolver(_TAG + _kind, _pattern, [*_first, *([""] if _kind == "null" else [])])
 
 
-class _Reader:
-    """Turns one file's YAML nodes into written values."""
+def _check_size(count: int, level: int, where: str) -> None:
+    if count > _MAX_VALUES:
+        hint = "write less, or use fewer aliases"
+        raise ZooError(f"the file contains more than {_MAX_VALUES:,} values", where=where, hint=hint)
+    if level >= _MAX_LEVELS:
+        raise ZooError("the values are nested too deeply", where=where, hint="a spec has at most four levels")
+
+
+class _NodeReader:
+    """Converter from the YAML nodes of one file to located values."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -69,41 +175,38 @@ class _Reader:
     def fail(self, problem: str, node: yaml.Node, hint: str | None = None) -> NoReturn:
         raise ZooError(problem, where=f"{self.file}:{node.start_mark.line + 1}", hint=hint)
 
-    def value(self, node: yaml.Node) -> Written:
+    def value(self, node: yaml.Node) -> LocatedValue:
         line = node.start_mark.line + 1
-        self.count += 1
-        if self.count > _MOST_VALUES:  # an alias counts whenever it is used
-            raise _too_many(f"{self.file}:{line}")
-        if len(self.open) >= _MOST_LEVELS:
-            raise _too_deep(f"{self.file}:{line}")
+        self.count += 1  # each use of an alias counts
+        _check_size(self.count, len(self.open), f"{self.file}:{line}")
         if id(node) in self.open:
-            self.fail("an alias stands for a value that it is part of", node, "write the value out")
+            self.fail("an alias refers to a value that contains it", node, "write the value instead of the alias")
         self.open.add(id(node))
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-            written = Written(self.mapping(node), self.file, line)
+            located = LocatedValue(self.mapping(node), self.file, line)
         elif isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
-            written = Written([self.value(inner) for inner in node.value], self.file, line)
+            located = LocatedValue([self.value(inner) for inner in node.value], self.file, line)
         elif isinstance(node, yaml.ScalarNode):
-            written = Written(self.scalar(node), self.file, line)
+            located = LocatedValue(self.scalar(node), self.file, line)
         else:
-            self.fail(f"the tag `{node.tag}` has no meaning here", node, "write the value without a tag")
+            self.fail_tag(node)
         self.open.discard(id(node))
-        return written
+        return located
 
-    def mapping(self, node: yaml.MappingNode) -> dict[str, Written]:
-        values: dict[str, Written] = {}
-        lines: dict[str, int] = {}
+    def fail_tag(self, node: yaml.Node) -> NoReturn:
+        self.fail(f"the YAML tag `{node.tag}` is not supported", node, "write the value without a tag")
+
+    def mapping(self, node: yaml.MappingNode) -> dict[str, LocatedValue]:
+        values: dict[str, LocatedValue] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag in _NOT_TEXT:
-                self.fail("a key is not text", key_node, "keys are the names of fields, such as `d_model`")
+                self.fail("a key must be text", key_node, "write the name of a field, such as `d_model`")
             key = str(key_node.value)
             if key in values:
-                problem = f"{shown(key)} is written twice, first on line {lines[key]}"
+                problem = f"{quote(key)} is written twice, first on line {values[key].line}"
                 self.fail(problem, key_node, "keep one of them")
-            lines[key] = key_node.start_mark.line + 1
-            value = self.value(value_node)
-            # A value that begins below its key is looked for at its key.
-            values[key] = Written(value.value, self.file, lines[key])
+            # A value that begins on a later line is located at its key.
+            values[key] = LocatedValue(self.value(value_node).value, self.file, key_node.start_mark.line + 1)
         return values
 
     def scalar(self, node: yaml.ScalarNode) -> object:
@@ -114,65 +217,11 @@ class _Reader:
         if kind == "bool" and text.lower() in ("true", "false"):
             return text.lower() == "true"
         if kind in ("int", "float"):
-            # A tag can claim what the text is not, and Python refuses whole numbers of thousands of digits.
+            # An explicit tag may be wrong, and Python refuses integers of thousands of digits.
             try:
                 return int(text) if kind == "int" else float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
             except ValueError:
                 return text
         if kind not in ("str", "bool"):
-            self.fail(f"the tag `{node.tag}` has no meaning here", node, "write the value without a tag")
+            self.fail_tag(node)
         return text
-
-
-_NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
-
-
-def _values(text: str, file: str) -> Written | None:
-    try:
-        node = _Loader(text, file).get_single_node()
-        return None if node is None else _Reader(file).value(node)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}" if mark else file
-        problem = str(error.problem).removeprefix("but ")
-        raise ZooError(f"this is not YAML: {problem}", where=where, hint=_remedy(error)) from None
-    except yaml.reader.ReaderError as error:
-        where = f"{file}:{text.count(chr(10), 0, error.position) + 1}"
-        raise ZooError("a control character stands here", where=where, hint="delete it") from None
-
-
-@lru_cache(maxsize=64)
-def read(text: str, file: str) -> Written:
-    """The values of YAML `text` with their lines; `file` is how errors call it. Never change the result.
-
-    Raises ZooError where the text is not YAML, holds nothing, is not a mapping, or has a key twice.
-    """
-    written = _values(text, file)
-    if written is None or written.value is None:
-        raise ZooError("there is nothing in this spec", where=file, hint="begin with `extends: base`")
-    if not isinstance(written.value, dict):
-        problem = f"a spec is a mapping of keys to values, not {shown(written.plain())}"
-        raise ZooError(problem, where=written.where, hint="begin with `extends: base`")
-    return written
-
-
-def read_value(text: str, place: str) -> Written:
-    """The value of YAML `text`, written outside a file, at `place`. Raises ZooError where it is not YAML."""
-    try:
-        value = _values(text, place)
-    except ZooError as error:
-        raise ZooError(error.problem, where=place, hint=error.hint) from None
-    return given(None if value is None else value.plain(), place)
-
-
-def _remedy(error: yaml.MarkedYAMLError) -> str:
-    problem = str(error.problem)
-    if "another document" in problem:
-        return "a file holds one spec: delete what follows `---`"
-    if "\\t" in problem:
-        return "indent with spaces, not with tabs"
-    if "cannot start any token" in problem:
-        return "put text that begins with a sign in quotes"
-    if "mapping values are not allowed" in problem:
-        return "put text that holds `: ` in quotes, and indent the keys of one mapping alike"
-    return f"look for a bracket, a quote or a colon that is missing or too many ({error.context or 'near here'})"

@@ -1,71 +1,126 @@
-"""A spec: everything there is to know about a model and its training, as frozen data."""
+"""The spec: the complete declaration of a model and its training, as frozen data."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.compilation import Compilation
 from specs.corpus import Corpus, Grammar, HeldOut, Treebank
 from specs.decoding import Decoding
 from specs.history import FORMAT, WRITTEN_BY
 from specs.notation import dump
-from specs.section import Section, broken_rule
-from specs.task import SCORES, Parsing, Task
+from specs.section import Section, Size, reject
 from specs.training import Training
 from specs.vocabulary import EOS, Vocabulary
 
-# Letters, digits and - _ . , only; no two dots in a row, so that a name is never a way out of a folder.
+# Two successive dots are excluded, so that a name never leads out of a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
-ENTITLING = ("name", "description", "licence")
-"""Fields that say of a model what it is called, and nothing of what it is."""
 Licence = Annotated[str, Field(min_length=1, max_length=200)]
+METADATA_FIELDS = ("name", "description", "licence")
+"""Fields that describe a model without changing what it computes."""
+
+
+class Translation(Section):
+    """Task of translating a sentence into another language (sections 5 and 6.1)."""
+
+    kind: Literal["translation"] = Field(description="Translate sentences (section 6.1).")
+
+
+class Parsing(Section):
+    """Task of writing the constituency tree of a sentence as a sequence (section 6.3)."""
+
+    kind: Literal["parsing"] = Field(description="Parse sentences into constituency trees (section 6.3).")
+    linearisation: Literal["vinyals", "tensor2tensor", "initials"] = Field(
+        description="How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX "
+        ")NP )S`, with XX for each word. tensor2tensor, the authors' code: `S NP NNP /NP /S`, with each word's part "
+        "of speech. initials: `(S (NP J )NP )S`, with each word's first character."
+    )
+    constrained: bool = Field(
+        description="Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). "
+        "If false, invalid output is repaired afterwards."
+    )
+
+
+Task = Annotated[Translation | Parsing, Field(discriminator="kind")]
+COMMANDS = {"translation": "decode", "parsing": "parse"}
+"""Command that runs a model, by kind of task."""
+SCORES = {
+    "translation": ("bleu", "paper_bleu", "chrf", "ter", "perplexity"),
+    "parsing": ("f1", "perplexity"),
+}
+"""Values of `training.dev_score` that are permitted, by kind of task."""
+
+
+class Compilation(Section):
+    """Options of the compiler. None of these options changes what the model is."""
+
+    backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"] = Field(
+        description="Backend that runs the program (not in the paper). auto selects the fastest that is installed for "
+        "the device. Training does the same if the backend can only translate."
+    )
+    precision: Literal["float32", "bfloat16", "int8"] = Field(
+        description="Data type of weights and matrix products in translation (not in the paper). bfloat16 and int8 "
+        "change the results slightly."
+    )
+    disabled_passes: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(strict=False)] = Field(
+        max_length=100,
+        description="Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes.",
+    )
+    vocabulary_multiple: Size = Field(
+        le=4_096,
+        description="Pad the pre-softmax projection to a multiple of this number of tokens, which is faster (not in "
+        "the paper). Unit: tokens.",
+    )
 
 
 class Spec(Section):
-    """One model, declared. Two specs are equal when all their fields are, wherever they were read from."""
+    """One declared model. Two specs are equal if all their fields are, whichever files they come from."""
 
-    name: Name = Field(description="Name the trained model is published under: letters, digits and - _ . , only; text.")
-    description: str = Field(max_length=10_000, description="What this spec is, in one short sentence; text.")
+    name: Name = Field(
+        description="Name under which the trained model is published. It consists of letters, digits and - _ . , and "
+        "begins with a letter or digit. Two successive dots are not permitted."
+    )
+    description: str = Field(max_length=10_000, description="One short sentence that describes the spec.")
     licence: Licence | None = Field(
-        description="Licence under which its weights may be used, for its card: an SPDX name such as CC-BY-4.0, or "
-        "words; null: none is said; text."
+        description="Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a "
+        "phrase. null: not specified."
     )
-    task: Task = Field(description="What is learned: to translate (6.1), or to parse (6.3).")
+    task: Task = Field(description="What the model learns: translation (section 6.1) or parsing (section 6.3).")
     architecture: Architecture = Field(description="The network (section 3).")
-    vocabulary: Vocabulary = Field(description="Word tokens (section 5.1).")
-    corpus: Corpus = Field(description="Sentence pairs (section 5.1), or trees (6.3).")
+    vocabulary: Vocabulary = Field(description="Subword tokens (section 5.1).")
+    corpus: Corpus = Field(description="Sentence pairs (section 5.1) or trees (section 6.3).")
     training: Training = Field(
-        description="Batches, optimiser, schedule, regularisation, checkpoints (sections 5, 6.1)."
+        description="Batches, optimiser, schedule, regularisation and checkpoints (sections 5 and 6.1)."
     )
-    decoding: Decoding = Field(description="Beam search (section 6.1), or sampling.")
-    compilation: Compilation = Field(description="How the graph becomes a program (not in the paper).")
+    decoding: Decoding = Field(description="Beam search (section 6.1) or sampling.")
+    compilation: Compilation = Field(description="Backend, precision and compiler passes (not in the paper).")
 
-    _short: str | None = PrivateAttr(default=None)
-    _named: bool = PrivateAttr(default=True)
-
-    @property
-    def short(self) -> str:
-        """The catalogue's name ("big", "table3/a-h1"), a file's stem, or, where neither is known, `name`."""
-        return self.name if self._short is None else self._short
+    _short_name: str | None = PrivateAttr(default=None)
+    _has_own_name: bool = PrivateAttr(default=True)
 
     @property
-    def named(self) -> bool:
-        """Whether `name` is its own: False where it has it from the spec that it extends."""
-        return self._named
+    def short_name(self) -> str:
+        """Name in the catalogue ("big", "table3/a-h1") or stem of the file. If neither is known, `name`."""
+        return self.name if self._short_name is None else self._short_name
+
+    @property
+    def has_own_name(self) -> bool:
+        """Whether the spec's own file sets `name`, instead of inheriting it from the spec that it extends."""
+        return self._has_own_name
 
     def yaml(self, version: str | None = None) -> str:
-        """The whole spec, and its format, as YAML that needs no other file and that YAML 1.1 and 1.2 read alike.
+        """Return all fields and the format as YAML. YAML 1.1 and YAML 1.2 parsers read the same values from it.
 
-        `version` is that of the zoo that writes it into a file, which then says so.
+        Args:
+            version: Version of zoo to record in a comment on the first line.
         """
         header = "" if version is None else f"{WRITTEN_BY}{version}\n"
         return header + dump({"format": FORMAT, **self.model_dump(mode="json")})
 
-    def called(self, short: str, *, named: bool = True) -> Self:
-        """The same spec under the short name `short`; `named` says whether its `name` is its own."""
+    def with_short_name(self, short_name: str, *, has_own_name: bool = True) -> Self:
+        """Return a copy with this short name; `has_own_name` is its property of the same name."""
         spec = self.model_copy()
-        spec._short, spec._named = short, named
+        spec._short_name, spec._has_own_name = short_name, has_own_name
         return spec
 
     def __eq__(self, other: object) -> bool:
@@ -75,112 +130,99 @@ class Spec(Section):
         return hash(tuple(self.__dict__.values()))
 
     def __repr_args__(self) -> Any:
-        yield None, self.short
+        yield None, self.short_name
 
     @model_validator(mode="after")
-    def _corpus_has_what_the_task_learns(self) -> Self:
+    def _check_corpus(self) -> Self:
         parsing, corpus = isinstance(self.task, Parsing), self.corpus
         for split in ("train", "dev", "test"):
             for index, part in enumerate(getattr(corpus, split)):
                 if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
-                    learned, keys = ("trees", "trees") if parsing else ("pairs of sentences", "source and target")
-                    broken_rule(
+                    needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
+                    reject(
                         f"corpus.{split}.{index}",
                         "task.kind",
-                        problem=f"`task.kind` is `{self.task.kind}`, which learns from {learned}, and this part of "
-                        f"`corpus.{split}` has none",
-                        hint=f"give the part {keys}, or write another `task`",
+                        problem=f"the task `{self.task.kind}` needs {needed}; this part of `corpus.{split}` has none",
+                        hint=f"write {fields} in this part, or set another `task`",
                     )
-        grammar = any(isinstance(part, Grammar) for part in corpus.parts)
-        languages, wanted = (corpus.source, corpus.target), ("en", "en" if parsing else "de")
-        if grammar and languages != wanted:
-            what = "English trees" if parsing else "English to German"
-            broken_rule(
+        required = ("en", "en" if parsing else "de")
+        if any(isinstance(part, Grammar) for part in corpus.parts) and (corpus.source, corpus.target) != required:
+            reject(
                 "corpus.source",
                 "corpus.target",
-                problem=f"the built-in corpus is {what}, not `{languages[0]}` to `{languages[1]}`",
-                hint=f"write `source: {wanted[0]}` and `target: {wanted[1]}`, or parts of another kind than `grammar`",
+                problem=f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but the "
+                f"languages are `{corpus.source}` and `{corpus.target}`",
+                hint=f"write `source: {required[0]}` and `target: {required[1]}`, or use other parts than `grammar`",
             )
         return self
 
     @model_validator(mode="after")
-    def _parsers_have_a_vocabulary_of_brackets(self) -> Self:
+    def _check_task(self) -> Self:
         if isinstance(self.task, Parsing) and self.vocabulary.shared:
-            broken_rule(
+            reject(
                 "vocabulary.shared",
                 "task.kind",
-                problem="`task.kind` is `parsing`, whose target is brackets and no text, but `vocabulary.shared` is "
-                "true",
+                problem="the task `parsing` writes brackets, so it needs a separate target vocabulary, but "
+                "`vocabulary.shared` is true",
                 hint="write `vocabulary: {shared: false, target_size: 256}`",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _dev_score_is_one_of_the_task(self) -> Self:
-        score, own = self.training.dev_score, SCORES[self.task.kind]
-        if score is not None and score not in own:
-            broken_rule(
+        score, permitted = self.training.dev_score, SCORES[self.task.kind]
+        if score is not None and score not in permitted:
+            reject(
                 "training.dev_score",
                 "task.kind",
-                problem=f"`training.dev_score` is `{score}`, which is no score of the task `{self.task.kind}`",
-                hint=f"write `{own[0]}`, or `perplexity`",
+                problem=f"`training.dev_score` is `{score}`, which the task `{self.task.kind}` does not have",
+                hint=f"write {', '.join(f'`{name}`' for name in permitted[:-1])} or `{permitted[-1]}`",
             )
         return self
 
     @model_validator(mode="after")
-    def _one_matrix_needs_one_vocabulary(self) -> Self:
+    def _check_tokens(self) -> Self:
         if self.architecture.tied_embeddings == "all" and not self.vocabulary.shared:
-            broken_rule(
+            reject(
                 "vocabulary.shared",
                 "architecture.tied_embeddings",
-                problem="`architecture.tied_embeddings` is `all`, but `vocabulary.shared` is false: "
-                "two vocabularies cannot share one matrix",
+                problem="`architecture.tied_embeddings` is `all`, which needs one vocabulary, but `vocabulary.shared` "
+                "is false",
                 hint="write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_barred_is_a_piece_and_not_the_end(self) -> Self:
         size, suppressed = self.vocabulary.sizes[1], self.decoding.suppressed_tokens
         if EOS in suppressed:
-            broken_rule(
+            reject(
                 "decoding.suppressed_tokens",
-                problem=f"`decoding.suppressed_tokens` has {EOS}, EOS: nothing would end",
-                hint="leave it out",
+                problem=f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends",
+                hint=f"remove {EOS} from the list",
             )
-        if suppressed and (most := max(suppressed)) >= size:
-            broken_rule(
+        if suppressed and max(suppressed) >= size:
+            reject(
                 "decoding.suppressed_tokens",
                 "vocabulary.size",
-                problem=f"`decoding.suppressed_tokens` has {most:,}, but the target has {size:,} tokens, counted from 0",
-                hint="leave it out",
+                problem=f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the target's token IDs end at "
+                f"{size - 1:,}",
+                hint="remove it from the list",
             )
         return self
 
     @model_validator(mode="after")
-    def _every_training_position_has_a_row(self) -> Self:
-        rows, longest = self.architecture.max_positions, self.corpus.max_length
+    def _check_lengths(self) -> Self:
+        longest, rows = self.corpus.max_length, self.architecture.max_positions
         if self.architecture.positional_encoding == "learned" and rows <= longest:
-            broken_rule(
+            reject(
                 "architecture.max_positions",
                 "corpus.max_length",
                 "architecture.positional_encoding",
-                problem=f"`architecture.max_positions` ({rows}) has no row for the EOS of a sentence of "
-                f"`corpus.max_length` ({longest}) tokens",
+                problem=f"`architecture.max_positions` ({rows}) is too small for a sentence of `corpus.max_length` "
+                f"({longest}) tokens and EOS",
                 hint=f"raise `architecture.max_positions`, or lower `corpus.max_length` below {rows}",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _longest_pair_fits_into_a_step(self) -> Self:
-        for side in ("source_tokens", "target_tokens"):
-            budget = getattr(self.training, side)
-            if budget <= self.corpus.max_length:
-                broken_rule(
-                    f"training.{side}",
+        for field in ("source_tokens", "target_tokens"):
+            limit = getattr(self.training, field)
+            if limit <= longest:
+                reject(
+                    f"training.{field}",
                     "corpus.max_length",
-                    problem=f"`training.{side}` ({budget}) has no room for a sentence of `corpus.max_length` "
-                    f"({self.corpus.max_length}) tokens and its EOS",
-                    hint=f"raise `training.{side}`, or lower `corpus.max_length` below {budget}",
+                    problem=f"`training.{field}` ({limit}) is too small for a sentence of `corpus.max_length` "
+                    f"({longest}) tokens and EOS",
+                    hint=f"raise `training.{field}`, or lower `corpus.max_length` below {limit}",
                 )
         return self

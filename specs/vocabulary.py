@@ -1,68 +1,65 @@
-"""The section `vocabulary`: word tokens, and the four that every vocabulary begins with."""
+"""The section `vocabulary`: the subword tokens, and the four special tokens that start every vocabulary."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from specs.section import Section, broken_rule
+from specs.section import Section, reject
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-"""Ids of padding, the unknown token, the beginning and the end of a sentence."""
+"""Token IDs of padding, the unknown token, the beginning and the end of a sentence."""
 
 
 class Vocabulary(Section):
-    """Word tokens learned by SentencePiece from the training text (section 5.1)."""
+    """Subword tokens that SentencePiece learns from the training text (section 5.1)."""
 
     kind: Literal["bpe", "unigram"] = Field(
-        description="How tokens are learned (5.1: byte pairs for EN-DE): byte-pair merges or a unigram model; a choice."
+        description="Algorithm that learns the tokens (section 5.1: byte-pair encoding): bpe or a unigram model."
     )
     size: Annotated[int, Field(gt=EOS + 1)] = Field(
         le=1_048_576,
-        description="V (5.1: about 37,000 for EN-DE, 32,000 for EN-FR), the four special tokens included; tokens.",
+        description="V, the vocabulary size including the four special tokens (section 5.1: about 37,000 for EN-DE, "
+        "32,000 for EN-FR). Unit: tokens.",
     )
     target_size: Annotated[int, Field(gt=EOS + 1, le=1_048_576)] | None = Field(
-        description="V of the target, where it has a vocabulary of its own and of another size (no letter), the four "
-        "special tokens included; null: `size`; tokens. A parser's are the brackets of its trees."
+        description="Vocabulary size of the target, if it has a separate vocabulary of another size (not in the "
+        "paper). null: `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."
     )
     byte_fallback: bool = Field(
-        description="Characters without a token are spelled in bytes (no letter); true or false. The bytes take 256 of "
-        "the tokens, and the rarest 1 in 10,000 characters of the text are spelled so, too, which teaches them. Else "
-        "each character of the text has a token, and all others are unknown."
+        description="Whether a character without a token is written as its UTF-8 bytes, which take 256 of the tokens "
+        "(not in the paper). The rarest 1 in 10,000 characters of the training text are written so, too, which trains "
+        "the byte tokens. If false, every character of the training text gets a token, and all others are unknown."
     )
     shared: bool = Field(
-        description="One vocabulary for source and target (5.1: shared), or one for each; true or false."
+        description="Whether source and target share one vocabulary (section 5.1: shared) or each has its own."
     )
 
     separate_models: bool = Field(
-        description="Each side is cut into tokens by a SentencePiece model of its own, though both have the same V "
-        "tokens in the same order (no letter; OPUS-MT's); true or false. Such a vocabulary is imported, never learned."
+        description="Whether each side has a SentencePiece model of its own, although both have the same tokens in the "
+        "same order (not in the paper; OPUS-MT models are so). Such a vocabulary can be imported, but not learned."
     )
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """V of the source and of the target."""
+        """Vocabulary sizes of the source and of the target."""
         return self.size, self.size if self.target_size is None else self.target_size
 
     @model_validator(mode="after")
-    def _one_vocabulary_has_one_size(self) -> Self:
+    def _check_sides(self) -> Self:
         if self.shared and self.target_size is not None:
-            broken_rule(
+            reject(
                 "target_size",
                 "shared",
-                problem=f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: one "
+                problem=f"`vocabulary.target_size` is {self.target_size:,}, but `vocabulary.shared` is true: a shared "
                 "vocabulary has one size",
                 hint="write `vocabulary: {shared: false}`, or `target_size: null`",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _separate_models_share_their_pieces(self) -> Self:
         if self.separate_models and not self.shared:
-            broken_rule(
+            reject(
                 "separate_models",
                 "shared",
-                problem="`vocabulary.separate_models` is true, but `vocabulary.shared` is false: two vocabularies have "
-                "a model each as it is",
+                problem="`vocabulary.separate_models` is true, but `vocabulary.shared` is false: separate vocabularies "
+                "always have separate models",
                 hint="write `vocabulary: {separate_models: false}`",
             )
         return self

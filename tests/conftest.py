@@ -1,4 +1,4 @@
-"""Tiny worlds that the tests share."""
+"""Small specs, runs and vocabularies that many tests share, and a separate home folder for each test."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Before torch is imported, and for the processes that tests start: threads of a tiny world do little but wait for one
-# another, for ten times as long where the machine has other work. What they could change asks for `all_cores`.
+# Must be set before torch is imported, and holds for the processes that tests start, too. On tiny tensors, several
+# threads mostly wait for each other. Tests that depend on threads use the fixture `all_cores`.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 import specs
@@ -21,13 +22,13 @@ from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
 from zoo.files.atomic import write_json
-from zoo.generation import building
+from zoo.generation import compilation
 from zoo.models.weights import Weights
-from zoo.planning import sample
+from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
-# How fast an example is made or tried says something of the machine, and nothing of the code.
+# How long an example takes depends on the machine, so hypothesis must not check it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
@@ -36,12 +37,12 @@ SMALL = {
     "vocabulary": {"size": 101},
     "compilation": {"vocabulary_multiple": 8, "backend": "eager"},
 }
-"""Sizes that differ from one another, so that no two can be mixed up unseen."""
+"""All sizes differ, so that a test fails if two of them are mixed up."""
 
 
 @pytest.fixture
 def small() -> Callable[..., Spec]:
-    """`tiny` made much smaller; keyword arguments are fields of its architecture."""
+    """A function that returns a much smaller `tiny`; keyword arguments set fields of its architecture."""
 
     def make(**architecture: object) -> Spec:
         overrides = {**SMALL, "architecture": {**SMALL["architecture"], **architecture}}
@@ -60,13 +61,13 @@ PAIRS = (
 
 @pytest.fixture(scope="session")
 def tokens() -> Vocabulary:
-    """The 101 tokens of `small`, learned from a few sentences."""
+    """The vocabulary of `small`: 101 tokens, learned from a few sentences."""
     return Vocabulary.learn(lambda: PAIRS * 3, specs.load("tiny", {"vocabulary": {"size": 101}}).vocabulary)
 
 
 @pytest.fixture
 def trained(small: Callable[..., Spec], tokens: Vocabulary, home: Path) -> Callable[..., Run]:
-    """A run of `small` as after training, but with random weights; its dev and test sets are PAIRS, in files."""
+    """A function that writes a run of `small` as training leaves it, with random weights; its dev set is PAIRS."""
 
     def make(folder: str | Path = "runs/tiny", **fields: object) -> Run:
         for side, language in enumerate(("en", "de")):
@@ -89,15 +90,21 @@ def trained(small: Callable[..., Spec], tokens: Vocabulary, home: Path) -> Calla
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
-    """Compiles the native kernels as the library does, but once for all homes of all tests."""
-    compiled, compile = tmp_path_factory.mktemp("kernels"), library._compile
+    """Return a replacement of the kernels' compiler that compiles once for all tests of all worker processes."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
+    compile = library._compile
 
-    def once(folder: Path) -> None:
-        if not any(compiled.iterdir()):
-            compile(compiled)
-        shutil.copytree(compiled, folder, dirs_exist_ok=True)
+    def compile_once(folder: Path) -> None:
+        with FileLock(f"{shared}.lock"):
+            if not shared.is_dir():
+                partial = shared.with_suffix(".partial")
+                partial.mkdir(exist_ok=True)
+                compile(partial)
+                partial.rename(shared)
+        shutil.copytree(shared, folder, dirs_exist_ok=True)
 
-    return once
+    return compile_once
 
 
 _THREADS = torch.get_num_threads()
@@ -105,7 +112,7 @@ _THREADS = torch.get_num_threads()
 
 @pytest.fixture
 def all_cores() -> Iterator[None]:
-    """torch on as many threads as it would take by itself, and on two at least."""
+    """Let torch use all cores, and at least two threads."""
     ours = torch.get_num_threads()
     torch.set_num_threads(max(2, cores()))
     yield
@@ -114,10 +121,10 @@ def all_cores() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
-    """Every test has a home and a current folder of its own, no network, and patience."""
+    """Give every test its own home and current folder, no network, and long timeouts."""
     monkeypatch.setattr(library, "_compile", kernels)
-    monkeypatch.setattr(building, "PATIENCE", 300.0)  # what is said must not depend on how busy the machine is
-    monkeypatch.setattr(sample, "_is_busy", lambda: False)
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # messages must not depend on how busy the machine is
+    monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)
     folder = tmp_path / "home"
     work = tmp_path / "work"
     work.mkdir()
@@ -126,6 +133,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Pat
     monkeypatch.delenv("ZOO_MIRROR", raising=False)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     torch.manual_seed(0)
-    if torch.get_num_threads() != _THREADS:  # a run that goes on takes as many as it began with, for the whole process
+    if torch.get_num_threads() != _THREADS:  # a resumed run sets the number of threads of the process
         torch.set_num_threads(_THREADS)
     return folder

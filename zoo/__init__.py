@@ -5,8 +5,8 @@
     translator = zoo.load("transformer-tiny-ende")
     translator.translate("the old dog sees a small house")
 
-Importing `zoo` loads no torch; what needs it loads it on first use. Where another package stands under the name of one
-of zoo's own (`specs`, `compiler`), the first use raises ImportError, which says what stands in the way.
+Importing `zoo` does not import torch; functions that need it import it when they are called. If Python would import
+another package named `specs` or `compiler` instead of zoo's own, the first such call raises ImportError.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zoo.models as _room  # noqa: F401  (first: whoever imports it later would put it in the place of the function)
-from zoo.entry_point import require_neighbours
+from zoo.entry_point import require_own_packages
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
 
-_LATER = {
+_LAZY_ATTRIBUTES = {
     "Spec": "specs",
     "ZooError": "specs",
     "names": "zoo.models.local_store",
@@ -42,12 +41,24 @@ _LATER = {
 
 
 def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str, object] = ()) -> Spec:
-    """A spec by name ("base") or path, with fields set: ["architecture.h=4"] or {"architecture": {"h": 4}}.
+    """Load a spec.
 
-    Raises ZooError, with the place and the remedy, where it cannot be read or is not valid.
+    Args:
+        reference: The name of a shipped spec ("base") or the path of a YAML file.
+        overrides: Fields to set, as texts (["architecture.h=4"]) or as a mapping ({"architecture": {"h": 4}}).
+
+    Returns:
+        The validated spec.
+
+    Raises:
+        ZooError: The spec cannot be read or is invalid. The error has the file and line, and a hint.
+
+    Examples:
+        >>> zoo.spec("big", ["architecture.N=12"]).architecture.N
+        12
     """
-    made: Spec = _ours("specs").load(reference, overrides)
-    return made
+    loaded: Spec = _import("specs").load(reference, overrides)
+    return loaded
 
 
 def load(
@@ -56,30 +67,45 @@ def load(
     device: str = "auto",
     precision: str | None = None,
     backend: str | None = None,
-    tokens: int | None = None,
+    max_batch_tokens: int | None = None,
 ) -> Translator:
-    """A translator from a published model's name, from a run's folder, or from the name of a spec that has a run.
+    """Load a trained model for translation or parsing.
 
-    A name may be pinned to a revision (`NAME@2`, `NAME@sha256:...`); what is not here is pulled from the registries,
-    unless ZOO_OFFLINE=1. Several names of models of one vocabulary are an ensemble. `device` is auto, cpu, cuda or
-    cuda:N; `precision` (float32, bfloat16, int8) and `backend` (auto, or one that `zoo doctor` lists) are the spec's
-    where they are not given; `tokens` is the budget of one batch in source tokens. What is worth a warning comes by
-    Python's `warnings`. Weights are memory-mapped, and what is published is never written in place: whoever else writes
-    over their file changes the translations of this process, or ends it. Raises ZooError where there is no such model,
-    or where a file of it is damaged.
+    Models that are not in the local model store are pulled from the registries, unless ZOO_OFFLINE=1. Warnings are
+    issued through Python's `warnings` module. Weights are memory-mapped: do not overwrite the files of a model while
+    it is loaded.
+
+    Args:
+        name: The name of a published model, optionally with a revision (`NAME@2` or `NAME@sha256:...`); the folder of
+            a run; or the name of a spec that has a run. A list of several models with the same vocabulary is an
+            ensemble.
+        device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
+        precision: "float32", "bfloat16" or "int8". Default: the spec's.
+        backend: "auto" or a backend that `zoo doctor` lists. Default: the spec's.
+        max_batch_tokens: Maximum number of source tokens in a batch, counting padding. Default: 4096.
+
+    Returns:
+        A translator. For a parsing model it is a `Parser`.
+
+    Raises:
+        ZooError: The model does not exist, or one of its files is damaged.
+
+    Examples:
+        >>> translator = zoo.load("transformer-tiny-ende")
+        >>> translator.translate(["the old dog sees a small house"])
+        ['der alte Hund sieht ein kleines Haus']
     """
-    bundle, find = _ours("zoo.generation.opening"), _ours("zoo.models.find")
-    report = _ours("zoo.report").Shown()
-    how = {"device": device, "precision": precision, "backend": backend, "tokens": tokens}
+    opening, find = _import("zoo.generation.loading"), _import("zoo.models.find")
+    report = _import("zoo.report").LibraryReport()
+    options = {"device": device, "precision": precision, "backend": backend, "tokens": max_batch_tokens}
     if backend is not None:
-        _ours("compiler.backends").require_known(backend)  # before a model that is not there is told
-    wanted = [name] if isinstance(name, str | PathLike) else name
-    opened: list[Translator] = [bundle.open_model(find.model(each, report), **how) for each in wanted]
-    if not opened:
-        raise _ours("specs").ZooError(
-            "there is no model to load: the list is empty", hint="`zoo.names()` are the published ones"
-        )
-    return opened[0] if len(opened) == 1 else type(opened[0]).ensemble(opened)
+        _import("compiler.backends").require_known(backend)  # before a missing model is reported or pulled
+    references = [name] if isinstance(name, str | PathLike) else name
+    models: list[Translator] = [opening.open_model(find.model(each, report), **options) for each in references]
+    if not models:
+        problem, hint = "the list of models is empty", "`zoo.names()` lists the published models"
+        raise _import("specs").ZooError(problem, hint=hint)
+    return models[0] if len(models) == 1 else type(models[0]).ensemble(models)
 
 
 def train(
@@ -90,49 +116,78 @@ def train(
     device: str = "auto",
     quiet: bool = False,
 ) -> Run:
-    """Trains by a spec, or by the one of this name or path, in the folder `run` (else `runs/SPEC`); returns the run.
+    """Train a model, or resume its training.
 
-    It goes on from where that run is; with `fresh` what the run holds is removed first. Lines on stderr say how far it
-    is, unless it is to be `quiet`. At the end the last checkpoints are averaged and the dev set is scored. Raises
-    ZooError as `zoo.training.train.train` does.
+    At the end the last checkpoints are averaged and the development set is scored.
+
+    Args:
+        spec: A spec, or its name or path.
+        run: Folder of the run. An existing run is resumed. Default: `runs/SPEC`.
+        fresh: Remove an existing run first.
+        device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
+        quiet: Print no progress to stderr.
+
+    Returns:
+        The run.
+
+    Raises:
+        ZooError: The spec is invalid, its corpus is unavailable, the run belongs to another spec, or memory or disk
+            do not suffice.
+
+    Examples:
+        >>> run = zoo.train("tiny", quiet=True)
+        >>> translator = zoo.load(run.folder)
     """
-    training, reports = _ours("zoo.training.train"), _ours("zoo.report")
-    report = reports.Library() if quiet else reports.Shown()
-    own = _ours("zoo.models.find").run_of_spec_file(spec) if isinstance(spec, str | PathLike) else None
-    done: Run = training.train(
-        _spec(spec), run=Path(run) if run is not None else own, fresh=fresh, device=device, report=report
-    )
-    return done
+    training, reports = _import("zoo.training.train"), _import("zoo.report")
+    report = reports.WarningsReport() if quiet else reports.LibraryReport()
+    own = _import("zoo.models.find").run_of_spec_file(spec) if isinstance(spec, str | PathLike) else None
+    folder = Path(run) if run is not None else own
+    trained: Run = training.train(_load_spec(spec), run=folder, fresh=fresh, device=device, report=report)
+    return trained
 
 
 def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
-    """A plain torch.nn.Module with the weights of before training, for a loop of one's own; `spec` as in `train`.
+    """Compile an untrained model as a PyTorch module with random weights.
 
-    `model(source, target)` gives the summed losses of a batch and its number of tokens; `model.weights()` is what a
-    weights file holds. Raises ZooError where the memory is less than a training needs.
+    `model(source, target)` returns the summed loss of a batch and its number of target tokens. `model.weights()`
+    returns the tensors of a weights file.
+
+    Args:
+        spec: A spec, or its name or path.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Returns:
+        The module.
+
+    Raises:
+        ZooError: The spec is invalid, or the memory does not suffice to train it.
+
+    Examples:
+        >>> network = zoo.model("tiny")
+        >>> optimizer = torch.optim.Adam(network.parameters())
     """
-    compiler = _ours("compiler")
+    compiler = _import("compiler")
+    loaded = _load_spec(spec)
+    _import("zoo.planning.capacity").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
-    wanted = _spec(spec)
-    _ours("zoo.planning.room").require_to_train(wanted, device)
-    made: EmittedProgram = compiler.trainable(wanted, purposes, device=device)
-    return made
+    program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
+    return program
 
 
-def _spec(given: Spec | str | PathLike[str]) -> Spec:
-    return spec(given) if isinstance(given, str | PathLike) else given
+def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:
+    return spec(reference) if isinstance(reference, str | PathLike) else reference
 
 
-def _ours(module: str) -> Any:
-    """This module, imported once it is known that what it imports is zoo's own."""
-    require_neighbours("specs", "compiler")
+def _import(module: str) -> Any:
+    """Import a module after checking that the packages that it imports are zoo's own."""
+    require_own_packages("specs", "compiler")
     return import_module(module)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY_ATTRIBUTES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_ours(_LATER[name]), name)
+    return getattr(_import(_LAZY_ATTRIBUTES[name]), name)
 
 
 def __dir__() -> list[str]:

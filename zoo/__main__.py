@@ -1,4 +1,4 @@
-"""`python -m zoo` is the command `zoo`."""
+"""Run the command line: `python -m zoo` is the same as `zoo`."""
 
 from zoo.entry_point import main
 

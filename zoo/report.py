@@ -1,4 +1,4 @@
-"""What long work tells the one who waits: words, warnings, progress."""
+"""Messages, warnings and progress of long-running work."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from specs.notation import written_out
+from specs.notation import escape
 
-_HARMFUL = re.compile(
+_UNSAFE_IN_TERMINALS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc7f\udd00-\udfff]"
 )
-_EVERY = 10.0  # seconds between two plain lines of progress
+_INTERVAL = 10.0
+_PACKAGE = Path(__file__).parent
 
 
 class Progress:
-    """One token of work under way: a context manager that is told how far it is. This one is silent."""
+    """Progress of one task, as a context manager. This base class shows nothing."""
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
-        """`n` more units are done; `figures` are shown beside the progress, by name."""
+        """Report that `n` more units are done.
+
+        Args:
+            n: Number of units.
+            figures: Named values to show with the progress, such as `loss=2.3`.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -34,118 +40,125 @@ class Progress:
 
 
 class Report:
-    """Says nothing. What shows something overrides these three."""
+    """Receiver of messages. This base class discards them; subclasses override its three methods."""
 
-    def say(self, text: str) -> None:
-        """A line worth knowing."""
+    def info(self, text: str) -> None:
+        """Report something worth knowing."""
 
     def warn(self, text: str) -> None:
-        """A line worth acting upon."""
+        """Report something that the user may have to act upon."""
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        """Progress of `label` from 0 to `total` (None where nobody knows), counted in `unit`: "steps", "bytes"."""
+        """Return a context manager that shows the progress of some work.
+
+        Args:
+            label: What the work is.
+            total: Number of units at the end, or None if it is unknown.
+            unit: Name of the units, in the plural: "steps", "bytes".
+        """
         return Progress()
 
 
-class Plain(Report):
-    """Plain lines, to stderr unless `stream` is another: for logs, pipes and terminals of no talent."""
+class PlainReport(Report):
+    """Report that prints lines of plain text, for logs, pipes and simple terminals.
 
-    def __init__(self, stream: TextIO | None = None, every: float = _EVERY) -> None:
+    Args:
+        stream: Where to print. Default: stderr.
+        interval: Minimum time between two lines of progress. Unit: seconds.
+    """
+
+    def __init__(self, stream: TextIO | None = None, interval: float = _INTERVAL) -> None:
         self._stream = stream
-        self._every = every
+        self._interval = interval
 
-    def say(self, text: str) -> None:
-        print(harmless(text), file=self._stream or sys.stderr, flush=True)
+    def info(self, text: str) -> None:
+        """Print a line."""
+        print(escape_control_characters(text), file=self._stream or sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
-        self.say(f"warning: {text}")
+        """Print a line that begins with "warning:"."""
+        self.info(f"warning: {text}")
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        return _Lines(self, label, total, unit, self._every)
+        """Return a progress that prints lines."""
+        return _PrintedProgress(self, label, total, unit, self._interval)
 
 
-class Library(Report):
-    """What those who call us from Python hear where they give no report: warnings, as Python has them."""
+class WarningsReport(Report):
+    """Report that issues warnings through Python's `warnings` module and discards everything else."""
 
     def warn(self, text: str) -> None:
-        warnings.warn(text, stacklevel=_to_caller())
+        """Issue a Python warning, attributed to the line outside this package that called it."""
+        warnings.warn(text, stacklevel=_caller_stack_level())
 
 
-def _to_caller() -> int:
-    """How many frames up from who asks the first line is that is none of ours."""
+class LibraryReport(WarningsReport, PlainReport):
+    """Report that issues Python warnings, and prints messages and progress as plain lines."""
+
+
+def _caller_stack_level() -> int:
+    """Return the stack level of the first frame outside this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_OURS):
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
 
 
-_OURS = Path(__file__).parent
+class _PrintedProgress(Progress):
+    """Progress that prints a line per interval, and a last one if an earlier one was printed and is out of date."""
 
-
-class Shown(Library, Plain):
-    """The same, and plain lines of progress."""
-
-
-class _Lines(Progress):
-    """A line every so many seconds, and one at the end if there was one before that did not say it all."""
-
-    def __init__(self, report: Report, label: str, total: int | None, unit: str, every: float) -> None:
-        self._report, self._label, self._total, self._unit, self._every = report, label, total, unit, every
-        self._done = self._before = 0
+    def __init__(self, report: PlainReport, label: str, total: int | None, unit: str, interval: float) -> None:
+        self._report, self._label, self._total, self._unit, self._interval = report, label, total, unit, interval
+        self._done = self._done_before = 0
         self._figures: dict[str, float | str] = {}
-        self._start = self._shown = time.monotonic()
-        self._lines = self._told = 0
+        self._start = self._last_time = time.monotonic()
+        self._printed: int | None = None
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         now = time.monotonic()
-        if not self._done and not self._lines and now - self._start < 0.1:
-            self._before = n  # resumed work starts with what was done before: that is no measure of speed
+        if not self._done and self._printed is None and now - self._start < 0.1:
+            self._done_before = n  # a resumed run first reports the earlier work, which must not count for the speed
         self._done += n
         self._figures.update(figures)
-        if now - self._shown >= self._every:
-            self._show(now)
+        if now - self._last_time >= self._interval:
+            self._print(now)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lines and kind is None and self._told != self._done:
-            self._show(time.monotonic())
+        if kind is None and self._printed not in (None, self._done):
+            self._print(time.monotonic())
 
-    def _show(self, now: float) -> None:
-        self._shown = now
-        self._lines += 1
-        self._told = self._done
-        speed = (self._done - self._before) / max(now - self._start, 1e-9)
-        words = [
-            f"{amount(self._done, self._unit)} of {amount(self._total, self._unit)}"
-            if self._total
-            else amount(self._done, self._unit)
-        ]
+    def _print(self, now: float) -> None:
+        self._last_time, self._printed = now, self._done
+        speed = (self._done - self._done_before) / max(now - self._start, 1e-9)
+        total = f" of {amount(self._total, self._unit)}" if self._total else ""
+        words = [f"{amount(self._done, self._unit)}{total}"]
         if self._unit != "seconds":
-            words.append(f"{amount(speed, self._unit)} a second")
+            words.append(f"{amount(speed, self._unit)} per second")
         if self._total and speed > 0 and self._done < self._total:
             words.append(f"{duration((self._total - self._done) / speed)} left")
         words += [f"{name} {figure(value)}" for name, value in self._figures.items()]
-        self._report.say(f"{self._label}: {', '.join(words)}")
+        self._report.info(f"{self._label}: {', '.join(words)}")
 
 
-def harmless(text: str) -> str:
-    """Text for a terminal: what moves its cursor, turns its lines round or has no place in UTF-8 is spelled out.
+def escape_control_characters(text: str) -> str:
+    """Return `text` with escapes for what moves a terminal's cursor, reorders its lines or is not valid UTF-8.
 
-    It is spelled as in errors. Newlines and tabs stay, and bytes of a name that is not UTF-8.
+    Newlines, tabs and the bytes of file names that are not UTF-8 remain.
     """
-    return _HARMFUL.sub(lambda found: written_out(found[0]), text)
+    return _UNSAFE_IN_TERMINALS.sub(lambda match: escape(match[0]), text)
 
 
 def amount(count: float, unit: str) -> str:
-    """`count` of `unit` for people: "1,200 steps", "3.4 GB"."""
+    """Return a number with its unit, formatted for people: "1,200 steps", "3.4 GB"."""
     if unit == "bytes":
         return size(count)
     return f"{count:,.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.2g} {unit}"
 
 
 def size(count: float) -> str:
-    """Bytes for people, in powers of a thousand: "34 kB", "1.2 GB"."""
+    """Return a number of bytes, formatted for people with decimal prefixes: "34 kB", "1.2 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if abs(count) < 999.5:
             return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 9.95 else f"{count:.1f} {unit}"
@@ -154,13 +167,13 @@ def size(count: float) -> str:
 
 
 def sizes(first: float, second: float) -> tuple[str, str]:
-    """Two sizes that differ, for people: to the byte where they would read the same."""
-    told = size(first), size(second)
-    return told if told[0] != told[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
+    """Return two different numbers of bytes, formatted so that the texts differ: exactly, if rounding hides it."""
+    texts = size(first), size(second)
+    return texts if texts[0] != texts[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: "0:42", "3:05", "2:10:00", "19.5 days"."""
+    """Return a duration, formatted for people: "0:42", "3:05", "2:10:00", "19.5 days"."""
     if seconds >= 2 * 86400:
         return f"{seconds / 86400:,.1f} days"
     minutes, rest = divmod(round(seconds), 60)
@@ -169,7 +182,7 @@ def duration(seconds: float) -> str:
 
 
 def figure(value: float | str) -> str:
-    """A number to four digits; text as it is."""
+    """Return a number rounded to four digits; return text unchanged."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

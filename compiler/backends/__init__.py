@@ -1,4 +1,4 @@
-"""The backends: what makes graphs run. To add one: its file, and its line here."""
+"""Backends, which make graphs run. To add one, write its file and add it to BACKENDS."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Mapping
 
 from compiler.backends.aot import aot
-from compiler.backends.backend import Backend, Order
-from compiler.backends.ctranslate2 import ctranslate2
+from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import eager
 from compiler.backends.inductor import inductor
 from compiler.backends.native import native
@@ -18,51 +17,57 @@ from compiler.program import Program
 from specs import ZooError
 from specs.errors import nearest
 
-BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt, ctranslate2)}
+BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt)}
 
 
-def choose(name: str, order: Order) -> Backend:
-    """The backend of this name, or for `auto` the best present for the order's device, purposes and precision.
+def choose_backend(name: str, request: BuildRequest) -> Backend:
+    """Return the backend of a name, or for `auto` the fastest one that is available for the request.
 
-    Raises ZooError on an unknown name, and where the backend is absent or cannot express what is ordered.
+    If the request is to train and the named backend cannot, `auto` chooses another one.
+
+    Raises:
+        ZooError: The name is unknown, or the backend is not available or cannot build the request.
     """
-    require_known(name)
-    # A spec's backend that cannot train leaves that to what `auto` takes.
-    if name == "auto" or (Purpose.TRAIN in order.graphs and BACKENDS[name].trainable is None):
-        name = _best(order)
+    check_backend_name(name)
+    if name == "auto" or (Purpose.TRAIN in request.graphs and BACKENDS[name].trainable is None):
+        name = _fastest(request)
     backend = BACKENDS[name]
-    if problem := backend.absent():
-        raise ZooError(f"the backend `{name}` is not on this machine", hint=problem, exit_code=1)
-    if problem := backend.refuses(order):
-        raise ZooError(f"the backend `{name}` cannot run this", hint=problem)
+    if problem := backend.unavailable_reason():
+        raise ZooError(f"the backend `{name}` is not available on this machine", hint=problem, exit_code=1)
+    if problem := backend.unsupported_reason(request):
+        raise ZooError(f"the backend `{name}` cannot run this model", hint=problem)
     return backend
 
 
-def require_known(name: str) -> None:
-    """Raises ZooError unless it is `auto` or the name of a backend, present or not."""
+def check_backend_name(name: str) -> None:
+    """Raise ZooError unless the name is `auto` or the name of a backend, whether available or not."""
     if name != "auto" and name not in BACKENDS:
         near = nearest(name, list(BACKENDS))
         hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
         raise ZooError(f"`{name}` is not a backend", hint=hint)
 
 
-def built(name: str, taken: Backend, order: Order) -> Program:
-    """The program of the backend that was taken for this name. Where `auto` took one that then cannot be made here (no
-    room for what it compiles, a compiler that fails), eager runs it, and a warning says so."""
+def build_program(name: str, backend: Backend, request: BuildRequest) -> Program:
+    """Build a program with the backend that was chosen for a name.
+
+    If the name is `auto` and building fails (such as with a full disk or a broken compiler), `eager` builds the program
+    instead, with a warning.
+    """
     try:
-        return taken.build(order)
+        return backend.build(request)
     except (ZooError, OSError) as error:
-        if name != "auto" or taken is eager:
+        if name != "auto" or backend is eager:
             raise
-        said = error.summary if isinstance(error, ZooError) else error
-        warnings.warn(f"{said}: the backend `eager` translates instead, and slower", RuntimeWarning, stacklevel=3)
-        return eager.build(order)
+        problem = error.summary if isinstance(error, ZooError) else error
+        warnings.warn(f"{problem}: using the slower backend `eager` instead", RuntimeWarning, stacklevel=3)
+        return eager.build(request)
 
 
-def _best(order: Order) -> str:
-    # Measured (BENCHMARKS.md): on a CPU the compiled layers are not faster and take a minute to compile.
-    best = inductor if order.device.startswith("cuda") else native
-    return best.name if best.absent() is None and best.refuses(order) is None else eager.name
+def _fastest(request: BuildRequest) -> str:
+    # Measured (BENCHMARKS.md): on a CPU, inductor's layers are not faster and take a minute to compile.
+    best = inductor if request.device.startswith("cuda") else native
+    is_usable = best.unavailable_reason() is None and best.unsupported_reason(request) is None
+    return best.name if is_usable else eager.name
 
 
-__all__ = ["BACKENDS", "Backend", "Order", "built", "choose", "require_known"]
+__all__ = ["BACKENDS", "Backend", "BuildRequest", "build_program", "check_backend_name", "choose_backend"]

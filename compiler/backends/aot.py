@@ -1,7 +1,7 @@
-"""Encoder and step compiled ahead by AOTInductor: no compiler, and nothing of torch's, is loaded to run them.
+"""The backend `aot`: encoder and decoder step compiled ahead of time by AOTInductor.
 
-The packages hold no weights: those are read from where the order has them, so that a package serves every training of
-a spec. They are bound to this kind of processor.
+Running a compiled package needs no compiler. Packages contain no weights, so one package serves all trainings of a spec.
+They are bound to one kind of processor or GPU.
 """
 
 from __future__ import annotations
@@ -14,47 +14,45 @@ import torch
 from torch import Tensor
 
 from compiler.artefact import Artefact
-from compiler.backends.backend import Backend, Order
-from compiler.backends.export import TRANSLATING, assembled, exports, refuses, written_by
-from compiler.emit import emit
+from compiler.backends.backend import Backend, BuildRequest
+from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, unsupported_reason
 from compiler.emitted import EmittedProgram
 from compiler.host import cpp_compiler
 from compiler.kernels.library import processor
 
-OUTSIDE = {"aot_inductor.package_constants_in_so": False}
-"""Weights are no part of a package."""
+INDUCTOR_CONFIG = {"aot_inductor.package_constants_in_so": False}
+"""Options that leave the weights out of a package."""
 
 
-def _build(order: Order) -> EmittedProgram:
+def _build(request: BuildRequest) -> EmittedProgram:
+    is_gpu = request.device.startswith("cuda")
     key = {
-        "code": str(emit(order.graphs.values())),
-        "inputs": str([(p, g.inputs, g.parameters) for p, g in order.graphs.items()]),
+        **artefact_key(request, __file__),
         "torch": torch.__version__,
-        "device": order.device,
+        "device": request.device,
         "processor": processor() + torch.backends.cpu.get_cpu_capability(),
-        "gpu": str(torch.cuda.get_device_properties(order.device)) if order.device.startswith("cuda") else "",
-        "written by": written_by(__file__),
+        "gpu": str(torch.cuda.get_device_properties(request.device)) if is_gpu else "",
     }
-    artefact = Artefact(order.folder, "aot", key)
-    folder = artefact.make(lambda empty: _compile(order, empty))
-    packages = {purpose: _Package(folder / f"{purpose}.pt2", order.device) for purpose in TRANSLATING}
-    made = assembled(order, packages, "aot")
+    folder = Artefact(request.folder, "aot", key).make(lambda empty: _compile(request, empty))
+    packages = {purpose: _Package(folder / f"{purpose}.pt2", request.device) for purpose in TRANSLATING}
+    program = assemble_program(request, packages, "aot")
     for package in packages.values():
-        package.take(made)
-    return made
+        package.use_weights(program)
+    return program
 
 
-def _compile(order: Order, folder: Path) -> None:
+def _compile(request: BuildRequest, folder: Path) -> None:
     from torch._inductor import aoti_compile_and_package
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own deprecations
-        for purpose, program in exports(order).items():
-            aoti_compile_and_package(program, package_path=str(folder / f"{purpose}.pt2"), inductor_configs=OUTSIDE)
+        warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+        for purpose, program in export_programs(request).items():
+            file = str(folder / f"{purpose}.pt2")
+            aoti_compile_and_package(program, package_path=file, inductor_configs=INDUCTOR_CONFIG)
 
 
 class _Package:
-    """A package that is loaded, with the weights of a program."""
+    """Loaded package that reads the weights of a program."""
 
     def __init__(self, file: Path, device: str) -> None:
         index = torch.device(device).index
@@ -62,26 +60,27 @@ class _Package:
             str(file), "model", False, 1, -1 if index is None else index
         )
 
-    def take(self, made: EmittedProgram) -> None:
-        """The program's own parameters, where they lie."""
-        weights = {name: parameter.detach() for name, parameter in made.named_parameters()}
-        wanted: dict[str, Any] = {n: weights[n.removeprefix("program.")] for n in self.loader.get_constant_fqns()}
-        self.kept = wanted
-        self.loader.load_constants(wanted, False, True, True)
+    def use_weights(self, program: EmittedProgram) -> None:
+        """Bind the package to the program's parameters, without a copy."""
+        weights = {name: parameter.detach() for name, parameter in program.named_parameters()}
+        self.constants: dict[str, Any] = {
+            name: weights[name.removeprefix("program.")] for name in self.loader.get_constant_fqns()
+        }
+        self.loader.load_constants(self.constants, False, True, True)
 
     def __call__(self, inputs: list[Tensor]) -> list[Tensor]:
-        found: list[Tensor] = self.loader.run([each.contiguous() for each in inputs])
-        return found
+        outputs: list[Tensor] = self.loader.run([tensor.contiguous() for tensor in inputs])
+        return outputs
 
 
-def _absent() -> str | None:
+def _unavailable_reason() -> str | None:
     return None if cpp_compiler() else "AOTInductor needs a C++ compiler: install g++ or clang++"
 
 
 aot = Backend(
     name="aot",
-    summary="compiled ahead by AOTInductor, its weights outside",
-    absent=_absent,
-    refuses=refuses,
+    summary="compiled ahead of time by AOTInductor, without the weights",
+    unavailable_reason=_unavailable_reason,
+    unsupported_reason=unsupported_reason,
     build=_build,
 )

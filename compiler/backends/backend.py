@@ -1,4 +1,4 @@
-"""What every backend says of itself, and what it is asked to build."""
+"""Interface of a backend, and the request that tells it what to build."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from specs import Spec
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be built: graphs after all passes on these terms, and the tensors of a weights file in its layout.
-
-    `folder` is where compiled artefacts are kept, keyed by their content; with None nothing outlives the process.
-    """
+class BuildRequest:
+    """Everything that a backend needs to build a program."""
 
     spec: Spec
     graphs: Graphs
+    """The graphs after all passes."""
     weights: Mapping[str, Tensor]
+    """The tensors of a weights file, in its layout."""
     device: str = "cpu"
     precision: str = "float32"
     folder: Path | None = None
+    """The folder of compiled artefacts; None: they are deleted when the process ends."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Something that makes graphs run."""
+    """Way to run graphs, such as PyTorch, TensorRT or our own C++ kernels."""
 
     name: str
     summary: str
-    absent: Callable[[], str | None]
-    """Why it cannot be had on this machine, and the remedy; None where it can."""
-    refuses: Callable[[Order], str | None]
-    """What in an order it cannot express; None where it can build it."""
-    build: Callable[[Order], Program]
-    trainable: Callable[[Order], EmittedProgram] | None = None
-    """The same as a module that can be trained, where it has that."""
+    unavailable_reason: Callable[[], str | None]
+    """Returns why the backend cannot run on this machine, and what to install; None if it can."""
+    unsupported_reason: Callable[[BuildRequest], str | None]
+    """Returns which part of a request the backend cannot build; None if it can build everything."""
+    build: Callable[[BuildRequest], Program]
+    trainable: Callable[[BuildRequest], EmittedProgram] | None = None
+    """Builds a module that can be trained; None if the backend cannot train."""
 
 
-def digest(weights: Mapping[str, Tensor]) -> str:
-    """Of the tensors of a weights file: what an artefact that holds weights is keyed by."""
-    found = hashlib.sha256()
+def weights_digest(weights: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of the tensors of a weights file, for the key of an artefact that contains weights."""
+    digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Runs the emitted code as it stands."""
+"""The backend `eager`: runs the emitted PyTorch code line by line. Other backends reuse its parts."""
 
 from __future__ import annotations
 
@@ -10,42 +10,57 @@ from typing import Any
 
 from torch import nn
 
-from compiler.backends.backend import Backend, Order
-from compiler.backends.cuda_graphs import captured
-from compiler.emit import Code, emit
+from compiler.backends.backend import Backend, BuildRequest
+from compiler.cuda_graph import CudaGraphRecorder
+from compiler.emit import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
 
 
-def program(order: Order, functions: Mapping[Purpose, Function], code: Code, backend: str = "eager") -> EmittedProgram:
-    """A program of these functions with the weights of the order: its own where it will train, else shared."""
-    made = EmittedProgram(order.spec, order.graphs, functions, str(code), backend=backend, precision=order.precision)
-    if Purpose.TRAIN in order.graphs:
-        made.to_empty(device=order.device)
-        made.load(order.weights)
+def program(
+    request: BuildRequest, functions: Mapping[Purpose, Function], code: EmittedCode, backend: str = "eager"
+) -> EmittedProgram:
+    """Return a program that runs these functions with the weights of the request.
+
+    The program copies the weights if it can be trained. Otherwise it shares them, in evaluation mode.
+    """
+    made = EmittedProgram(
+        request.spec, request.graphs, functions, str(code), backend=backend, precision=request.precision
+    )
+    if Purpose.TRAIN in request.graphs:
+        made.to_empty(device=request.device)
+        made.load(request.weights)
         return made
-    made.share({name: tensor.to(order.device) for name, tensor in order.weights.items()})
+    made.share({name: tensor.to(request.device) for name, tensor in request.weights.items()})
     return made.eval()
 
 
-def functions(code: Code) -> dict[Purpose, Function]:
-    """The function of each purpose, executed by Python line by line."""
-    return main(code, execute(code))
+def record_steps_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
+    """Return the program, which records its decoder steps as CUDA graphs if it is on a GPU and only translates."""
+    purposes = {Purpose.TRAIN, Purpose.DECODE_STEP} & request.graphs.keys()
+    if request.device.startswith("cuda") and purposes == {Purpose.DECODE_STEP}:
+        made.record_steps(CudaGraphRecorder(made.device))
+    return made
 
 
-def main(code: Code, namespace: dict[str, Any]) -> dict[Purpose, Function]:
-    """The function of each purpose among the names that the code defines, in which layers are called as modules."""
+def functions(code: EmittedCode) -> dict[Purpose, Function]:
+    """Return the function of each purpose, to be run by the Python interpreter."""
+    return functions_from(code, execute(code))
+
+
+def functions_from(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
+    """Return the function of each purpose from the executed code. Each layer is called through its module."""
     for name in code.layers:
-        namespace[name] = partial(_called, namespace[name])
+        namespace[name] = partial(_call_through_module, namespace[name])
     return {Purpose(purpose): namespace[purpose] for purpose in code.main}
 
 
-def _called(layer: Callable[..., Any], parameters: nn.Module, *inputs: Any) -> Any:
+def _call_through_module(layer: Callable[..., Any], parameters: nn.Module, *inputs: Any) -> Any:
     return parameters(layer, *inputs)
 
 
-def execute(code: Code) -> dict[str, Any]:
-    """The names that the code defines. Its lines are known to tracebacks, debuggers and torch.compile."""
+def execute(code: EmittedCode) -> dict[str, Any]:
+    """Execute the code, and return the names that it defines. Tracebacks and debuggers can show its lines."""
     text = str(code)
     file = f"<zoo {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -54,24 +69,24 @@ def execute(code: Code) -> dict[str, Any]:
     return namespace
 
 
-def emitted(order: Order) -> EmittedProgram:
-    """The program of an order."""
-    code = emit(order.graphs.values())
-    return captured(program(order, functions(code), code), order)
+def build_eager(request: BuildRequest) -> EmittedProgram:
+    """Build a program that runs the emitted code line by line."""
+    code = emit(request.graphs.values())
+    return record_steps_on_gpu(program(request, functions(code), code), request)
 
 
-def refuses(order: Order) -> str | None:
-    """What torch cannot compute there."""
-    if order.precision == "int8" and order.device.startswith("cuda"):
-        return "torch has no int8 products of so few rows on a GPU; take bfloat16 there"
+def unsupported_reason(request: BuildRequest) -> str | None:
+    """Return why torch cannot compute a request, or None."""
+    if request.precision == "int8" and request.device.startswith("cuda"):
+        return "torch has no int8 products for small batches on a GPU: use `--precision bfloat16`"
     return None
 
 
 eager = Backend(
     name="eager",
-    summary="the emitted PyTorch, line by line",
-    absent=lambda: None,
-    refuses=refuses,
-    build=emitted,
-    trainable=emitted,
+    summary="the emitted PyTorch code, run line by line",
+    unavailable_reason=lambda: None,
+    unsupported_reason=unsupported_reason,
+    build=build_eager,
+    trainable=build_eager,
 )

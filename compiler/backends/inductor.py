@@ -1,4 +1,4 @@
-"""Compiles the emitted layers with torch.compile: each kind of layer once, whole, for any sizes."""
+"""The backend `inductor`: compiles the emitted layers with torch.compile, each kind of layer once, for all sizes."""
 
 from __future__ import annotations
 
@@ -9,47 +9,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compiler.backends.backend import Backend, Order
-from compiler.backends.cuda_graphs import captured
-from compiler.backends.eager import execute, main, program, refuses
+from compiler.backends.backend import Backend, BuildRequest
+from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, unsupported_reason
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 
-VARIANTS = 64
-"""Sizes of 0 and 1 (a beam, a sentence alone) are compiled apart, with and without gradients: more than torch's limit
-of 8 variants, few for good."""
+MAX_VARIANTS = 64
+"""How often torch may compile a layer. It compiles sizes of 0 and 1 separately, with and without gradients, which is
+more than its default limit of 8."""
 
 
-def _build(order: Order) -> EmittedProgram:
-    """The functions of eager, in which the layers are compiled. All layers of a kind share what is compiled."""
-    code = emit(order.graphs.values())
+def _build(request: BuildRequest) -> EmittedProgram:
+    """Build a program like `eager`, with compiled layers. Layers of the same kind share their compiled code."""
+    code = emit(request.graphs.values())
     namespace = execute(code)
-    loops = _in_python(order)
-    as_it_is: Any = torch._dynamo.disable
-    namespace.update({name: as_it_is(namespace[name]) for name in loops & namespace.keys()})
+    loops = _python_loops(request)
+    disable: Any = torch._dynamo.disable
+    namespace.update({name: disable(namespace[name]) for name in loops & namespace.keys()})
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True)
-    functions = {purpose: _with_variants(function) for purpose, function in main(code, namespace).items()}
-    return captured(program(order, functions, code, "inductor"), order)
+    functions = {purpose: _allow_variants(function) for purpose, function in functions_from(code, namespace).items()}
+    return record_steps_on_gpu(program(request, functions, code, "inductor"), request)
 
 
-def _in_python(order: Order) -> set[str]:
-    """What the code calls for operations that go through positions in Python: it runs as it is, between what is."""
+def _python_loops(request: BuildRequest) -> set[str]:
+    """Return the functions that loop over positions in Python. They run uncompiled between compiled code."""
     return {
         call.rpartition(".")[2]
-        for graph in order.graphs.values()
+        for graph in request.graphs.values()
         for node in graph.nodes
-        if node.operation.in_python([graph.types[value] for value in node.inputs])
+        if node.operation.loops_in_python([graph.types[value] for value in node.inputs])
         for call in node.operation.calls
     }
 
 
-def _with_variants(function: Function) -> Function:
+def _allow_variants(function: Function) -> Function:
+    """Return the function with torch's recompilation limit raised while it runs."""
+
     def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        # No switch of the process: in torch 2.13 each thread has a limit of its own.
+        # Set on each call, because in torch 2.13 each thread has its own limit.
         config, before = torch._dynamo.config, torch._dynamo.config.recompile_limit
-        config.recompile_limit = max(VARIANTS, before)  # `config.patch` keeps something of each call for good
+        config.recompile_limit = max(MAX_VARIANTS, before)  # `config.patch` would leak memory on each call
         try:
             return function(parameters, inputs)
         finally:
@@ -58,19 +59,19 @@ def _with_variants(function: Function) -> Function:
     return run
 
 
-def _absent() -> str | None:
+def _unavailable_reason() -> str | None:
     if not cpp_compiler():
         return "torch.compile needs a C++ compiler: install g++ or clang++"
     if torch.cuda.is_available() and importlib.util.find_spec("triton") is None:
-        return "torch.compile needs Triton on a GPU: `pip install triton`"
+        return "torch.compile needs Triton on a GPU: run `pip install triton`"
     return None
 
 
 inductor = Backend(
     name="inductor",
     summary="each kind of layer compiled by torch.compile",
-    absent=_absent,
-    refuses=refuses,
+    unavailable_reason=_unavailable_reason,
+    unsupported_reason=unsupported_reason,
     build=_build,
     trainable=_build,
 )

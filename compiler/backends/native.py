@@ -1,7 +1,7 @@
-"""The fast step for a CPU: the graph's instructions, executed by kernels that are compiled for this very processor.
+"""The backend `native`: the fastest decoder step on a CPU, by C++ kernels that are compiled for this processor.
 
-The kernels are compiled once with the host's C++ compiler, whatever the model; a model is a list of instructions and
-its packed weights. A call runs on the thread that makes it, so several threads can share one program.
+The kernels are compiled once with the host's C++ compiler and serve all models. A model is a list of instructions and
+its packed weights. A call runs on the calling thread, so several threads can share one program.
 """
 
 from __future__ import annotations
@@ -9,85 +9,67 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from compiler.backends.backend import Backend, Order
-from compiler.backends.eager import emitted
+from compiler.backends.backend import Backend, BuildRequest
+from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instruction import Code, Inexpressible, Instruction, Place, Status
-from compiler.kernels.abi import Record
-from compiler.kernels.library import library
-from compiler.listing import listing
-from compiler.top_k import TopK
+from compiler.instruction import Instruction, Opcode, Operand, Status, UnsupportedGraph
+from compiler.kernels.library import InstructionStruct, load_kernels
+from compiler.native_codegen import generate_native_code
+from compiler.program import TopK
 from specs import PAD
 
-KINDS = {"self_attention", "cross_attention", "feed_forward", "ssru"}
-"""The sub-layers that its instructions can say."""
+SUBLAYERS = {"self_attention", "cross_attention", "feed_forward", "ssru"}
+"""The kinds of sub-layer that the kernels implement."""
 
 
 class _State:
-    """A handle on the state of some sentences, which all have `beams` rows."""
+    """Handle of a decoder state in the kernels. All its sentences have `beams` rows."""
 
-    def __init__(self, program: Native, handle: int | None, sentences: int) -> None:
+    def __init__(self, program: NativeProgram, handle: int | None, sentences: int) -> None:
         self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
 
     def __del__(self) -> None:
         self.program.library.zoo_free_state(self.handle)
 
 
-def _numbers(tensor: Tensor) -> Tensor:
-    """As the kernels read them: 64 bits each, one after another, in this machine's memory."""
-    return tensor.to("cpu", torch.long).contiguous()
+class NativeProgram:
+    """Program whose search runs in the kernels. `score` runs in emitted PyTorch.
 
-
-def _check(status: int, what: str = "this batch") -> None:
-    """Of a call into the kernels, which did not need memory for anything but `what`."""
-    match Status(status):
-        case Status.DONE:
-            return
-        case Status.IMPOSSIBLE:
-            raise IndexError("a token, a position or a row is none that the model or the state has")
-        case Status.TOO_WIDE:
-            raise ValueError(f"{what}: it is wider than the kernels' sums can hold")
-        case Status.UNKNOWN:
-            raise ValueError(f"{what}: it has an instruction that these kernels do not know")
-        case Status.NO_MEMORY:
-            raise MemoryError(f"the native step has no memory for {what}")
-
-
-class Native:
-    """A program whose search runs in the kernels. What it scores, it scores in the emitted PyTorch.
-
-    A state is changed in place: what was handed to a verb is used up.
+    States are changed in place: passing a state to a method invalidates it.
     """
 
-    search: Literal["steps"] = "steps"
     backend = "native"
     concurrent = True
     device = torch.device("cpu")
 
-    def __init__(self, order: Order) -> None:
-        self.order, self.spec, self.graphs, self.precision = order, order.spec, order.graphs, order.precision
-        self.library = library(order.folder)
+    def __init__(self, request: BuildRequest) -> None:
+        """Compile and load the kernels, generate the instructions and pack the weights."""
+        self.request, self.spec, self.graphs = request, request.spec, request.graphs
+        self.precision = request.precision
+        self.library = load_kernels(request.folder)
         self.handle: int | None = None
-        self.kept: dict[str, Tensor] = {}  # what the kernels read where it lies
+        self.tensors: dict[str, Tensor] = {}
+        """Parameters that the kernels read without packing. They must not be freed."""
         self.matrices: dict[tuple[bool, tuple[str, ...]], int] = {}
-        self.vocabulary = order.spec.vocabulary.sizes[1]
-        listed = listing(order.graphs)
-        self._pack([i for part in (listed.encode, listed.step) for i in part if i.matrix])
-        encode, step = (self._array(part) for part in (listed.encode, listed.step))
-        widths = [(ctypes.c_int32 * len(w))(*w) for w in (listed.buffers, listed.memory, listed.cache)]
-        sizes = [part for w in widths for part in (w, len(w))]
-        opened = ctypes.c_void_p()
-        status = self.library.zoo_open(encode, len(encode), step, len(step), *sizes, ctypes.byref(opened))
-        _check(status, "this model")
-        self.handle = opened.value
+        """Handles of the packed matrices, by whether they are transposed, and their parameters."""
+        self.vocabulary = request.spec.vocabulary.sizes[1]
+        code = generate_native_code(request.graphs)
+        self._pack_matrices([i for part in (code.encode, code.step) for i in part if i.matrix])
+        encode, step = (self._instruction_array(part) for part in (code.encode, code.step))
+        lengths = [(ctypes.c_int32 * len(w))(*w) for w in (code.buffers, code.memory, code.cache)]
+        arrays = [argument for array in lengths for argument in (array, len(array))]
+        handle = ctypes.c_void_p()
+        status = self.library.zoo_open(encode, len(encode), step, len(step), *arrays, ctypes.byref(handle))
+        _raise_for(status, "this model")
+        self.handle = handle.value
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):
@@ -95,22 +77,20 @@ class Native:
         for handle in getattr(self, "matrices", {}).values():
             self.library.zoo_matrix_free(handle)
 
-    # The verbs of a search.
-
     def encode(self, source: Int[Tensor, "sentences source"]) -> _State:
-        """The state before the first step. Rows of any length share a batch without padding."""
+        """Return the state before the first step. Padding is not computed, so sources of any length can be mixed."""
         real = source != PAD
-        tokens, lengths = _numbers(source[real]), real.sum(1).int().cpu()
-        made = ctypes.c_void_p()
-        given = (tokens.data_ptr(), lengths.data_ptr(), source.shape[0])
-        _check(self.library.zoo_encode(self.handle, *given, ctypes.byref(made)))
-        return _State(self, made.value, source.shape[0])
+        tokens, lengths = _as_int64(source[real]), real.sum(1).int().cpu()
+        handle = ctypes.c_void_p()
+        arguments = (tokens.data_ptr(), lengths.data_ptr(), source.shape[0])
+        _raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
+        return _State(self, handle.value, source.shape[0])
 
     def decode_step(self, state: _State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], _State]:
-        """Log-probabilities of the next token after `token`, and the state after it."""
-        every = torch.empty(token.shape[0], self.vocabulary)
-        self._step(state, token, 1, every=every)
-        return every, state
+        """Return the log-probabilities of the token after `token` (BOS at first), and the next state."""
+        log_probabilities = torch.empty(token.shape[0], self.vocabulary)
+        self._step(state, token, 1, log_probabilities=log_probabilities)
+        return log_probabilities, state
 
     def top_k(
         self,
@@ -119,146 +99,175 @@ class Native:
         count: int,
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[TopK, _State]:
-        """Of each row the `count` top_k tokens, found while the logits are made, which never exist whole."""
+        """Return the best `count` allowed tokens after `token`, and the next state.
+
+        They are found while the logits are computed, block by block, so that all logits never exist at once.
+        """
         return self._step(state, token, min(count, self.vocabulary), allowed), state
 
     def _step(
-        self, state: _State, token: Tensor, count: int, allowed: Tensor | None = None, every: Tensor | None = None
+        self,
+        state: _State,
+        token: Tensor,
+        count: int,
+        allowed: Tensor | None = None,
+        log_probabilities: Tensor | None = None,
     ) -> TopK:
-        rows, token = state.sentences * state.beams, _numbers(token)
+        rows, token = state.sentences * state.beams, _as_int64(token)
         if token.shape[0] != rows:
-            raise ValueError(f"{token.shape[0]} tokens for {rows} rows")
-        bars: tuple[int | None, int] = (None, 0)
+            raise ValueError(f"got {token.shape[0]} tokens for {rows} rows")
+        mask: tuple[int | None, int] = (None, 0)
         if allowed is not None:
             allowed = allowed.to("cpu", torch.bool).expand(rows, self.vocabulary)
             allowed = allowed if allowed.stride(1) == 1 else allowed.contiguous()
-            bars = (allowed.data_ptr(), allowed.stride(0))
+            mask = (allowed.data_ptr(), allowed.stride(0))
         values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends = torch.empty(rows)
-        pointers: list[int | None] = [t.data_ptr() for t in (values, tokens, ends)]
-        pointers.append(None if every is None else every.data_ptr())
-        _check(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *pointers, *bars))
+        outputs: list[int | None] = [tensor.data_ptr() for tensor in (values, tokens, ends)]
+        outputs.append(None if log_probabilities is None else log_probabilities.data_ptr())
+        _raise_for(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *outputs, *mask))
         return TopK(values, tokens, ends)
 
     def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
-        """Some of the sentences, and for each row of theirs which row of the sentence it goes on from."""
-        sentences, parents = _numbers(sentences), _numbers(parents)
+        """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
+        sentences, parents = _as_int64(sentences), _as_int64(parents)
         kept, beams = parents.shape
-        _check(self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams))
+        _raise_for(self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams))
         state.sentences, state.beams = kept, beams
         return state
 
     def join(self, first: _State, second: _State) -> _State:
-        """The sentences of both, which have the same number of beams."""
+        """Return the sentences of both states, which have the same number of beams."""
         if first is second:
-            raise ValueError("a state cannot join itself")
+            raise ValueError("a state cannot be joined with itself")
         if first.beams != second.beams:
-            raise ValueError(f"{first.beams} and {second.beams} beams")
-        _check(self.library.zoo_join(first.handle, second.handle))
+            raise ValueError(f"cannot join a state with {first.beams} beams and one with {second.beams}")
+        _raise_for(self.library.zoo_join(first.handle, second.handle))
         first.sentences += second.sentences
         return first
 
-    # What else a program answers.
-
     @cached_property
     def scorer(self) -> EmittedProgram:
-        """The emitted PyTorch on the same weights, made when it is first asked for."""
+        """The emitted PyTorch program that computes `score` with the same weights. It is built on first use."""
         if Purpose.SCORE not in self.graphs:
-            raise ValueError(f"this program was not built to {Purpose.SCORE}")
+            raise ValueError(f"this program was not built for the purpose `{Purpose.SCORE}`")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
-        return emitted(Order(self.spec, score, self.order.weights, precision=self.precision))
+        return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
     def score(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
     ) -> Float[Tensor, "batch target"]:
-        """The log-probability of each target token given those before it, in nats, and 0 at padding."""
+        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at padding."""
         return self.scorer.score(source, target)
 
     def weights(self) -> dict[str, Tensor]:
-        """The tensors of a weights file, in its layout."""
-        return dict(self.order.weights)
+        """Return the weights in the layout of a weights file."""
+        return dict(self.request.weights)
 
-    # Instructions as the kernels read them.
+    def _instruction_array(self, instructions: tuple[Instruction, ...]) -> Any:
+        return (InstructionStruct * len(instructions))(*map(self._instruction_struct, instructions))
 
-    def _array(self, instructions: tuple[Instruction, ...]) -> Any:
-        return (Record * len(instructions))(*map(self._instruction, instructions))
-
-    def _instruction(self, i: Instruction) -> Record:
-        record = Record(matrix=self._matrix(i) if i.matrix else None)
+    def _instruction_struct(self, i: Instruction) -> InstructionStruct:
+        """Convert an instruction to the kernels' struct, with pointers in place of parameter names."""
+        struct = InstructionStruct(matrix=self._packed_matrix(i) if i.matrix else None)
         for name, value in vars(i).items():
-            if isinstance(value, Place):
-                setattr(record, name, value.buffer)
-                setattr(record, f"{name}_at", value.column)
+            if isinstance(value, Operand):
+                setattr(struct, name, value.buffer)
+                setattr(struct, f"{name}_column", value.column)
             elif isinstance(value, str):
-                setattr(record, name, self._tensor(value).data_ptr())
+                setattr(struct, name, self._unpacked_tensor(value).data_ptr())
             elif name != "matrix":
-                setattr(record, name, value)
-        return record
+                setattr(struct, name, value)
+        return struct
 
-    def _tensor(self, name: str) -> Tensor:
-        """Where the kernels read it: in the weights file itself, if it is memory-mapped."""
-        if name not in self.kept:
-            self.kept[name] = self._made(name).float().contiguous()
-        return self.kept[name]
+    def _unpacked_tensor(self, name: str) -> Tensor:
+        """Return a parameter as the kernels read it. If possible it is not copied, so it may be memory-mapped."""
+        if name not in self.tensors:
+            self.tensors[name] = self._parameter(name).float().contiguous()
+        return self.tensors[name]
 
-    def _made(self, name: str) -> Tensor:
+    def _parameter(self, name: str) -> Tensor:
         graph = next(graph for graph in self.graphs.values() if name in graph.parameters)
-        return graph.parameters[name].origin.make(self.order.weights).detach().cpu()
+        return graph.parameters[name].origin.make(self.request.weights).detach().cpu()
 
-    def _pack(self, products: list[Instruction]) -> None:
-        """All matrices, on all cores: the kernels pack without Python's lock."""
-        each = {(i.code is Code.LOGITS, i.matrix): i for i in products}
+    def _pack_matrices(self, instructions: list[Instruction]) -> None:
+        """Pack all matrices, in parallel: the kernels release the GIL while they pack."""
+        unique = {(i.opcode is Opcode.LOGITS, i.matrix): i for i in instructions}
         with ThreadPoolExecutor(cores()) as threads:
-            list(threads.map(self._matrix, each.values()))
+            list(threads.map(self._packed_matrix, unique.values()))
 
-    def _matrix(self, i: Instruction) -> int:
-        """A matrix packed for the kernels with its bias: rows in, columns out; a table of logits lies across."""
-        across = i.code is Code.LOGITS
-        if (across, i.matrix) not in self.matrices:
-            matrix, *others = map(self._made, i.matrix)
+    def _packed_matrix(self, i: Instruction) -> int:
+        """Return the handle of an instruction's matrix, packed with its scales and bias.
+
+        Matrices are [in, out], except for the table of LOGITS, which is [out, in].
+        """
+        is_transposed = i.opcode is Opcode.LOGITS
+        if (is_transposed, i.matrix) not in self.matrices:
+            matrix, *others = map(self._parameter, i.matrix)
             matrix = matrix.contiguous()
-            inner, outer = matrix.shape[::-1] if across else matrix.shape
-            strides = (1, inner) if across else (outer, 1)
+            inner, outer = matrix.shape[::-1] if is_transposed else matrix.shape
+            strides = (1, inner) if is_transposed else (outer, 1)
             others = [other.float().contiguous() for other in others]
             if matrix.dtype == torch.int8:
                 scales, *others = others
-                pack, given = self.library.zoo_matrix_int8, [matrix.data_ptr(), scales.data_ptr()]
+                pack, pointers = self.library.zoo_matrix_int8, [matrix.data_ptr(), scales.data_ptr()]
             else:
                 matrix = matrix.float()
-                pack, given = self.library.zoo_matrix, [matrix.data_ptr()]
-            packed, bias = ctypes.c_void_p(), others[0].data_ptr() if others else None
-            _check(pack(*given, inner, outer, *strides, bias, ctypes.byref(packed)), f"the weights `{i.matrix[0]}`")
-            self.matrices[across, i.matrix] = packed.value or 0
-        return self.matrices[across, i.matrix]
+                pack, pointers = self.library.zoo_matrix, [matrix.data_ptr()]
+            handle, bias = ctypes.c_void_p(), others[0].data_ptr() if others else None
+            status = pack(*pointers, inner, outer, *strides, bias, ctypes.byref(handle))
+            _raise_for(status, f"the weights `{i.matrix[0]}`")
+            self.matrices[is_transposed, i.matrix] = handle.value or 0
+        return self.matrices[is_transposed, i.matrix]
 
 
-def _absent() -> str | None:
-    return None if cpp_compiler() else "it is compiled on first use: install a C++ compiler (g++ or clang++)"
+def _as_int64(tensor: Tensor) -> Tensor:
+    """Return a contiguous int64 tensor on the CPU, as the kernels read it."""
+    return tensor.to("cpu", torch.long).contiguous()
 
 
-def _refuses(order: Order) -> str | None:
-    if order.device != "cpu":
-        return f"it runs on a CPU, not on `{order.device}`"
-    if Purpose.TRAIN in order.graphs:
-        return "it only translates"
-    if order.precision == "bfloat16":
-        return "it computes in float32 or int8; for bfloat16 take `eager`"
-    if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= order.graphs.keys():
-        return "it translates, and nothing else"
-    a = order.spec.architecture
-    if strange := [each.kind for each in (*a.encoder, *a.decoder) if each.kind not in KINDS]:
-        return f"it has no instructions for `{strange[0]}`: take the backend `eager`"
+def _raise_for(status: int, subject: str = "this batch") -> None:
+    """Raise the exception for the status of a call into the kernels. `subject` is what the call worked on."""
+    match Status(status):
+        case Status.DONE:
+            return
+        case Status.OUT_OF_RANGE:
+            raise IndexError("a token, position, row or sentence does not exist in the model or the state")
+        case Status.TOO_LARGE:
+            raise ValueError(f"{subject}: a matrix is too large for exact sums in the native kernels")
+        case Status.UNKNOWN:
+            raise ValueError(f"{subject}: the native kernels do not implement one of its instructions")
+        case Status.NO_MEMORY:
+            raise MemoryError(f"not enough memory for {subject} in the native kernels")
+
+
+def _unavailable_reason() -> str | None:
+    return None if cpp_compiler() else "its kernels are compiled on first use: install g++ or clang++"
+
+
+def _unsupported_reason(request: BuildRequest) -> str | None:
+    if request.device != "cpu":
+        return f"it runs on a CPU, not on `{request.device}`"
+    if Purpose.TRAIN in request.graphs:
+        return "it can only translate, not train"
+    if request.precision == "bfloat16":
+        return "it computes in float32 or int8; for bfloat16, use the backend `eager`"
+    if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
+        return "it can only translate"
+    a = request.spec.architecture
+    if unknown := [block.kind for block in (*a.encoder, *a.decoder) if block.kind not in SUBLAYERS]:
+        return f"it has no instructions for `{unknown[0]}`: use the backend `eager`"
     try:
-        listing(order.graphs)
-    except Inexpressible as problem:
+        generate_native_code(request.graphs)
+    except UnsupportedGraph as problem:
         return str(problem)
     return None
 
 
 native = Backend(
     name="native",
-    summary="C++ kernels for this processor, compiled on first use, with a worker a core",
-    absent=_absent,
-    refuses=_refuses,
-    build=Native,
+    summary="C++ kernels for this processor, compiled on first use, with one worker per core",
+    unavailable_reason=_unavailable_reason,
+    unsupported_reason=_unsupported_reason,
+    build=NativeProgram,
 )

@@ -1,7 +1,7 @@
-"""Encoder and step as TensorRT engines: torch.export, then torch-tensorrt, the caches in and out.
+"""The backend `tensorrt`: encoder and decoder step as TensorRT engines, made by torch.export and torch-tensorrt.
 
-TensorRT's libraries are NVIDIA's and not on the package index. What needs none of them (what is refused, the profiles,
-the settings, the exported programs, the names to refit by) is tested everywhere, the rest where they are.
+TensorRT's libraries come from NVIDIA, not from the package index. Everything that does not need them is tested on every
+machine: refusals, profiles, settings, exported programs, and the names of the weights to refit.
 """
 
 from __future__ import annotations
@@ -15,164 +15,162 @@ import torch
 from torch import Tensor
 
 from compiler.artefact import Artefact
-from compiler.backends.backend import Backend, Order, digest
-from compiler.backends.export import TRANSLATING, assembled, exports, written_by
-from compiler.backends.export import refuses as none_does
-from compiler.decoder import ROOMS
-from compiler.emit import emit
+from compiler.backends import export
+from compiler.backends.backend import Backend, BuildRequest, weights_digest
+from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs
+from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
-from compiler.operations.operation import Kind
+from compiler.operations.operation import ValueKind
 from specs import Spec, ZooError
 
 
 class Profile(NamedTuple):
-    """Of one input: its smallest, its usual and its largest shape. An engine is built for these and takes no others."""
+    """Shapes of one input that an engine is built for: the smallest, the usual and the largest one."""
 
-    least: tuple[int, ...]
+    min: tuple[int, ...]
     usual: tuple[int, ...]
-    most: tuple[int, ...]
+    max: tuple[int, ...]
 
 
-def sizes(spec: Spec) -> dict[str, Profile]:
-    """Of each symbolic size, as shapes of one dimension: from a sentence alone to a large batch of the longest."""
-    longest = spec.corpus.max_length + 1
-    written = int(longest * spec.decoding.length_factor) + spec.decoding.extra_length
-    rooms = -(-(written + 1) // ROOMS) * ROOMS  # BOS is read, too
-    every = {
+def size_profiles(spec: Spec) -> dict[str, Profile]:
+    """Return the profile of each symbolic size, from a single sentence to a large batch of the longest sentences."""
+    max_source = spec.corpus.max_length + 1
+    max_target = int(max_source * spec.decoding.length_factor) + spec.decoding.extra_length
+    capacity = -(-(max_target + 1) // CACHE_BLOCK) * CACHE_BLOCK  # the decoder also reads BOS
+    sizes = {
         "batch": (1, 32, 256),
         "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),
-        "source": (1, min(32, longest), longest),
-        "room": (ROOMS, min(2 * ROOMS, rooms), rooms),
+        "source": (1, min(32, max_source), max_source),
+        "capacity": (CACHE_BLOCK, min(2 * CACHE_BLOCK, capacity), capacity),
         "new": (1, 1, 1),
     }
-    return {name: Profile(*((size,) for size in three)) for name, three in every.items()}
+    return {name: Profile(*((size,) for size in triple)) for name, triple in sizes.items()}
 
 
-def profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
-    """Of each input of a graph."""
-    every = sizes(spec)
-    at = [{name: profile[i][0] for name, profile in every.items()} for i in range(3)]
+def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
+    """Return the profile of each input of a graph."""
+    sizes = size_profiles(spec)
+    values = [{name: profile[i][0] for name, profile in sizes.items()} for i in range(3)]
     return {
-        name: Profile(*(tuple(size(**values) for size in type_.shape) for values in at))
+        name: Profile(*(tuple(size(**value) for size in type_.shape) for value in values))
         for name, type_ in graph.inputs.items()
     }
 
 
-def settings(version: str, device: str) -> dict[str, Any]:
-    """What torch-tensorrt's compiler is told, in the words of its version."""
-    chosen: dict[str, Any] = {
+def compile_settings(version: str, device: str) -> dict[str, Any]:
+    """Return the options for torch-tensorrt's compiler, named as in its `version`."""
+    settings: dict[str, Any] = {
         "device": device,
-        "require_full_compilation": False,  # sinusoids are made in float64, which TensorRT does not have
+        "require_full_compilation": False,  # sinusoids are computed in float64, which TensorRT does not have
         "min_block_size": 1,
         "truncate_double": False,
-        "immutable_weights": False,  # so that other weights go into the same engine
-        "cache_built_engines": False,  # its key ignores the topology: engines are kept by our own
+        "immutable_weights": False,  # allow other weights in the same engine
+        "cache_built_engines": False,  # its cache key ignores the topology; we cache engines ourselves
         "reuse_cached_engines": False,
-        "decompose_attention": True,  # its converter wants queries, keys and values of one shape
-        "attn_bias_is_causal": False,  # the default makes a causal mask of one that hides padding
+        "decompose_attention": True,  # its converter needs queries, keys and values of one shape
+        "attn_bias_is_causal": False,  # by default it treats a padding mask as a causal mask
     }
     if tuple(map(int, version.split(".")[:2])) < (2, 12):
-        chosen |= {"use_explicit_typing": True, "enabled_precisions": {torch.float32}}  # later ones always do
-    return chosen
+        settings |= {"use_explicit_typing": True, "enabled_precisions": {torch.float32}}  # later versions' defaults
+    return settings
 
 
-def fingerprint(order: Order, versions: Mapping[str, str]) -> dict[str, str]:
-    """What engines follow from, weights apart."""
-    return {
-        "code": str(emit(order.graphs.values())),
-        "inputs": str([(p, g.inputs, g.parameters) for p, g in order.graphs.items()]),
-        "written by": written_by(__file__),
-        "profiles": str([profiles(order.graphs[p], order.spec) for p in TRANSLATING]),
-        **versions,
-    }
+def engine_key(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, str]:
+    """Return the key of the engines: everything they depend on, except for the weights."""
+    profiles = [input_profiles(request.graphs[purpose], request.spec) for purpose in TRANSLATING]
+    return {**artefact_key(request, __file__), "profiles": str(profiles), **versions}
 
 
-def _build(order: Order) -> EmittedProgram:  # pragma: no cover  (needs TensorRT's libraries)
+def _build(request: BuildRequest) -> EmittedProgram:  # pragma: no cover  (needs TensorRT's libraries)
     import tensorrt
     import torch_tensorrt
 
     versions = {"torch": torch.__version__, "torch_tensorrt": torch_tensorrt.__version__}
-    versions |= {"tensorrt": tensorrt.__version__, "gpu": torch.cuda.get_device_name(order.device)}
-    versions["device"] = order.device
-    artefact = Artefact(order.folder, "tensorrt", fingerprint(order, versions))
-    folder = artefact.make(lambda empty: _compile(order, empty, torch_tensorrt))
-    same = (folder / "weights").read_text(encoding="utf-8") == digest(order.weights)
-    programs = {} if same else exports(order)
+    versions |= {"tensorrt": tensorrt.__version__, "gpu": torch.cuda.get_device_name(request.device)}
+    versions["device"] = request.device
+    artefact = Artefact(request.folder, "tensorrt", engine_key(request, versions))
+    folder = artefact.make(lambda empty: _compile(request, empty, torch_tensorrt))
+    has_same_weights = (folder / "weights").read_text(encoding="utf-8") == weights_digest(request.weights)
+    programs = {} if has_same_weights else export_programs(request)
     engines = {}
     for purpose in TRANSLATING:
         loaded = torch_tensorrt.load(str(folder / f"{purpose}.ep"))
-        if not same:
+        if not has_same_weights:
             loaded = torch_tensorrt.dynamo.refit_module_weights(loaded, programs[purpose])
-        graph = order.graphs[purpose]
-        engines[purpose] = _Engine(loaded.module() if hasattr(loaded, "module") else loaded, graph, order.spec)
-    return assembled(order, engines, "tensorrt")
+        module = loaded.module() if hasattr(loaded, "module") else loaded
+        engines[purpose] = _Engine(module, request.graphs[purpose], request.spec)
+    return assemble_program(request, engines, "tensorrt")
 
 
-def _compile(order: Order, folder: Path, torch_tensorrt: Any) -> None:  # pragma: no cover
-    for purpose, program in exports(order).items():
-        graph = order.graphs[purpose]
+def _compile(request: BuildRequest, folder: Path, torch_tensorrt: Any) -> None:  # pragma: no cover
+    for purpose, program in export_programs(request).items():
+        graph = request.graphs[purpose]
         float_type = getattr(torch, next(iter(graph.parameters.values())).type)
         inputs = [
             torch_tensorrt.Input(
-                min_shape=profile.least,
+                min_shape=profile.min,
                 opt_shape=profile.usual,
-                max_shape=profile.most,
-                dtype=torch.int64 if graph.inputs[name].kind is Kind.INTEGER else float_type,
+                max_shape=profile.max,
+                dtype=torch.int64 if graph.inputs[name].kind is ValueKind.INTEGER else float_type,
             )
-            for name, profile in profiles(graph, order.spec).items()
+            for name, profile in input_profiles(graph, request.spec).items()
         ]
-        chosen = settings(torch_tensorrt.__version__, order.device)
-        made = torch_tensorrt.dynamo.compile(program, inputs, **chosen)
-        torch_tensorrt.save(made, str(folder / f"{purpose}.ep"), output_format="exported_program", retrace=False)
-    (folder / "weights").write_text(digest(order.weights), encoding="utf-8")
+        settings = compile_settings(torch_tensorrt.__version__, request.device)
+        engine = torch_tensorrt.dynamo.compile(program, inputs, **settings)
+        torch_tensorrt.save(engine, str(folder / f"{purpose}.ep"), output_format="exported_program", retrace=False)
+    (folder / "weights").write_text(weights_digest(request.weights), encoding="utf-8")
 
 
 class _Engine:
-    """An engine that is loaded, and says itself what does not fit its profiles."""
+    """Loaded engine, which checks that its inputs fit its profiles."""
 
     def __init__(self, module: Any, graph: Graph, spec: Spec) -> None:
-        self.module, self.profiles = module, profiles(graph, spec)
+        self.module, self.profiles = module, input_profiles(graph, spec)
 
     def __call__(self, inputs: list[Tensor]) -> Sequence[Tensor]:
-        check(self.profiles, inputs)
-        found: Sequence[Tensor] = self.module(*inputs)
-        return found
+        check_shapes(self.profiles, inputs)
+        outputs: Sequence[Tensor] = self.module(*inputs)
+        return outputs
 
 
-def check(wanted: Mapping[str, Profile], inputs: Sequence[Tensor]) -> None:
-    """Raises ZooError where an input is of a shape that the engine was not built for."""
-    for (name, profile), given in zip(wanted.items(), inputs, strict=True):
-        if any(size > most for size, most in zip(given.shape, profile.most, strict=True)):
+def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> None:
+    """Raise ZooError if an input is larger than the engine was built for."""
+    for (name, profile), tensor in zip(profiles.items(), inputs, strict=True):
+        if any(size > limit for size, limit in zip(tensor.shape, profile.max, strict=True)):
             raise ZooError(
-                f"`{name}` is {list(given.shape)}, and the TensorRT engine was built for at most {list(profile.most)}",
-                hint="raise `corpus.max_length` or `decoding.beam`, lower `--tokens`, or take another backend",
+                f"`{name}` has the shape {list(tensor.shape)}, and the TensorRT engine was built for at most "
+                f"{list(profile.max)}",
+                hint="raise `corpus.max_length` or `decoding.beam`, lower `--max-batch-tokens`, or use another backend",
             )
 
 
-def _absent() -> str | None:
+def _unavailable_reason() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
-            "torch-tensorrt and TensorRT's libraries are not installed: `pip install -e '.[tensorrt]'` in zoo's own "
-            "folder has the first; the libraries (`tensorrt-cu13-libs`) are NVIDIA's own and not on the package index: "
-            "pip fetches them from NVIDIA's"
+            "torch-tensorrt or TensorRT is not installed: run `pip install -e '.[tensorrt]'` in zoo's source folder for "
+            "torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on the package index; pip fetches them "
+            "from NVIDIA's index"
         )
-    return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch sees none"
+    return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch finds none"
 
 
-def _refuses(order: Order) -> str | None:
-    if not order.device.startswith("cuda"):
-        return f"it runs on an NVIDIA GPU, not on `{order.device}`"
-    longest = order.spec.corpus.max_length
-    if order.spec.architecture.positional_encoding == "learned" and longest >= order.spec.architecture.max_positions:
-        return "its engines would take more positions than the spec has learned"
-    return none_does(order)
+def _unsupported_reason(request: BuildRequest) -> str | None:
+    if not request.device.startswith("cuda"):
+        return f"it runs on an NVIDIA GPU, not on `{request.device}`"
+    longest, architecture = request.spec.corpus.max_length, request.spec.architecture
+    if architecture.positional_encoding == "learned" and longest >= architecture.max_positions:
+        return (
+            f"its engines need more positions ({longest + 1}) than the model has learned ({architecture.max_positions}): "
+            "lower `corpus.max_length`"
+        )
+    return export.unsupported_reason(request)
 
 
 tensorrt = Backend(
     name="tensorrt",
     summary="TensorRT engines for one kind of NVIDIA GPU",
-    absent=_absent,
-    refuses=_refuses,
+    unavailable_reason=_unavailable_reason,
+    unsupported_reason=_unsupported_reason,
     build=_build,
 )

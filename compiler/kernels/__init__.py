@@ -1,1 +1,1 @@
-"""The kernels of the native backend, in C++."""
+"""C++ kernels of the native backend, and the code that compiles and loads them."""

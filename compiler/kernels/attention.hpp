@@ -1,17 +1,17 @@
-// softmax(scale Q K^T) V: of some queries over the same keys, and of one hypothesis over its own past.
+// Attention, softmax(scale Q K^T) V: of several queries over the same keys, and of hypotheses over their own past.
 #pragma once
 
 #include "rows.hpp"
 
 namespace {
 
-// Scores become weights that still have to be divided by the sum, which is returned; what is after `n` is no score.
-inline float weigh(float* scores, int64_t n, int64_t padded, float scale) {
-    Vector most = splat(-INFINITE), sums{};
+// Replaces n scores with unnormalised softmax weights, and returns the weights' sum. Padding after n becomes 0.
+inline float scores_to_weights(float* scores, int64_t n, int64_t padded, float scale) {
+    Vector max = splat(-INFINITE), sums{};
     for (int64_t i = 0; i < padded; i += LANES) store(scores + i, load(scores + i) * scale);
     for (int64_t i = n; i < padded; i++) scores[i] = -INFINITE;
-    for (int64_t i = 0; i < padded; i += LANES) most = larger(load(scores + i), most);
-    const float top = largest(most);
+    for (int64_t i = 0; i < padded; i += LANES) max = larger(load(scores + i), max);
+    const float top = largest(max);
     for (int64_t i = 0; i < padded; i += LANES) {
         const Vector e = exponential(load(scores + i) - top);
         store(scores + i, e);
@@ -20,18 +20,19 @@ inline float weigh(float* scores, int64_t n, int64_t padded, float scale) {
     return sum(sums);
 }
 
-// One head: queries [count, key_width] against keys [key_width, padded] and values [length, value_width]. Meanwhile
-// `next_keys` and `next_values`, about as large, are brought nearer.
-struct Head {
+// Arguments for one head: queries [count, key_width], keys [key_width, padded], values [length, value_width]. While it
+// is computed, `next_keys` and `next_values`, which are about as large, are prefetched.
+struct AttentionHead {
     const float *queries, *keys, *values, *next_keys, *next_values;
     float* out;
     int64_t query_stride, value_stride, out_stride, length, padded, key_width, value_width;
     float scale;
 };
 
-// V vectors of scores, or of the sum of values, for Q queries. Each key and value is read once for all of them.
+// Computes V vectors of scores (`score`) or of weighted sums of values (`gather`) for Q queries at once, so that each
+// key and value is read only once.
 template <int Q, int V>
-inline void score(const Head& h, int64_t key, float* scores) {
+inline void score(const AttentionHead& h, int64_t key, float* scores) {
     Vector sums[Q][V] = {};
     for (int64_t d = 0; d < h.key_width; d++) {
         const int64_t at = d * h.padded + key;
@@ -46,7 +47,7 @@ inline void score(const Head& h, int64_t key, float* scores) {
 }
 
 template <int Q, int V>
-inline void gather(const Head& h, int64_t column, const float* weights, const float* factors) {
+inline void gather(const AttentionHead& h, int64_t column, const float* weights, const float* factors) {
     Vector sums[Q][V] = {};
     for (int64_t key = 0; key < h.length; key++) {
         const int64_t at = key * h.value_stride + column;
@@ -61,13 +62,13 @@ inline void gather(const Head& h, int64_t column, const float* weights, const fl
 }
 
 template <int Q>
-void attend(const Head& h, float* scores) {
+void attend(const AttentionHead& h, float* scores) {
     int64_t key = 0, column = 0;
     for (; key + 2 * LANES <= h.padded; key += 2 * LANES) score<Q, 2>(h, key, scores);
     for (; key < h.padded; key += LANES) score<Q, 1>(h, key, scores);
     float factors[Q];
     for (int q = 0; q < Q; q++) {
-        const float all = weigh(scores + q * h.padded, h.length, h.padded, h.scale);
+        const float all = scores_to_weights(scores + q * h.padded, h.length, h.padded, h.scale);
         factors[q] = h.length ? 1.0f / all : 0.0f;
     }
     for (; column + 2 * LANES <= h.value_width; column += 2 * LANES) gather<Q, 2>(h, column, scores, factors);
@@ -81,8 +82,8 @@ void attend(const Head& h, float* scores) {
         }
 }
 
-// `scores` has room for 4 queries.
-inline void attend(Head h, int64_t count, float* scores) {
+// Runs attention for `count` queries. `scores` is scratch memory for 4 queries.
+inline void attend(AttentionHead h, int64_t count, float* scores) {
     for (; count > 0; count -= 4, h.queries += 4 * h.query_stride, h.out += 4 * h.out_stride) {
         if (count >= 4) attend<4>(h, scores);
         else if (count == 3) attend<3>(h, scores);
@@ -94,11 +95,11 @@ inline void attend(Head h, int64_t count, float* scores) {
 inline float dot(const float* x, const float* y, int64_t n) {
     Vector sums{};
     float rest = 0.0f;
-    each(n, [&](int64_t i) { sums = sums + load(x + i) * load(y + i); }, [&](int64_t i) { rest += x[i] * y[i]; });
+    for_each(n, [&](int64_t i) { sums = sums + load(x + i) * load(y + i); }, [&](int64_t i) { rest += x[i] * y[i]; });
     return sum(sums) + rest;
 }
 
-// The same for V vectors, without a loop.
+// The dot product of V vectors, fully unrolled.
 template <int V>
 inline float dot(const float* x, const float* y) {
     Vector sums = load(x) * load(y);
@@ -106,22 +107,22 @@ inline float dot(const float* x, const float* y) {
     return sum(sums);
 }
 
-// The hypotheses of a sentence, all heads: the key and value of row r's position t lie in stored row
-// ancestry[r * room + t], which is mostly the same for all of them.
-struct Past {
+// Arguments for the hypotheses of a sentence, all heads. The key and the value of hypothesis r at position t are in
+// stored row ancestry[r * max_positions + t]. Most hypotheses share most stored rows.
+struct CachedAttention {
     const float *queries, *keys, *values;
     float* out;
     const int32_t* ancestry;
     int64_t query_stride, key_stride, value_stride, out_stride;
-    int64_t rows, room, length, heads, key_width, value_width;
+    int64_t rows, max_positions, length, heads, key_width, value_width;
     float scale;
 
-    // Stored rows lie too scattered for the processor to foresee them. (Inlined by force: GCC takes a call that only
-    // prefetches for one without effect, and drops it.)
-    __attribute__((always_inline)) inline void fetch(int64_t t) const {
+    // Prefetches the stored rows of position t, which are too scattered for the hardware prefetcher. Forced inline,
+    // because GCC removes a call that only prefetches as a call without effect.
+    __attribute__((always_inline)) inline void prefetch(int64_t t) const {
         for (int64_t row = 0; row < rows && t < length; row++) {
-            const int32_t* stored = ancestry + row * room + t;
-            if (row && stored[0] == stored[-room]) continue;
+            const int32_t* stored = ancestry + row * max_positions + t;
+            if (row && stored[0] == stored[-max_positions]) continue;
             const float *key = keys + *stored * key_stride, *value = values + *stored * value_stride;
             for (int64_t i = 0; i < key_stride; i += 16) __builtin_prefetch(key + i);
             for (int64_t i = 0; i < value_stride; i += 16) __builtin_prefetch(value + i, 0, 2);
@@ -129,9 +130,10 @@ struct Past {
     }
 };
 
-// V vectors of one row's sum of values.
+// Computes V vectors of one hypothesis' weighted sum of values.
 template <int V>
-inline void mix(const Past& p, const float* weights, float factor, const float* values, const int32_t* stored,
+inline void mix(const CachedAttention& p, const float* weights, float factor, const float* values,
+    const int32_t* stored,
                 float* out) {
     Vector sums[V] = {};
     for (int64_t t = 0; t < p.length; t++)
@@ -140,15 +142,15 @@ inline void mix(const Past& p, const float* weights, float factor, const float* 
     for (int v = 0; v < V; v++) store(out + v * LANES, sums[v] * factor);
 }
 
-// `scores` has room for all rows and heads, and a number more for each.
-inline void attend(const Past& p, float* scores) {
+// Runs attention over the cache. `scores` is scratch memory for all rows and heads, and one more float for each.
+inline void attend(const CachedAttention& p, float* scores) {
     constexpr int64_t AHEAD = 2;
-    const int64_t padded = up(p.length, LANES);
-    for (int64_t t = 0; t < AHEAD; t++) p.fetch(t);
+    const int64_t padded = round_up(p.length, LANES);
+    for (int64_t t = 0; t < AHEAD; t++) p.prefetch(t);
     for (int64_t t = 0; t < p.length; t++) {
-        p.fetch(t + AHEAD);
+        p.prefetch(t + AHEAD);
         for (int64_t row = 0; row < p.rows; row++) {
-            const float* key = p.keys + p.ancestry[row * p.room + t] * p.key_stride;
+            const float* key = p.keys + p.ancestry[row * p.max_positions + t] * p.key_stride;
             const float* query = p.queries + row * p.query_stride;
             float* score = scores + row * padded + t;
             for (int64_t head = 0; head < p.heads; head++, key += p.key_width, query += p.key_width) {
@@ -159,12 +161,12 @@ inline void attend(const Past& p, float* scores) {
     }
     float* factors = scores + p.heads * p.rows * padded;
     for (int64_t i = 0; i < p.heads * p.rows; i++)
-        factors[i] = 1.0f / weigh(scores + i * padded, p.length, padded, p.scale);
+        factors[i] = 1.0f / scores_to_weights(scores + i * padded, p.length, padded, p.scale);
     for (int64_t i = 0; i < p.heads * p.rows; i++) {
         const int64_t head = i / p.rows, row = i % p.rows;
         const float *weights = scores + i * padded, factor = factors[i];
         const float* values = p.values + head * p.value_width;
-        const int32_t* stored = p.ancestry + row * p.room;
+        const int32_t* stored = p.ancestry + row * p.max_positions;
         float* out = p.out + row * p.out_stride + head * p.value_width;
         int64_t column = 0;
         for (; column + 4 * LANES <= p.value_width; column += 4 * LANES)

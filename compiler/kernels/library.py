@@ -1,4 +1,7 @@
-"""The kernels as a library: compiled for this very processor with the host's C++ compiler, kept by content."""
+"""C++ kernels as a shared library: compile it for this processor, load it, and declare its functions.
+
+The header `abi.hpp` is generated from the Python definitions, so that both sides agree.
+"""
 
 from __future__ import annotations
 
@@ -7,61 +10,164 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compiler.artefact import Artefact, is_of_room
+from compiler.artefact import Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
-from compiler.kernels import abi
-from specs import ZooError
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, Opcode, Status
+from specs import BOS, EOS, PAD, ZooError
 
 KERNELS = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
+_C_TYPES: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
+    "int": ("int32_t", ctypes.c_int32),
+    "float": ("float", ctypes.c_float),
+    "pointer": ("const void*", ctypes.c_void_p),
+}
+_TYPE_OF_ANNOTATION = {"Opcode": "int", "ActivationKind": "int", "int": "int", "bool": "int", "float": "float"}
+_TYPE_OF_ANNOTATION |= {"str | None": "pointer", "tuple[str, ...]": "pointer"}
+
+
+def struct_fields() -> Iterator[tuple[str, str]]:
+    """Yield the name and the type (int, float or pointer) of each field of the C++ struct Instruction."""
+    for field in fields(Instruction):
+        if field.type == "Operand":
+            yield from ((field.name, "int"), (f"{field.name}_column", "int"))
+        else:
+            yield field.name, _TYPE_OF_ANNOTATION[str(field.type)]
+
+
+class InstructionStruct(ctypes.Structure):
+    """Instruction in the memory layout that the kernels read."""
+
+    _fields_ = tuple((name, _C_TYPES[kind][1]) for name, kind in struct_fields())
+
+
+SIGNATURES: Mapping[str, tuple[str, str]] = {
+    "zoo_matrix": (
+        "int",
+        "const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias, "
+        "void** result",
+    ),
+    "zoo_matrix_int8": (
+        "int",
+        "const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, "
+        "const float* bias, void** result",
+    ),
+    "zoo_matrix_free": ("void", "void* matrix"),
+    "zoo_open": (
+        "int",
+        "const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths, "
+        "int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths, int64_t caches, "
+        "void** result",
+    ),
+    "zoo_close": ("void", "void* program"),
+    "zoo_encode": (
+        "int",
+        "void* program, const int64_t* tokens, const int32_t* lengths, int64_t sentences, void** result",
+    ),
+    "zoo_step": (
+        "int",
+        "void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* top_tokens, "
+        "float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride",
+    ),
+    "zoo_select": ("int", "void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams"),
+    "zoo_join": ("int", "void* first, void* second"),
+    "zoo_free_state": ("void", "void* state"),
+}
+"""The return type and the parameters of each C function. An int is a Status."""
+
+
+def header() -> str:
+    """Return the text of `abi.hpp`, which the kernels include."""
+    struct = "".join(f"    {_C_TYPES[kind][0]} {name};\n" for name, kind in struct_fields())
+    functions = "".join(f"{result} {name}({parameters});\n" for name, (result, parameters) in SIGNATURES.items())
+    return f"""// Written by compiler/kernels/library.py.
+#pragma once
+
+#include <cstdint>
+
+{_c_enum("Opcode", Opcode)}
+{_c_enum("ActivationKind", ActivationKind)}
+{_c_enum("Status", Status)}
+constexpr int32_t OPCODES = {len(Opcode)};
+constexpr int64_t PAD = {PAD}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
+
+extern "C" {{
+struct Instruction {{
+{struct}}};
+{functions}}}
+"""
+
+
+def _c_enum(name: str, members: type[IntEnum]) -> str:
+    return f"enum {name} : int32_t {{ {', '.join(f'{member.name} = {member.value}' for member in members)} }};"
+
 
 @cache
-def library(folder: Path | None) -> Any:
-    """The kernels, compiled for this processor unless `folder` has them already."""
+def load_kernels(folder: Path | None) -> Any:
+    """Return the library of the kernels, compiled first unless `folder` contains it for this processor."""
     sources = sorted([*KERNELS.glob("*.cpp"), *KERNELS.glob("*.hpp")])
-    text = abi.header() + "".join(source.read_text(encoding="utf-8") for source in sources)
-    key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _version(), "processor": processor()}
+    text = header() + "".join(source.read_text(encoding="utf-8") for source in sources)
+    key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _compiler_version(), "processor": processor()}
     artefact = Artefact(folder, "native", key)
     artefact.make(_compile)
-    return abi.declared(ctypes.CDLL(str(artefact.folder / "native.so")))
+    return declare_functions(ctypes.CDLL(str(artefact.folder / "native.so")))
 
 
-def compile_to(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.CompletedProcess[str]:
-    """Has the host's C++ compiler make the library of the kernels, and of the header that says what Python says."""
+def declare_functions(library: Any) -> Any:
+    """Set the argument and result types of the library's functions, and return the library."""
+    for name, (result, parameters) in SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype = ctypes.c_int if result == "int" else None
+        function.argtypes = [
+            ctypes.c_void_p if "*" in parameter else ctypes.c_int64 for parameter in parameters.split(", ")
+        ]
+    return library
+
+
+def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.CompletedProcess[str]:
+    """Compile the kernels into a shared library with the host's C++ compiler."""
     with TemporaryDirectory(prefix="zoo-") as folder:
-        Path(folder, "abi.hpp").write_text(abi.header(), encoding="utf-8")
+        Path(folder, "abi.hpp").write_text(header(), encoding="utf-8")
         command = [cpp_compiler() or "c++", *flags, "-I", folder, str(KERNELS / "native.cpp"), "-o", str(file)]
-        spoken = {**os.environ, "LC_ALL": "C"}  # what it says of the system's errors is looked for
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=spoken)
+        environment = {**os.environ, "LC_ALL": "C"}  # so that `is_disk_full` recognises its messages
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def _compile(folder: Path) -> None:
-    done = compile_to(folder / "native.so")
+    done = compile_kernels(folder / "native.so")
     if done.returncode:
-        if is_of_room(reason := done.stderr.strip()):
-            problem = f"there is no room to compile the native backend's kernels: {reason[-200:]}"
-            hint = "make room there: ZOO_HOME names the folder of what is kept, TMPDIR that of the compiler"
-            raise ZooError(problem, hint=f"{hint}; or take the backend `eager`", exit_code=1)
-        problem = (
-            f"the C++ compiler `{done.args[0]}` failed on the native backend's kernels: {done.stderr.strip()[-500:]}"
+        message = done.stderr.strip()
+        if is_disk_full(message):
+            raise ZooError(
+                f"the disk is full, so the native backend's kernels cannot be compiled: {message[-200:]}",
+                hint="free some space, or set ZOO_HOME (folder of artefacts) or TMPDIR (folder of the compiler's "
+                "temporary files) to a folder on another disk; or run with `--backend eager`",
+                exit_code=1,
+            )
+        raise ZooError(
+            f"the C++ compiler `{done.args[0]}` could not compile the native backend's kernels: {message[-500:]}",
+            hint="install another compiler (c++, g++ or clang++), or run with `--backend eager`",
+            exit_code=1,
         )
-        raise ZooError(problem, hint="another compiler may do (c++, g++, clang++), or `--backend eager`", exit_code=1)
 
 
 @cache
-def _version() -> str:
+def _compiler_version() -> str:
     return subprocess.run([cpp_compiler() or "c++", "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def processor() -> str:
-    """What `-march=native` depends on."""
-    told = {key: value for key, value in cpuinfo().items() if key in ("flags", "Features", "model name", "CPU part")}
-    text = str(told or platform.processor())
+    """Return a key for the instruction sets that `-march=native` selects."""
+    names = ("flags", "Features", "model name", "CPU part")
+    features = {key: value for key, value in cpuinfo().items() if key in names}
+    text = str(features or platform.processor())
     return platform.machine() + hashlib.sha256(text.encode()).hexdigest()[:16]

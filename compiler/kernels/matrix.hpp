@@ -1,5 +1,5 @@
-// Products of rows with a matrix that was packed once: in panels of 2 vectors of columns, in which it is read from
-// memory from the first byte to the last. A tile is some rows times one panel, its sums in registers.
+// Products of rows with a packed matrix. Packing sorts a matrix into panels of 2 vectors of columns, so that a product
+// reads it sequentially. A tile is the product of some rows and one panel, with its sums in registers.
 #pragma once
 
 #include "simd.hpp"
@@ -11,12 +11,12 @@
 namespace {
 
 constexpr int PANEL = 2 * LANES;
-constexpr int TILE = LANES == 16 ? 12 : 6;  // rows: as many sums as there are registers for
+constexpr int TILE = LANES == 16 ? 12 : 6;  // rows of a tile: its sums fill the vector registers
 
-// How 8-bit integers are multiplied: GROUP neighbours of a row, packed in 32 bits, at a time. Sums are exact.
+// Exact products of 8-bit integers: GROUP neighbours of a row, packed into 32 bits, are multiplied at a time.
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-// The row's are unsigned for this instruction: shifted by 128, which sums of the matrix's columns make good.
-constexpr int GROUP = 4, SHIFT = 128;
+// This instruction needs unsigned elements in the row. They are offset by 128; `Matrix::offsets` corrects the sums.
+constexpr int GROUP = 4, OFFSET = 128;
 typedef uint8_t Quantum;
 typedef Ints Packed;
 inline Packed load_packed(const int8_t* p) { return *reinterpret_cast<const Ints*>(p); }
@@ -28,7 +28,7 @@ inline Ints dot(Ints sum, int32_t x, Packed y) {
 #endif
 }
 #elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__)) || (defined(__SSE2__) && !defined(__AVX__))
-constexpr int GROUP = 2, SHIFT = 0;
+constexpr int GROUP = 2, OFFSET = 0;
 typedef int16_t Quantum;
 typedef int16_t Packed __attribute__((vector_size(LANES * 4), may_alias));
 inline Packed load_packed(const int8_t* p) {
@@ -45,7 +45,7 @@ inline Ints dot(Ints sum, int32_t x, Packed y) {
 #endif
 }
 #else
-constexpr int GROUP = 1, SHIFT = 0;
+constexpr int GROUP = 1, OFFSET = 0;
 typedef int32_t Quantum;
 typedef Ints Packed;
 inline Packed load_packed(const int8_t* p) {
@@ -55,7 +55,7 @@ inline Packed load_packed(const int8_t* p) {
 inline Ints dot(Ints sum, int32_t x, Packed y) { return sum + x * y; }
 #endif
 
-// The two kinds of matrix: what 4 bytes of a row are, what a vector of a panel is, and how they are multiplied.
+// The two types of matrix: the element type of rows, the type of sums, the type in memory, and the multiplication.
 struct Floats {
     typedef float Element;
     typedef Vector Sum;
@@ -74,11 +74,11 @@ struct Bytes {
 };
 
 struct Matrix {
-    int64_t in, out, depth, panels;  // depth: groups of rows
+    int64_t in, out, depth, panels;  // depth: number of groups of rows
     bool has_bias = false, quantised = false;
     Block<float> floats, bias, scales;
     Block<int8_t> bytes;
-    Block<int32_t> offsets;  // what the sums of a column start with
+    Block<int32_t> offsets;  // initial values of the sums of each column
 };
 
 // Rows of 4-byte elements: floats, or groups of 8-bit integers with a scale each.
@@ -89,14 +89,14 @@ struct Rows {
     const float* scales;
 };
 
-// Where a product goes, and what is done to it on the way.
+// Destination of a product, and whether ReLU is applied to it.
 struct Target {
     float* data;
     int64_t stride;
     bool relu;
 };
 
-// Panel-wise copy, zeros where the matrix ends.
+// Copies a matrix into panels, padded with zeros.
 template <int GROUPED, class T>
 void pack(const T* from, T* to, const Matrix& m, int64_t in_stride, int64_t out_stride) {
     for (int64_t panel = 0; panel < m.panels; panel++)
@@ -106,7 +106,7 @@ void pack(const T* from, T* to, const Matrix& m, int64_t in_stride, int64_t out_
                     *to++ = row < m.in && column < m.out ? from[row * in_stride + column * out_stride] : T(0);
 }
 
-std::unique_ptr<Matrix> shaped(int64_t in, int64_t out, int grouped, const float* bias) {
+std::unique_ptr<Matrix> new_matrix(int64_t in, int64_t out, int grouped, const float* bias) {
     if (in < 0 || out < 0 || in > (1 << 30) || out > (1 << 30)) throw std::length_error("matrix");
     std::unique_ptr<Matrix> m(new Matrix);
     m->in = in, m->out = out, m->depth = (in + grouped - 1) / grouped, m->panels = (out + PANEL - 1) / PANEL;
@@ -116,17 +116,17 @@ std::unique_ptr<Matrix> shaped(int64_t in, int64_t out, int grouped, const float
     return m;
 }
 
-// Multiplies R rows with a panel. `ahead` is what will be needed next, brought nearer meanwhile: in step with the panel
-// where that is used but ONCE, else a line every 2^`rarely` steps.
-template <class K, int R, bool ONCE>
+// Multiplies R rows with a panel, and prefetches memory from `prefetch_from` on: as many bytes as the panel has if this
+// is the panel's SINGLE_TILE, otherwise one cache line every 2^log2_interval steps.
+template <class K, int R, bool SINGLE_TILE>
 inline void tile(const typename K::Element* a, int64_t stride, const typename K::Stored* panel, int64_t depth,
-                 typename K::Sum (&sums)[R][2], const char* ahead, int rarely) {
+                 typename K::Sum (&sums)[R][2], const char* prefetch_from, int log2_interval) {
     constexpr int64_t WIDTH = LANES * K::GROUPED, BYTES = 2 * WIDTH * int64_t(sizeof(*panel));
     for (int64_t i = 0; i < depth; i++, panel += 2 * WIDTH) {
-        if constexpr (ONCE) {
-            for (int64_t line = 0; line < BYTES; line += LINE) __builtin_prefetch(ahead + i * BYTES + line);
-        } else if (!(i & ((1 << rarely) - 1))) {
-            __builtin_prefetch(ahead + (i >> rarely) * LINE, 0, 2);
+        if constexpr (SINGLE_TILE) {
+            for (int64_t line = 0; line < BYTES; line += LINE) __builtin_prefetch(prefetch_from + i * BYTES + line);
+        } else if (!(i & ((1 << log2_interval) - 1))) {
+            __builtin_prefetch(prefetch_from + (i >> log2_interval) * LINE, 0, 2);
         }
         const auto left = K::load_panel(panel), right = K::load_panel(panel + WIDTH);
 #pragma GCC unroll 12
@@ -138,8 +138,8 @@ inline void tile(const typename K::Element* a, int64_t stride, const typename K:
     }
 }
 
-// One panel's share of a row, cut off where the matrix ends.
-inline void put(float* to, Vector left, Vector right, int64_t columns, bool relu) {
+// Stores one panel's part of a row, without the padding columns.
+inline void write_row(float* to, Vector left, Vector right, int64_t columns, bool relu) {
     if (relu) left = ::relu(left), right = ::relu(right);
     if (columns >= PANEL) {
         store(to, left), store(to + LANES, right);
@@ -150,30 +150,33 @@ inline void put(float* to, Vector left, Vector right, int64_t columns, bool relu
     }
 }
 
-// The part of a product that is computed at a time: some rows times a panel.
+// Part of a product: the first row and the panel, the panel's columns, and what to prefetch.
 struct Part {
     int64_t row, panel, columns;
-    const char* ahead;
-    int rarely;
+    const char* prefetch_from;
+    int log2_interval;
 };
 
-template <int R, bool ONCE>
+template <int R, bool SINGLE_TILE>
 void compute(const Matrix& m, const Rows<float>& a, const Part& part, const Target& c) {
     Vector sums[R][2];
     const float* bias = m.bias.data + part.panel * PANEL;
     for (int r = 0; r < R; r++) sums[r][0] = load(bias), sums[r][1] = load(bias + LANES);
     const float* panel = m.floats.data + part.panel * m.depth * PANEL;
-    tile<Floats, R, ONCE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.ahead, part.rarely);
-    for (int r = 0; r < R; r++) put(c.data + (part.row + r) * c.stride, sums[r][0], sums[r][1], part.columns, c.relu);
+    tile<Floats, R, SINGLE_TILE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.prefetch_from,
+        part.log2_interval);
+    for (int r = 0; r < R; r++) write_row(c.data + (part.row + r) * c.stride, sums[r][0], sums[r][1], part.columns,
+        c.relu);
 }
 
-template <int R, bool ONCE>
+template <int R, bool SINGLE_TILE>
 void compute(const Matrix& m, const Rows<int32_t>& a, const Part& part, const Target& c) {
     Ints sums[R][2];
     const Ints* offsets = reinterpret_cast<const Ints*>(m.offsets.data + part.panel * PANEL);
     for (int r = 0; r < R; r++) sums[r][0] = offsets[0], sums[r][1] = offsets[1];
     const int8_t* panel = m.bytes.data + part.panel * m.depth * PANEL * GROUP;
-    tile<Bytes, R, ONCE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.ahead, part.rarely);
+    tile<Bytes, R, SINGLE_TILE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.prefetch_from,
+        part.log2_interval);
     const float *scales = m.scales.data + part.panel * PANEL, *bias = m.bias.data + part.panel * PANEL;
     for (int r = 0; r < R; r++) {
         Vector y[2];
@@ -181,37 +184,38 @@ void compute(const Matrix& m, const Rows<int32_t>& a, const Part& part, const Ta
             y[i] = __builtin_convertvector(sums[r][i], Vector) * a.scales[part.row + r] * load(scales + i * LANES);
             y[i] = y[i] + load(bias + i * LANES);
         }
-        put(c.data + (part.row + r) * c.stride, y[0], y[1], part.columns, c.relu);
+        write_row(c.data + (part.row + r) * c.stride, y[0], y[1], part.columns, c.relu);
     }
 }
 
-template <class E, bool ONCE, int R = TILE>
+template <class E, bool SINGLE_TILE, int R = TILE>
 void compute(int64_t rows, const Matrix& m, const Rows<E>& a, const Part& part, const Target& c) {
-    if (rows == R) return compute<R, ONCE>(m, a, part, c);
-    if constexpr (R > 1) compute<E, ONCE, R - 1>(rows, m, a, part, c);
+    if (rows == R) return compute<R, SINGLE_TILE>(m, a, part, c);
+    if constexpr (R > 1) compute<E, SINGLE_TILE, R - 1>(rows, m, a, part, c);
 }
 
-// c = a times the columns of some panels, `c.data` being where the first panel's go.
+// Computes c = a times the panels from `first` to `last`; the first panel's columns go to `c.data`.
 template <class E>
 void product(const Matrix& m, const Rows<E>& a, int64_t first, int64_t last, const Target& c) {
-    constexpr int64_t NEAR = 384 << 10;  // bytes of rows that stay in the second cache beside two panels
-    const int64_t bytes = m.depth * PANEL * (m.quantised ? GROUP : 4);  // of a panel
+    constexpr int64_t MAX_NEAR = 384 << 10;  // bytes of rows that fit into the level-2 cache with two panels
+    const int64_t bytes = m.depth * PANEL * (m.quantised ? GROUP : 4);  // size of a panel
     const char* data = reinterpret_cast<const char*>(m.floats.data);
     if (m.quantised) data = reinterpret_cast<const char*>(m.bytes.data);
-    const int64_t chunk = std::max<int64_t>(TILE, NEAR / (4 * std::max<int64_t>(m.depth, 1)) / TILE * TILE);
+    const int64_t chunk = std::max<int64_t>(TILE, MAX_NEAR / (4 * std::max<int64_t>(m.depth, 1)) / TILE * TILE);
     for (int64_t row = 0; row < a.count; row += chunk) {
         const int64_t rows = std::min(chunk, a.count - row), tiles = (rows + TILE - 1) / TILE;
-        const int rarely = tiles < 4 ? 0 : tiles < 8 ? 1 : 2;  // so that all tiles together fetch a panel
+        // so that all tiles together prefetch the next panel
+        const int log2_interval = tiles < 4 ? 0 : tiles < 8 ? 1 : 2;
         for (int64_t panel = first; panel < last; panel++) {
             const Target to{c.data + (panel - first) * PANEL, c.stride, c.relu};
             for (int64_t i = 0; i < tiles; i++) {
                 const int64_t start = rows * i / tiles, count = rows * (i + 1) / tiles - start;
-                Part part{row + start, panel, m.out - panel * PANEL, data + panel * bytes, rarely};
+                Part part{row + start, panel, m.out - panel * PANEL, data + panel * bytes, log2_interval};
                 if (tiles == 1) {
-                    part.ahead += 4096;
+                    part.prefetch_from += 4096;
                     compute<E, true>(count, m, a, part, to);
                 } else {
-                    part.ahead += bytes + i * (m.depth >> rarely) * LINE;
+                    part.prefetch_from += bytes + i * (m.depth >> log2_interval) * LINE;
                     compute<E, false>(count, m, a, part, to);
                 }
             }
@@ -219,15 +223,15 @@ void product(const Matrix& m, const Rows<E>& a, int64_t first, int64_t last, con
     }
 }
 
-// Rounds rows to 8 bits, each by a scale of its own (s = max|x| / 127); to even at halves, as torch does. A row with a
-// number that is infinite or none becomes zeros, and its scale NaN.
-struct Quantised {
+// Quantises rows to 8 bits, each with its own scale (max|x| / 127), rounding halves to even, as torch does. A row that
+// contains infinity or NaN becomes zeros, with the scale NaN.
+struct RowQuantiser {
     Block<int32_t> groups;
     Block<float> scales;
 
     Rows<int32_t> operator()(const Rows<float>& x, int64_t in) {
-        // Whole vectors are written: after the end of a row there is room for one.
-        const int64_t depth = (in + GROUP - 1) / GROUP, stride = up(depth, LANES) + LANES;
+        // Whole vectors are written, so each row has a spare vector at its end.
+        const int64_t depth = (in + GROUP - 1) / GROUP, stride = round_up(depth, LANES) + LANES;
         int32_t* to = groups.grow(x.count * stride);
         float* scale = scales.grow(x.count);
         for (int64_t row = 0; row < x.count; row++)
@@ -236,14 +240,14 @@ struct Quantised {
     }
 
     static float one(const float* x, int64_t in, int32_t* to) {
-        // As integers, magnitudes are ordered like numbers, and NaN is the largest of all.
-        Ints most{};
+        // The bits of magnitudes, read as integers, have the same order as the numbers, and NaN is the largest.
+        Ints max{};
         each_vector(x, in, [&](int64_t, Vector v) {
             const Ints magnitude = bits(v) & 0x7fffffff;
-            most = magnitude > most ? magnitude : most;
+            max = magnitude > max ? magnitude : max;
         });
         int32_t top = 0;
-        for (int lane = 0; lane < LANES; lane++) top = std::max<int32_t>(top, most[lane]);
+        for (int lane = 0; lane < LANES; lane++) top = std::max<int32_t>(top, max[lane]);
         float largest;
         std::memcpy(&largest, &top, 4);
         const bool finite = largest < INFINITE;
@@ -252,14 +256,14 @@ struct Quantised {
         char* bytes = reinterpret_cast<char*>(to);
         each_vector(x, in, [&](int64_t i, Vector v) {
             const Vector y = finite ? v * factor : Vector{};
-            const Ints rounded = bits(settled(y) + 12582912.0f) - (0x4b400000 - SHIFT);
+            const Ints rounded = bits(without_fusion(y) + 12582912.0f) - (0x4b400000 - OFFSET);
             const Quanta quanta = __builtin_convertvector(rounded, Quanta);
             std::memcpy(bytes + i * int64_t(sizeof(Quantum)), &quanta, sizeof(quanta));
         });
         return finite ? largest / 127.0f : NOT_A_NUMBER;
     }
 
-    // f(i, the numbers from i on), the last ones filled up with zeros.
+    // Calls f(i, vector at i); the last vector is padded with zeros.
     template <class F>
     static void each_vector(const float* x, int64_t n, F f) {
         int64_t i = 0;

@@ -1,5 +1,5 @@
-// The native backend's machine: executes the instructions of compiler/instruction.py on rows of floats. One call runs
-// on the thread that makes it; a program is only read, so threads can share it, each with states of its own.
+// Interpreter of the instructions of compiler/instruction.py, which work on rows of floats. A call runs on the calling
+// thread. A program is read-only, so several threads can share it. A state belongs to one thread at a time.
 #include "abi.hpp"
 #include "attention.hpp"
 #include "matrix.hpp"
@@ -12,16 +12,16 @@
 
 namespace {
 
-// The sinusoids of 3.5, computed when a position is first asked for. Tables that were outgrown may still be read.
-class Sinusoids {
+// Tables of the sinusoids of section 3.5. A table grows on demand; other threads may still read the smaller one.
+class SinusoidTables {
   public:
-    std::shared_ptr<const Block<float>> of(int64_t positions, int64_t width, bool halves) {
+    std::shared_ptr<const Block<float>> table(int64_t positions, int64_t width, bool halves) {
         const std::lock_guard<std::mutex> lock(mutex);
         std::shared_ptr<Block<float>>& table = tables[{width, halves}];
         if (!table || table->size < positions * width) {
-            const int64_t room = std::max<int64_t>(256, 2 * positions);
-            auto larger = std::make_shared<Block<float>>(room * width);
-            for (int64_t i = 0; i < room; i++) sinusoids(i, width, halves, larger->data + i * width);
+            const int64_t max_positions = std::max<int64_t>(256, 2 * positions);
+            auto larger = std::make_shared<Block<float>>(max_positions * width);
+            for (int64_t i = 0; i < max_positions; i++) sinusoids(i, width, halves, larger->data + i * width);
             table = larger;
         }
         return table;
@@ -32,27 +32,27 @@ class Sinusoids {
     std::map<std::pair<int64_t, bool>, std::shared_ptr<Block<float>>> tables;
 };
 
-// An instruction that there is none of.
-struct Unknown {};
+// Exception for an opcode that the kernels do not implement.
+struct UnknownInstruction {};
 
 struct Program {
     std::vector<Instruction> encode, step;
-    std::vector<int64_t> strides;  // of the buffers
+    std::vector<int64_t> strides;  // distance between two rows of each buffer, in floats
     Slots memory, cache;
-    Sinusoids sinusoids;
+    SinusoidTables sinusoids;
 };
 
-// What a thread needs while it runs a program, kept for the next call.
+// Scratch memory of a thread, reused by the next call.
 struct Workspace {
     std::vector<Block<float>> buffers;
     Block<float> scores, keys, block;
-    Quantised quantised;
+    RowQuantiser quantised;
 };
 thread_local Workspace workspace;
 
-class Run {
+class Execution {
   public:
-    Run(Program& program, State& state, const int64_t* tokens)
+    Execution(Program& program, State& state, const int64_t* tokens)
         : program(program), state(state), tokens(tokens), work(workspace) {}
 
     void encode() {
@@ -60,10 +60,10 @@ class Run {
             for (int64_t i = 0; i < s.length; i++) positions.push_back(i);
         execute(program.encode);
     }
-    void step(const Likeliest& wanted) {
-        likeliest = wanted;
+    void step(const TopK& wanted) {
+        top_k = wanted;
         for (Sentence& s : state.sentences) {
-            s.extend(program.cache);
+            s.add_position(program.cache);
             positions.insert(positions.end(), size_t(s.rows), s.position);
         }
         execute(program.step);
@@ -75,15 +75,15 @@ class Run {
     State& state;
     const int64_t* tokens;
     Workspace& work;
-    std::vector<int64_t> positions;  // of each row
-    Likeliest likeliest{};
+    std::vector<int64_t> positions;  // the position of each row in its sentence
+    TopK top_k{};
 
     int64_t rows() const { return int64_t(positions.size()); }
     int64_t stride(int32_t buffer) const { return program.strides[size_t(buffer)]; }
     float* at(int32_t buffer, int32_t column, int64_t row = 0) const {
         return work.buffers[size_t(buffer)].data + row * stride(buffer) + column;
     }
-    Rows<float> input(const Instruction& i) const { return {at(i.a, i.a_at), stride(i.a), rows(), nullptr}; }
+    Rows<float> input(const Instruction& i) const { return {at(i.a, i.a_column), stride(i.a), rows(), nullptr}; }
 
     void execute(const std::vector<Instruction>& instructions) {
         if (work.buffers.size() < program.strides.size()) work.buffers.resize(program.strides.size());
@@ -92,108 +92,110 @@ class Run {
     }
 
     void execute(const Instruction& i) {
-        switch (Code(i.code)) {
+        switch (Opcode(i.opcode)) {
             case EMBED: return embed(i);
             case POSITION: return position(i);
             case LINEAR: return linear(i);
-            case ADD: return plus(i);
+            case ADD: return add_rows(i);
             case NORM: return normalise(i);
             case ATTEND_SOURCE: return attend_source(i);
-            case KEEP: return keep(i);
-            case APPEND: return append(i);
+            case STORE_MEMORY: return store_memory(i);
+            case APPEND_CACHE: return append_cache(i);
             case ATTEND_CACHE: return attend_cache(i);
             case ATTEND_MEMORY: return attend_memory(i);
             case LOGITS: return logits(i);
-            case BEND: return bent(i);
-            case AVERAGE_SOURCE: return average_source(i);
-            case AVERAGE: return average_cache(i);
+            case ACTIVATE: return activate(i);
+            case SSRU_SOURCE: return ssru_source(i);
+            case SSRU_STEP: return ssru_step(i);
             case COPY: return copy(i);
         }
-        throw Unknown();
+        throw UnknownInstruction();
     }
 
     template <class F>
-    void each_row(F f) {
+    void for_each_row(F f) {
         for (int64_t row = 0; row < rows(); row++) f(row);
     }
 
     void embed(const Instruction& i) {
         const float* table = static_cast<const float*>(i.table);
-        each_row([&](int64_t row) {
-            if (tokens[row] < 0 || tokens[row] >= i.rows) throw std::out_of_range("piece");
-            scaled(table + tokens[row] * i.width, i.scale, at(i.out, i.out_at, row), i.width);
+        for_each_row([&](int64_t row) {
+            if (tokens[row] < 0 || tokens[row] >= i.rows) throw std::out_of_range("token");
+            scaled(table + tokens[row] * i.width, i.scale, at(i.out, i.out_column, row), i.width);
         });
     }
 
-    void plus(const Instruction& i) {
-        each_row([&](int64_t row) {
-            add(at(i.a, i.a_at, row), at(i.b, i.b_at, row), at(i.out, i.out_at, row), i.width);
+    void add_rows(const Instruction& i) {
+        for_each_row([&](int64_t row) {
+            add(at(i.a, i.a_column, row), at(i.b, i.b_column, row), at(i.out, i.out_column, row), i.width);
         });
     }
 
     void position(const Instruction& i) {
         const float* table = static_cast<const float*>(i.table);
-        std::shared_ptr<const Block<float>> ours;
-        int64_t most = 0;
-        for (int64_t p : positions) most = std::max(most, p);
+        std::shared_ptr<const Block<float>> sinusoids;
+        int64_t max = 0;
+        for (int64_t p : positions) max = std::max(max, p);
         if (table) {
-            if (most >= i.rows) throw std::out_of_range("position");
+            if (max >= i.rows) throw std::out_of_range("position");
         } else {
-            ours = program.sinusoids.of(i.first + most + 1, i.width, i.halves != 0);
-            table = ours->data + i.first * i.width;
+            sinusoids = program.sinusoids.table(i.first + max + 1, i.width, i.halves != 0);
+            table = sinusoids->data + i.first * i.width;
         }
-        each_row([&](int64_t row) {
-            add(at(i.a, i.a_at, row), table + positions[size_t(row)] * i.width, at(i.out, i.out_at, row), i.width);
+        for_each_row([&](int64_t row) {
+            add(at(i.a, i.a_column, row), table + positions[size_t(row)] * i.width, at(i.out, i.out_column, row),
+                i.width);
         });
     }
 
     void linear(const Instruction& i) {
         const Matrix& m = *static_cast<const Matrix*>(i.matrix);
-        const Target to{at(i.out, i.out_at), stride(i.out), i.curve == RELU};
+        const Target to{at(i.out, i.out_column), stride(i.out), i.activation == RELU};
         if (m.quantised) product(m, work.quantised(input(i), m.in), 0, m.panels, to);
         else product(m, input(i), 0, m.panels, to);
-        if (i.curve > RELU)
-            each_row([&](int64_t row) {
-                float* x = at(i.out, i.out_at, row);
-                bend(x, i.curve, x, i.width);
+        if (i.activation > RELU)
+            for_each_row([&](int64_t row) {
+                float* x = at(i.out, i.out_column, row);
+                apply_activation(x, i.activation, x, i.width);
             });
     }
 
-    void bent(const Instruction& i) {
-        each_row([&](int64_t row) { bend(at(i.a, i.a_at, row), i.curve, at(i.out, i.out_at, row), i.width); });
+    void activate(const Instruction& i) {
+        for_each_row([&](int64_t row) { apply_activation(at(i.a, i.a_column, row), i.activation, at(i.out,
+            i.out_column, row), i.width); });
     }
 
     void copy(const Instruction& i) {
-        each_row([&](int64_t row) {
-            std::memcpy(at(i.out, i.out_at, row), at(i.a, i.a_at, row), size_t(i.width) * sizeof(float));
+        for_each_row([&](int64_t row) {
+            std::memcpy(at(i.out, i.out_column, row), at(i.a, i.a_column, row), size_t(i.width) * sizeof(float));
         });
     }
 
-    void average_source(const Instruction& i) {
+    void ssru_source(const Instruction& i) {
         int64_t first = 0;
         for (const Sentence& s : state.sentences) {
-            const float* before = nullptr;
+            const float* previous = nullptr;
             for (int64_t t = 0; t < s.length; t++) {
                 const int64_t row = first + (i.backwards ? s.length - 1 - t : t);
-                float* out = at(i.out, i.out_at, row);
-                average(at(i.a, i.a_at, row), at(i.b, i.b_at, row), before, out, i.width);
-                before = out;
+                float* out = at(i.out, i.out_column, row);
+                ssru_state(at(i.a, i.a_column, row), at(i.b, i.b_column, row), previous, out, i.width);
+                previous = out;
             }
             first += s.length;
         }
     }
 
-    // Of each hypothesis from what it stored at the position before, wherever that lies.
-    void average_cache(const Instruction& i) {
-        const int64_t width = up(i.width, LANES);
+    // Computes the next state of each hypothesis from the state that its parent stored at the previous position.
+    void ssru_step(const Instruction& i) {
+        const int64_t width = round_up(i.width, LANES);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* stored = s.stored(program.cache, i.c);
+            float* stored = s.cache_slot(program.cache, i.c);
             for (int64_t r = 0; r < s.rows; r++, row++) {
-                const float* before = nullptr;
-                if (s.position) before = stored + s.ancestry[size_t(r * s.room + s.position - 1)] * width;
-                float *to = stored + (s.used + r) * width, *out = at(i.out, i.out_at, row);
-                average(at(i.a, i.a_at, row), at(i.b, i.b_at, row), before, to, i.width);
+                const float* previous = nullptr;
+                if (s.position) previous = stored + s.ancestry[size_t(r * s.max_positions + s.position - 1)] * width;
+                float *to = stored + (s.used + r) * width, *out = at(i.out, i.out_column, row);
+                ssru_state(at(i.a, i.a_column, row), at(i.b, i.b_column, row), previous, to, i.width);
                 std::memcpy(out, to, size_t(i.width) * sizeof(float));
             }
         }
@@ -201,9 +203,9 @@ class Run {
 
     void normalise(const Instruction& i) {
         const float *gain = static_cast<const float*>(i.gain), *bias = static_cast<const float*>(i.bias);
-        each_row([&](int64_t row) {
-            const float* other = i.b < 0 ? nullptr : at(i.b, i.b_at, row);
-            norm(at(i.a, i.a_at, row), other, gain, bias, i.epsilon, at(i.out, i.out_at, row), i.width);
+        for_each_row([&](int64_t row) {
+            const float* other = i.b < 0 ? nullptr : at(i.b, i.b_column, row);
+            norm(at(i.a, i.a_column, row), other, gain, bias, i.epsilon, at(i.out, i.out_column, row), i.width);
         });
     }
 
@@ -213,9 +215,10 @@ class Run {
             float *scores = work.scores.grow(4 * s.padded), *keys = work.keys.grow(i.key_width * s.padded);
             for (int64_t head = 0; head < i.heads; head++) {
                 const int64_t k = head * i.key_width, v = head * i.value_width;
-                transpose(at(i.b, i.b_at, row) + k, stride(i.b), s, i.key_width, keys);
-                const float* values = at(i.c, i.c_at, row) + v;
-                attend(Head{at(i.a, i.a_at, row) + k, keys, values, keys, values, at(i.out, i.out_at, row) + v,
+                transpose(at(i.b, i.b_column, row) + k, stride(i.b), s, i.key_width, keys);
+                const float* values = at(i.c, i.c_column, row) + v;
+                attend(AttentionHead{at(i.a, i.a_column, row) + k, keys, values, keys, values, at(i.out, i.out_column,
+                    row) + v,
                             stride(i.a), stride(i.c), stride(i.out), s.length, s.padded, i.key_width, i.value_width,
                             i.scale},
                        s.length, scores);
@@ -224,7 +227,7 @@ class Run {
         }
     }
 
-    // [length, width] as [width, padded]; what pads is zero.
+    // Copies [length, width] to [width, padded], padded with zeros.
     static void transpose(const float* from, int64_t stride, const Sentence& s, int64_t width, float* to) {
         for (int64_t d = 0; d < width; d++) {
             for (int64_t t = 0; t < s.length; t++) to[d * s.padded + t] = from[t * stride + d];
@@ -232,11 +235,11 @@ class Run {
         }
     }
 
-    void keep(const Instruction& i) {
+    void store_memory(const Instruction& i) {
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            const float* from = at(i.a, i.a_at, row);
-            float* to = s.remembered(program.memory, i.out);
+            const float* from = at(i.a, i.a_column, row);
+            float* to = s.memory_slot(program.memory, i.out);
             if (program.memory.transposed[size_t(i.out)]) {
                 transpose(from, stride(i.a), s, i.width, to);
             } else {
@@ -249,23 +252,26 @@ class Run {
         }
     }
 
-    void append(const Instruction& i) {
-        const int64_t width = up(i.width, LANES);
+    void append_cache(const Instruction& i) {
+        const int64_t width = round_up(i.width, LANES);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* to = s.stored(program.cache, i.out) + s.used * width;
+            float* to = s.cache_slot(program.cache, i.out) + s.used * width;
             for (int64_t end = row + s.rows; row < end; row++, to += width)
-                std::memcpy(to, at(i.a, i.a_at, row), size_t(i.width) * sizeof(float));
+                std::memcpy(to, at(i.a, i.a_column, row), size_t(i.width) * sizeof(float));
         }
     }
 
     void attend_cache(const Instruction& i) {
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* scores = work.scores.grow(s.rows * i.heads * (up(s.position + 1, LANES) + 1));
-            attend(Past{at(i.a, i.a_at, row), s.stored(program.cache, i.b), s.stored(program.cache, i.c),
-                        at(i.out, i.out_at, row), s.ancestry.data(), stride(i.a), up(i.heads * i.key_width, LANES),
-                        up(i.heads * i.value_width, LANES), stride(i.out), s.rows, s.room, s.position + 1, i.heads,
+            float* scores = work.scores.grow(s.rows * i.heads * (round_up(s.position + 1, LANES) + 1));
+            attend(CachedAttention{at(i.a, i.a_column, row), s.cache_slot(program.cache, i.b),
+                s.cache_slot(program.cache, i.c),
+                        at(i.out, i.out_column, row), s.ancestry.data(), stride(i.a), round_up(i.heads * i.key_width,
+                            LANES),
+                        round_up(i.heads * i.value_width, LANES), stride(i.out), s.rows, s.max_positions,
+                            s.position + 1, i.heads,
                         i.key_width, i.value_width, i.scale},
                    scores);
             row += s.rows;
@@ -278,13 +284,14 @@ class Run {
             const Sentence &s = state.sentences[n], &next = state.sentences[n + 1 < state.sentences.size() ? n + 1 : n];
             float* scores = work.scores.grow(4 * s.padded);
             const int64_t key_step = i.key_width * s.padded, value_step = i.value_width * s.length;
-            const float *keys = s.remembered(program.memory, i.b), *values = s.remembered(program.memory, i.c);
+            const float *keys = s.memory_slot(program.memory, i.b), *values = s.memory_slot(program.memory, i.c);
             for (int64_t head = 0; head < i.heads; head++, keys += key_step, values += value_step) {
                 const bool last = head + 1 == i.heads;
-                attend(Head{at(i.a, i.a_at, row) + head * i.key_width, keys, values,
-                            last ? next.remembered(program.memory, i.b) : keys + key_step,
-                            last ? next.remembered(program.memory, i.c) : values + value_step,
-                            at(i.out, i.out_at, row) + head * i.value_width, stride(i.a), i.value_width, stride(i.out),
+                attend(AttentionHead{at(i.a, i.a_column, row) + head * i.key_width, keys, values,
+                            last ? next.memory_slot(program.memory, i.b) : keys + key_step,
+                            last ? next.memory_slot(program.memory, i.c) : values + value_step,
+                            at(i.out, i.out_column, row) + head * i.value_width, stride(i.a), i.value_width,
+                                stride(i.out),
                             s.length, s.padded, i.key_width, i.value_width, i.scale},
                        s.rows, scores);
             }
@@ -294,21 +301,21 @@ class Run {
 
     void logits(const Instruction& i) {
         const Matrix& m = *static_cast<const Matrix*>(i.matrix);
-        if (m.quantised) vocabulary(m, work.quantised(input(i), m.in), i.width, work.block, likeliest);
-        else vocabulary(m, input(i), i.width, work.block, likeliest);
+        if (m.quantised) vocabulary(m, work.quantised(input(i), m.in), i.width, work.block, top_k);
+        else vocabulary(m, input(i), i.width, work.block, top_k);
     }
 };
 
-// Nothing is thrown across the border.
+// Calls f and returns a Status, because C++ exceptions must not reach Python.
 template <class F>
-int guarded(F f) {
+int status_of(F f) {
     try {
         return f(), DONE;
     } catch (const std::out_of_range&) {
-        return IMPOSSIBLE;
+        return OUT_OF_RANGE;
     } catch (const std::length_error&) {
-        return TOO_WIDE;
-    } catch (const Unknown&) {
+        return TOO_LARGE;
+    } catch (const UnknownInstruction&) {
         return UNKNOWN;
     } catch (const std::exception&) {
         return NO_MEMORY;
@@ -321,8 +328,8 @@ extern "C" {
 
 int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride,
                const float* bias, void** result) {
-    return guarded([&] {
-        auto m = shaped(in, out, 1, bias);
+    return status_of([&] {
+        auto m = new_matrix(in, out, 1, bias);
         pack<1>(values, m->floats.grow(m->panels * m->depth * PANEL, true), *m, in_stride, out_stride);
         *result = m.release();
     });
@@ -330,9 +337,9 @@ int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, 
 
 int zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
                     int64_t out_stride, const float* bias, void** result) {
-    return guarded([&] {
+    return status_of([&] {
         if (in > MAX_INT8_ROWS) throw std::length_error("matrix");
-        auto m = shaped(in, out, GROUP, bias);
+        auto m = new_matrix(in, out, GROUP, bias);
         const int64_t columns = m->panels * PANEL;
         m->quantised = true;
         pack<GROUP>(values, m->bytes.grow(columns * m->depth * GROUP, true), *m, in_stride, out_stride);
@@ -340,7 +347,7 @@ int zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64
         for (int64_t column = 0; column < columns; column++) {
             int32_t all = 0;
             for (int64_t row = 0; row < in && column < out; row++) all += values[row * in_stride + column * out_stride];
-            m->offsets.data[column] = -SHIFT * all;
+            m->offsets.data[column] = -OFFSET * all;
             m->scales.data[column] = column < out ? scales[column] : 0.0f;
         }
         *result = m.release();
@@ -352,18 +359,19 @@ void zoo_matrix_free(void* matrix) { delete static_cast<Matrix*>(matrix); }
 int zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths,
              int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths,
              int64_t caches, void** result) {
-    return guarded([&] {
+    return status_of([&] {
         std::unique_ptr<Program> program(new Program);
         program->encode.assign(encode, encode + n), program->step.assign(step, step + m);
-        // Strides are odd numbers of cache lines: rows a power of two apart would share a few lines of the cache.
-        for (int64_t i = 0; i < buffers; i++) program->strides.push_back((up(up(buffer_widths[i], PANEL), 16) / 16 | 1) * 16);
+        // A stride is an odd number of cache lines. Rows a power of two apart would compete for the same cache sets.
+        for (int64_t i = 0; i < buffers; i++) program->strides.push_back((round_up(round_up(buffer_widths[i], PANEL),
+            16) / 16 | 1) * 16);
         program->memory.set(memories, memory_widths), program->cache.set(caches, cache_widths);
         for (const auto* part : {&program->encode, &program->step})
             for (const Instruction& i : *part)
-                if (i.code < 0 || i.code >= CODES) throw Unknown();
+                if (i.opcode < 0 || i.opcode >= OPCODES) throw UnknownInstruction();
         for (const Instruction& i : program->encode)
-            if (i.code == KEEP) program->memory.transposed.at(size_t(i.out)) = i.keys != 0;
-        program->memory.place(1), program->cache.place(LANES);
+            if (i.opcode == STORE_MEMORY) program->memory.transposed.at(size_t(i.out)) = i.keys != 0;
+        program->memory.set_offsets(1), program->cache.set_offsets(LANES);
         *result = program.release();
     });
 }
@@ -371,35 +379,35 @@ int zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int6
 void zoo_close(void* program) { delete static_cast<Program*>(program); }
 
 int zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int64_t sentences, void** result) {
-    return guarded([&] {
+    return status_of([&] {
         Program& program = *static_cast<Program*>(handle);
         std::unique_ptr<State> state(new State);
         state->sentences.resize(static_cast<size_t>(sentences));
         for (int64_t i = 0; i < sentences; i++) {
             Sentence& s = state->sentences[size_t(i)];
-            s.length = lengths[i], s.padded = up(s.length, LANES);
-            s.memory = spare.take(program.memory.keys * s.padded + program.memory.others * s.length);
+            s.length = lengths[i], s.padded = round_up(s.length, LANES);
+            s.memory = block_pool.take(program.memory.keys * s.padded + program.memory.others * s.length);
         }
-        Run(program, *state, tokens).encode();
+        Execution(program, *state, tokens).encode();
         *result = state.release();
     });
 }
 
-int zoo_step(void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* pieces,
+int zoo_step(void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* top_tokens,
              float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride) {
-    return guarded([&] {
+    return status_of([&] {
         if (count < 1) throw std::out_of_range("count");
-        const Likeliest wanted{count, values, pieces, ends, log_probabilities, allowed, allowed_stride};
-        Run(*static_cast<Program*>(program), *static_cast<State*>(state), tokens).step(wanted);
+        const TopK wanted{count, values, top_tokens, ends, log_probabilities, allowed, allowed_stride};
+        Execution(*static_cast<Program*>(program), *static_cast<State*>(state), tokens).step(wanted);
     });
 }
 
 int zoo_select(void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams) {
-    return guarded([&] { static_cast<State*>(state)->select(sentences, kept, parents, beams); });
+    return status_of([&] { static_cast<State*>(state)->select(sentences, kept, parents, beams); });
 }
 
 int zoo_join(void* first, void* second) {
-    return guarded([&] { static_cast<State*>(first)->join(*static_cast<State*>(second)); });
+    return status_of([&] { static_cast<State*>(first)->join(*static_cast<State*>(second)); });
 }
 
 void zoo_free_state(void* state) { delete static_cast<State*>(state); }

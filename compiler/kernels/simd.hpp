@@ -1,4 +1,4 @@
-// Vectors of the width that this processor computes with, in GCC's and clang's portable notation.
+// Vectors of this processor's register width, in the vector extension of GCC and clang.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr int LANES = 8;
 #else
 constexpr int LANES = 4;
 #endif
-constexpr int64_t LINE = 64;  // bytes that memory moves at a time
+constexpr int64_t LINE = 64;  // bytes of a cache line
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
 
@@ -39,14 +39,14 @@ inline Vector load(const float* p) { return *reinterpret_cast<const LooseVector*
 inline void store(float* p, Vector v) { *reinterpret_cast<LooseVector*>(p) = v; }
 inline Vector splat(float x) { return x - Vector{}; }
 inline Ints bits(Vector v) { return reinterpret_cast<Ints>(v); }
-inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }  // b where a is NaN
-inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }  // a where it is NaN
-inline Vector relu(Vector v) { return v < 0.0f ? Vector{} : v; }     // NaN of NaN
+inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }  // b if a is NaN
+inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }  // a if a is NaN
+inline Vector relu(Vector v) { return v < 0.0f ? Vector{} : v; }     // NaN if v is NaN
 
-inline int64_t up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+inline int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Keeps a product from being fused with the sum that follows, which would round once where torch rounds twice.
-inline Vector settled(Vector v) {
+// Prevents the compiler from fusing a product with the following sum, which would round once; torch rounds twice.
+inline Vector without_fusion(Vector v) {
 #if defined(__x86_64__)
     __asm__("" : "+v"(v));
 #else
@@ -55,7 +55,7 @@ inline Vector settled(Vector v) {
     return v;
 }
 
-// Halves a vector until one number is left.
+// Reduces a vector to one number, by combining its two halves repeatedly.
 template <int N, class F>
 inline float fold(const float* lanes, F f) {
     if constexpr (N == 1) {
@@ -91,22 +91,22 @@ inline bool any(Ints mask) {
 #endif
 }
 
-// e^x for x <= 88, to 2e-7 of itself; about 1e-38 for all that is below -87; NaN of NaN.
+// e^x for x <= 88, with a relative error of 2e-7; about 1e-38 for all x below -87; NaN if x is NaN.
 inline Vector exponential(Vector x) {
-    const Vector round = splat(12582912.0f);  // adding it leaves an integer in the lowest bits
+    const Vector round = splat(12582912.0f);  // adding it puts the rounded integer into the lowest bits
     x = x < -87.0f ? splat(-87.0f) : x;
     const Vector shifted = x * 1.442695022f + round, n = shifted - round;
-    const Vector r = x * 1.925963033e-8f + (x * 1.442695022f - n);  // log2(e) in two parts; 2^r by its own polynomial
+    const Vector r = x * 1.925963033e-8f + (x * 1.442695022f - n);  // log2(e) in two parts; the polynomial computes 2^r
     Vector p = r * 1.32647269e-3f + 9.67151266e-3f;
     p = p * r + 5.55073374e-2f;
     p = p * r + 2.40222421e-1f;
     p = p * r + 6.93146978e-1f;
     p = p * r + 1.0f;
-    // A product: a sum of the bits of NaN would be some number.
+    // Multiply by the power of two: adding to the exponent bits would turn NaN into a number.
     return p * reinterpret_cast<Vector>((reinterpret_cast<Bits>(shifted) << 23) + 0x3f800000u);
 }
 
-// Numbers at the start of a cache line. They are not initialised, and `grow` forgets them.
+// Uninitialised array that starts at a cache line. `grow` discards the contents.
 template <class T>
 struct Block {
     T* data = nullptr;
@@ -127,10 +127,10 @@ struct Block {
         data = nullptr, size = 0;
         const int64_t bytes = n * int64_t(sizeof(T)), page = int64_t{1} << 21;
         const int64_t unit = huge_pages && bytes >= page ? page : LINE;
-        data = static_cast<T*>(std::aligned_alloc(size_t(unit), size_t(up(bytes, unit))));
+        data = static_cast<T*>(std::aligned_alloc(size_t(unit), size_t(round_up(bytes, unit))));
         if (!data) throw std::bad_alloc();
 #if defined(__linux__)
-        if (unit == page) madvise(data, size_t(up(bytes, unit)), MADV_HUGEPAGE);
+        if (unit == page) madvise(data, size_t(round_up(bytes, unit)), MADV_HUGEPAGE);
 #endif
         size = n;
         return data;

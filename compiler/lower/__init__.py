@@ -1,4 +1,4 @@
-"""From a spec to its graph: the transformer as Figure 1, and a file for each kind of sub-layer."""
+"""Lowering from a spec to its graph: the transformer as in Figure 1, and one module for each kind of sub-layer."""
 
 from compiler.lower.transformer import lower
 

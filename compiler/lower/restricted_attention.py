@@ -1,30 +1,31 @@
-"""Self-attention restricted to a neighbourhood of each position (4), for inputs that are long."""
+"""Self-attention restricted to a neighbourhood of each position (4), for long inputs."""
 
 from __future__ import annotations
 
 from compiler.builder import Value
 from compiler.graph import Purpose
-from compiler.lower.attention import Heads, padding
-from compiler.lower.surroundings import Surroundings
+from compiler.lower.attention import MultiHeadAttention
+from compiler.lower.context import LayerContext
 from compiler.operations.attention import Attention
+from compiler.operations.attention import RestrictedAttention as RestrictedAttentionOperation
 from compiler.operations.mask import DistanceMask, WindowMask
-from compiler.operations.restricted import RestrictedAttention
-from specs import RestrictedAttention as Restricted
+from specs import RestrictedAttention
 
 
-def restricted_attention(x: Value, of: Restricted, around: Surroundings) -> Value:
-    """Every position looks at those within the radius, in the decoder at those before it alone."""
-    heads, b, a = Heads(around.builder, around.architecture), around.builder, around.architecture
-    query, key, value = heads.split(x, x)
+def restricted_attention(x: Value, sublayer: RestrictedAttention, context: LayerContext) -> Value:
+    """Let every position attend to positions within the radius; in the decoder, only to those before it."""
+    heads, b, radius = MultiHeadAttention(context), context.builder, sublayer.radius
+    query, key, value = heads.project(x, x)
+    dropout = context.architecture.attention_dropout
     if b.purpose is Purpose.ATTEND:
-        far = DistanceMask(of.radius, 0 if around.causal else of.radius)
-        return heads.joined(query, key, value, b.shared("far", far, (around.tokens,), (around.tokens, of)))
-    if around.position is None:
-        mask = () if around.causal else (padding(b, around.tokens),)
-        attention = RestrictedAttention(of.radius, around.causal, heads.scale, dropout=a.attention_dropout)
-        return heads.merged(b.node("context", attention, (query, key, value, *mask), *heads.vector()))
-    # A step carries the keys and values of the last positions, as many as are in reach.
-    keys, values = (around.last(name, new, of.radius) for name, new in (("keys", key), ("values", value)))
-    hidden = b.shared("outside", WindowMask(of.radius), (around.position, keys.before), of)
-    attend = Attention(heads.scale, dropout=a.attention_dropout)
-    return heads.merged(b.node("context", attend, (query, keys.all, values.all, hidden), *heads.vector()))
+        far = DistanceMask(radius, 0 if context.causal else radius)
+        return heads.attend(query, key, value, b.shared("far", far, (context.tokens,), (context.tokens, sublayer)))
+    if context.position is None:
+        mask = () if context.causal else (context.padding(context.tokens),)
+        restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, dropout=dropout)
+        return heads.merge(b.node("context", restricted, (query, key, value, *mask), *heads.score_vector()))
+    # A decoder step keeps the keys and values of the last positions, as many as the radius.
+    keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
+    hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)
+    attention = Attention(heads.scale, dropout=dropout)
+    return heads.merge(b.node("context", attention, (query, keys.all, values.all, hidden), *heads.score_vector()))

@@ -1,23 +1,23 @@
-"""Separable convolutions (Table 1), as in Xception."""
+"""Separable convolutional sub-layers (Table 1), as in Xception."""
 
 from __future__ import annotations
 
 from compiler.builder import Value
-from compiler.lower.convolution import convolved
-from compiler.lower.surroundings import Surroundings
-from compiler.operations.convolution import SeparateConvolution
+from compiler.lower.context import LayerContext
+from compiler.lower.convolution import convolve
+from compiler.operations.convolution import DepthwiseConvolution
+from compiler.operations.elementwise import Relu
 from compiler.operations.projection import Linear
-from compiler.operations.residual import Relu
-from compiler.weights import Initial
+from compiler.weights import Initializer
 from specs import SeparableConvolution
 
 
-def separable_convolution(x: Value, of: SeparableConvolution, around: Surroundings) -> Value:
-    """A convolution in two: over positions each feature by itself, then over features each position by itself."""
-    b, width = around.builder, x.width
-    kernel = b.parameter("kernel", of.kernel, width, initial=Initial.KERNEL)
-    bias = b.parameter("bias", width, initial=Initial.ZERO)
-    apart = convolved(x, SeparateConvolution, of.kernel, 1, around, kernel, bias)
+def separable_convolution(x: Value, sublayer: SeparableConvolution, context: LayerContext) -> Value:
+    """Convolve each feature separately over positions, then mix the features of each position by a linear map."""
+    b, width = context.builder, x.width
+    kernel = b.parameter("kernel", sublayer.kernel, width, initial=Initializer.KERNEL)
+    bias = b.parameter("bias", width, initial=Initializer.ZERO)
+    depthwise = convolve(x, DepthwiseConvolution, sublayer.kernel, 1, context, kernel, bias)
     matrix = b.parameter("pointwise", width, width)
-    mixed = b.node("mixed", Linear(), (apart,), matrix, b.parameter("pointwise_bias", width, initial=Initial.ZERO))
-    return b.node("active", Relu(), (mixed,))
+    matrix_bias = b.parameter("pointwise_bias", width, initial=Initializer.ZERO)
+    return b.node("active", Relu(), (b.node("mixed", Linear(), (depthwise,), matrix, matrix_bias),))

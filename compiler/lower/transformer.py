@@ -1,16 +1,16 @@
-"""From a spec to its graph. Read from top to bottom, this file is Figure 1 of the paper.
+"""Lowering of the whole model. Read from top to bottom, this module is Figure 1 of the paper.
 
-Inputs and outputs of each purpose, where `source` ends with EOS and `target` runs from BOS to EOS, both padded:
+Inputs and outputs of each purpose. `source` ends with EOS, `target` runs from BOS to EOS; both are padded.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
-| `train`       | source [batch, source], target [b, target+1] | loss [2]: smoothed and plain, summed             |
+| `train`       | source [batch, source], target [b, target+1] | loss [2]: sums with and without label smoothing  |
 | `score`       | the same                                     | log_probabilities [batch, target]                |
 | `encode`      | source                                       | memory [batch, source, d_model]                  |
 | `decode_step` | token and position [batch, new], source,     | log_probabilities [batch, new, V]                |
-|               | memory; what a step carries to the next      |                                                  |
-| `attend`      | as of `score`                                | the same; of each attention, by its name in the  |
-|               |                                              | weights file, weights [batch, h, queries, keys]  |
+|               | memory, and the state of the step before     |                                                  |
+| `attend`      | those of `score`                             | the same, and the weights of each attention,     |
+|               |                                              | [batch, h, queries, keys], by its name           |
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compiler.builder import Builder, Value
+from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
 from compiler.lower.attention import cross_attention, self_attention
+from compiler.lower.context import LayerContext
 from compiler.lower.convolution import convolution
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
 from compiler.lower.restricted_attention import restricted_attention
 from compiler.lower.separable_convolution import separable_convolution
 from compiler.lower.ssru import ssru
-from compiler.lower.surroundings import Surroundings
-from compiler.operations.embedding import Embed, Position
-from compiler.operations.operation import Kind
-from compiler.operations.probability import LogSoftmax, Loss, Pick
+from compiler.operations.elementwise import Dropout, Norm
+from compiler.operations.embedding import Embedding, PositionalEncoding
+from compiler.operations.operation import ValueKind
+from compiler.operations.probability import CrossEntropy, LogSoftmax, PickLabels
 from compiler.operations.projection import Logits
-from compiler.operations.residual import Dropout, Norm
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
-from compiler.weights import Initial
+from compiler.weights import Initializer
 from specs import DecoderSubLayer, EncoderSubLayer, Spec
 
-SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
+SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
     "cross_attention": cross_attention,
     "feed_forward": feed_forward,
@@ -49,47 +49,49 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, Surroundings], Value]] = {
     "convolution": convolution,
     "separable_convolution": separable_convolution,
 }
-"""How each kind is drawn. To add one: its file, its line here, and what a spec says of it (`specs/sublayers.py`)."""
+"""The function for each kind of sub-layer. To add one: its module, its line here, and its fields in `specs`."""
 PREFIXES = {
-    "cross_attention": "memory_",
-    "restricted_attention": "near_",
+    "cross_attention": "cross_",
+    "restricted_attention": "restricted_",
     "separable_convolution": "separable_",
 }
-"""Of the names of values, where two kinds of a layer would call theirs alike."""
+"""Prefixes of value names, so that values of two sub-layers in one layer have different names."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
-    """The graph of a spec for one purpose, exactly as the paper has it: no pass has touched it."""
-    builder = Builder(purpose)
+    """Return the graph of a spec for one purpose, exactly as in the paper, before any pass."""
+    builder = GraphBuilder(purpose)
     transformer = _Transformer(spec, builder)
-    draw = {
+    build = {
         Purpose.TRAIN: transformer.train,
         Purpose.SCORE: transformer.score,
         Purpose.ENCODE: transformer.encode,
         Purpose.DECODE_STEP: transformer.decode_step,
-        Purpose.ATTEND: transformer.attend,
+        Purpose.ATTEND: transformer.score,  # each attention adds its own output
     }
-    draw[purpose]()
+    build[purpose]()
     return builder.graph()
 
 
 class _Transformer:
-    def __init__(self, spec: Spec, builder: Builder) -> None:
+    """The model, method by method in the order of Figure 1."""
+
+    def __init__(self, spec: Spec, builder: GraphBuilder) -> None:
         self.spec, self.b = spec, builder
         self.a = spec.architecture
 
-    # What each purpose asks for.
+    # Outputs of each purpose
 
     def train(self) -> None:
         logits, labels = self._teacher_forced()
         training = self.spec.training
-        loss = Loss(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
+        loss = CrossEntropy(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
         self.b.output("loss", self.b.node("loss", loss, (logits, labels)))
 
     def score(self) -> None:
         logits, labels = self._teacher_forced()
         log_probabilities = self.b.node("log_softmax", LogSoftmax(), (logits,))
-        self.b.output("log_probabilities", self.b.node("picked", Pick(), (log_probabilities, labels)))
+        self.b.output("log_probabilities", self.b.node("picked", PickLabels(), (log_probabilities, labels)))
 
     def encode(self) -> None:
         self.b.output("memory", self.encoder(self.tokens("source", SOURCE)))
@@ -101,93 +103,90 @@ class _Transformer:
         logits = self.logits(self.decoder(token, source, memory, position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
-    def attend(self) -> None:
-        """As for scoring. Each attention gives out its weights by itself (`lower/attention.py`)."""
-        self.score()
-
     def _teacher_forced(self) -> tuple[Value, Value]:
+        """Return logits and labels: the decoder reads the target without its last token, to predict all but BOS."""
         source, target = self.tokens("source", SOURCE), self.tokens("target", TARGET + 1)
-        given = self.b.node("given", Slice(dimension=1, stop=-1), (target,))
+        shifted = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
         labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
-        return self.logits(self.decoder(given, source, self.encoder(source))), labels
+        return self.logits(self.decoder(shifted, source, self.encoder(source))), labels
 
     def tokens(self, name: str, length: Size) -> Value:
-        return self.b.input(name, BATCH, length, kind=Kind.INTEGER)
+        return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
-    # Figure 1, left: the encoder (3.1).
+    # Figure 1, left: the encoder (3.1)
 
     def encoder(self, source: Value) -> Value:
         x = self.embedding("source", source)
-        around = Surroundings(self.b, self.a, source, causal=False)
+        context = LayerContext(self.b, self.a, source, causal=False)
         for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
-                x = self.layer(x, self.a.encoder, replace(around, number=i))
+                x = self.layer(x, self.a.encoder, replace(context, index=i))
         return self.final_norm("encoder", x)
 
-    # Figure 1, right: the decoder (3.1).
+    # Figure 1, right: the decoder (3.1)
 
     def decoder(self, target: Value, source: Value, memory: Value, position: Value | None = None) -> Value:
         y = self.embedding("target", target, position)
-        around = Surroundings(self.b, self.a, target, True, position, source, memory)
+        context = LayerContext(self.b, self.a, target, True, position, source, memory)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
-                y = self.layer(y, self.a.decoder, replace(around, number=i))
+                y = self.layer(y, self.a.decoder, replace(context, index=i))
         return self.final_norm("decoder", y)
 
-    def layer(self, x: Value, kinds: Sequence[EncoderSubLayer | DecoderSubLayer], around: Surroundings) -> Value:
-        """LayerNorm(x + Dropout(Sublayer(x))) of each in turn, as in 3.1 and 5.4, or with the norm before."""
-        for of in kinds:
-            sublayer = SUBLAYERS[of.kind]
-            with self.b.part(of.kind, PREFIXES.get(of.kind, "")):
+    def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:
+        """Apply LayerNorm(x + Dropout(Sublayer(x))) for each sub-layer (3.1, 5.4), or pre-norm residuals."""
+        for sublayer in sublayers:
+            apply = SUBLAYERS[sublayer.kind]
+            with self.b.sublayer(sublayer.kind, PREFIXES.get(sublayer.kind, "")):
                 if self.a.norm == "pre":
-                    x += self.dropout(sublayer(self.norm(x), of, around))
+                    x += self.dropout(apply(self.norm(x), sublayer, context))
                 else:
-                    x = self.norm(x + self.dropout(sublayer(x, of, around)))
+                    x = self.norm(x + self.dropout(apply(x, sublayer, context)))
         return x
 
-    # 3.4 and 3.5: embeddings, positions and the pre-softmax projection.
+    def dropout(self, x: Value) -> Value:
+        return self.b.node("dropped", Dropout(self.a.dropout), (x,))
+
+    def norm(self, x: Value) -> Value:
+        gain = self.b.parameter("norm_gain", x.width, initial=Initializer.ONE)
+        bias = self.b.parameter("norm_bias", x.width, initial=Initializer.ZERO)
+        return self.b.node("normed", Norm(self.a.norm_epsilon), (x,), gain, bias)
+
+    def final_norm(self, stack: str, x: Value) -> Value:
+        """Add one more norm after the last layer if the norms come before each sub-layer."""
+        if self.a.norm == "post":
+            return x
+        with self.b.sublayer(stack):
+            return self.norm(x)
+
+    # Embeddings, positional encoding and the pre-softmax projection (3.4, 3.5)
 
     def embedding(self, side: str, tokens: Value, position: Value | None = None) -> Value:
-        embedded = self.b.node("embedded", Embed(self.a.d_model**0.5), (tokens,), self.table(side))
+        """Embed tokens times sqrt(d_model), add the positional encoding, and apply dropout (5.4)."""
+        embedded = self.b.node("embedded", Embedding(self.a.d_model**0.5), (tokens,), self.table(side))
         inputs = (embedded,) if position is None else (embedded, position)
-        part = "encoder" if side == "source" else "decoder"
-        learned = (
-            [self.b.parameter(f"{part}.positions", self.a.max_positions, self.a.d_model, initial=Initial.EMBEDDING)]
-            if self.a.positional_encoding == "learned"
-            else []
-        )
-        placing = Position(self.a.positional_encoding == "sinusoidal_halves", self.a.first_position)
-        return self.dropout(self.b.node("placed", placing, inputs, *learned))
+        table = []
+        if self.a.positional_encoding == "learned":
+            name, shape = "encoder" if side == "source" else "decoder", (self.a.max_positions, self.a.d_model)
+            table = [self.b.parameter(f"{name}.positions", *shape, initial=Initializer.EMBEDDING)]
+        encoding = PositionalEncoding(self.a.positional_encoding == "sinusoidal_halves", self.a.first_position)
+        return self.dropout(self.b.node("positioned", encoding, inputs, *table))
 
     def table(self, side: str) -> str:
-        """The embedding of a side, or `output` for the pre-softmax projection; which are one says `tied_embeddings`."""
+        """Return the table of the source or target embedding, or of the output projection.
+
+        `tied_embeddings` determines which of the three are the same.
+        """
         name = {
             "all": "embedding",
             "target": "source_embedding" if side == "source" else "target_embedding",
             "none": f"{side}_embedding" if side != "output" else "output_projection",
         }[self.a.tied_embeddings]
         vocabulary = self.spec.vocabulary.sizes[side != "source"]
-        return self.b.parameter(name, vocabulary, self.a.d_model, initial=Initial.EMBEDDING)
+        return self.b.parameter(name, vocabulary, self.a.d_model, initial=Initializer.EMBEDDING)
 
     def logits(self, y: Value) -> Value:
-        """Against each token, and with `output_bias` how likely it is whatever is written."""
+        """Return the logits of all tokens, with the spec's `output_bias` if it has one."""
         vocabulary = self.spec.vocabulary.sizes[1]
-        bias = [self.b.parameter("output_bias", vocabulary, initial=Initial.ZERO)] if self.a.output_bias else []
+        bias = [self.b.parameter("output_bias", vocabulary, initial=Initializer.ZERO)] if self.a.output_bias else []
         return self.b.node("logits", Logits(), (y,), self.table("output"), *bias)
-
-    # The rest of 3.1 and 5.4.
-
-    def dropout(self, x: Value) -> Value:
-        return self.b.node("dropped", Dropout(self.a.dropout), (x,))
-
-    def norm(self, x: Value) -> Value:
-        gain = self.b.parameter("norm_gain", x.width, initial=Initial.ONE)
-        bias = self.b.parameter("norm_bias", x.width, initial=Initial.ZERO)
-        return self.b.node("normed", Norm(self.a.norm_epsilon), (x,), gain, bias)
-
-    def final_norm(self, part: str, x: Value) -> Value:
-        """Where the norm comes before each sub-layer, one more is due after the last."""
-        if self.a.norm == "post":
-            return x
-        with self.b.part(part):
-            return self.norm(x)

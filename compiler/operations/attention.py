@@ -1,185 +1,314 @@
-"""Multi-head attention (3.2), and the heads it is computed on."""
+"""Multi-head attention (3.2) and self-attention restricted to a neighbourhood (4), after the split into heads."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.operations.embedding import scaled
-from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
-from compiler.size import Size, product
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    ReceptiveField,
+    Shape,
+    Tensors,
+    ValueKind,
+    ValueType,
+    ValueTypes,
+    require,
+)
+from compiler.size import ONE, Size, product, rounded_up
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
+
+MIN_BLOCK_LENGTH = 16
+"""Minimum number of queries in a block of restricted attention: products of fewer are too thin to be fast."""
 
 
-def scores(query: Tensor, key: Tensor, scale: float, vector: Tensors) -> Tensor:
-    """Of each query and each key: scale · Q Kᵀ, or v · tanh(query + key) where there is a v."""
-    if not vector:
-        return query @ key.mT * scale
-    return (vector[0][:, None, None] * (query[:, :, :, None] + key[:, :, None]).tanh()).sum(-1)
-
-
-class Kernel(StrEnum):
+class AttentionKernel(StrEnum):
     """How an attention is computed."""
 
-    EXPLICIT = "explicit"  # product, softmax, product
-    FUSED = "fused"  # in one call, its weights never whole
+    EXPLICIT = "explicit"
+    """As product, softmax, product."""
+    FUSED = "fused"
+    """In one call that never stores all attention weights."""
 
 
 @dataclass(frozen=True)
-class Attention(Operation):
-    """softmax(scale · Q Kᵀ, masked) V (3.2.1). Q [batch, h, n, d_k], K [batch, h, m, d_k], V [batch, h, m, d_v], masks
-
-    Each mask hides keys; dropout falls on the weights after the softmax. With a parameter v [h, d_k] the score of a
-    query and a key is v · tanh(query + key), additive attention, and the scale is 1.
-    """
+class _ScoredAttention(Operation):
+    """Base of attentions that compare all queries with all keys."""
 
     scale: float
-    dropout: float = 0.0
-    kernel: Kernel = Kernel.EXPLICIT
 
+    def _check_scores(self, query: ValueType, key: ValueType, masks: ValueTypes, parameters: Sequence[Shape]) -> None:
+        require(query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3], self, query, key)
+        additive = parameters == ((query.shape[1], query.shape[3]),) and self.scale == 1.0
+        require(not parameters or additive, self, query)
+        for mask in masks:
+            sizes = zip(mask.shape, (*query.shape[:3], key.shape[2]), strict=True)
+            fits = all(size in (whole, ONE) for size, whole in sizes) and mask.shape[3] == key.shape[2]
+            require(mask.kind is ValueKind.MASK and fits, self, query, key, mask)
+
+    def _weights(self, query: Tensor, key: Tensor, masks: Tensors, parameters: Tensors) -> Tensor:
+        """Compute the attention weights: [batch, h, n, m]."""
+        weights = _scores(query, key, self.scale, parameters)
+        for mask in masks:
+            weights = weights.masked_fill(mask, -math.inf)
+        return weights.softmax(-1)
+
+    def _emit_scores(self, query: str, key: str, parameters: Expressions) -> str:
+        if parameters:
+            return f"additive_scores({query}, {key}, {parameters[0]})"
+        return f"{scaled(query, self.scale)} @ {key}.mT"
+
+
+@dataclass(frozen=True)
+class Attention(_ScoredAttention):
+    """Scaled dot-product attention, softmax(scale · Q Kᵀ, masked) V (3.2.1), or additive attention.
+
+    Inputs: Q [batch, h, n, d_k], K [batch, h, m, d_k], V [batch, h, m, d_v] and masks that hide keys. Result: [batch,
+    h, n, d_v]. Dropout applies to the weights after the softmax. With a parameter v [h, d_k] the score of a query and
+    a key is v · tanh(query + key), and the scale is 1.
+    """
+
+    dropout: float = 0.0
+    kernel: AttentionKernel = AttentionKernel.EXPLICIT
+
+    is_attention = True
     calls = ("compiler.runtime.additive_scores", "compiler.runtime.dropout", "compiler.runtime.fused_attention")
     caption = ("attention", "Attention")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, value, *masks = inputs
-        _require_weights(self, query, key, *masks, parameters=parameters)
+        self._check_scores(query, key, masks, parameters)
         require(value.shape[:3] == key.shape[:3], self, *inputs)
-        return Type((*query.shape[:3], value.shape[3]))
+        return ValueType((*query.shape[:3], value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         query, key, value, *masks = inputs
-        return _weights(query, key, masks, self.scale, parameters) @ value
+        return self._weights(query, key, masks, parameters) @ value
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         query, key, value, *masks = inputs
         hidden = " | ".join(masks)
-        if self.kernel is Kernel.FUSED:
+        if self.kernel is AttentionKernel.FUSED:
             return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r})"
-        weights = line.also("weights")
-        dot = f"{scaled(query, self.scale)} @ {key}.mT"
-        found = f"additive_scores({query}, {key}, {parameters[0]})" if parameters else dot
-        line.before.append(f"{weights} = {found}")
+        weights = context.temporary("weights")
+        context.statements.append(f"{weights} = {self._emit_scores(query, key, parameters)}")
         if hidden:
-            line.before.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
-        line.before.append(f"{weights} = torch.softmax({weights}, dim=-1)")
+            context.statements.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
+        context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1)")
         if self.dropout:
-            line.before.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
+            context.statements.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
         return f"{weights} @ {value}"
 
-    def over_positions(self) -> Reach:
-        return Reach(None, None, across=(1, 2))
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        if node.parameters:
+            raise UnsupportedGraph("it has no instruction for additive attention: take the backend `eager`")
+        codegen.attention(node, self.scale)
 
-    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+    @property
+    def dropout_rate(self) -> float:
+        return self.dropout
+
+    def without_dropout(self) -> Operation:
+        return replace(self, dropout=0.0)
+
+    def without_scale(self) -> tuple[float, Operation]:
+        return self.scale, replace(self, scale=1.0)
+
+    def fused(self, has_parameters: bool) -> Operation:
+        return self if self.dropout or has_parameters else replace(self, kernel=AttentionKernel.FUSED)
+
+    def receptive_field(self) -> ReceptiveField:
+        return ReceptiveField(None, None, inputs=(1, 2))
+
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         query, key, value, *_ = inputs
         return 2 * product(query.shape[:3]) * key.shape[2] * (key.shape[3] + value.shape[3])
 
-    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        if self.kernel is Kernel.FUSED:
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        if self.kernel is AttentionKernel.FUSED:
             return product(inputs[0].shape[:3])  # the logarithm of a sum for each query
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
         # The scaled query or the tanh of an additive score and, with dropout, its mask and the weights after it.
         inner = weights * inputs[0].shape[3] if parameters else product(inputs[0].shape)
         return inner + weights * (3 if self.dropout else 1)
 
-    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
-        whole = super().moved(inputs, result, weights, of_a_float)
-        if self.kernel is Kernel.FUSED:
-            return whole
-        return whole + 2 * of_a_float * product(inputs[0].shape[:3]) * inputs[1].shape[2]  # written and read
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        total = super().memory_traffic(inputs, result, weight_bytes, float_bytes)
+        if self.kernel is AttentionKernel.FUSED:
+            return total
+        # The attention weights are written, then read.
+        return total + 2 * float_bytes * product(inputs[0].shape[:3]) * inputs[1].shape[2]
 
-    def detail(self, inputs: Sequence[str]) -> str:
-        masks = list(filter(None, inputs[3:]))
-        return f"hidden: {', '.join(masks)}" if masks else ""
-
-    def native(self, lister: Lister, node: Node) -> None:
-        if node.parameters:
-            raise Inexpressible("it has no instruction for additive attention: take the backend `eager`")
-        lister.attention(node, self.scale)
+    def describe(self, inputs: Sequence[str]) -> str:
+        return _describe_masks(inputs[3:])
 
 
 @dataclass(frozen=True)
-class AttentionWeights(Operation):
-    """softmax(scale · Q Kᵀ, masked) alone, for who asks to see it: whole, and in float32 whatever comes in.
+class AttentionWeights(_ScoredAttention):
+    """The weights softmax(scale · Q Kᵀ, masked) of an attention, for callers that want to see them.
 
-    Q [batch, h, n, d_k], K [batch, h, m, d_k], masks -> [batch, h, n, m]: rows sum to 1, and are 0 at what is hidden.
-    A parameter v [h, d_k] is that of an additive score, as in Attention.
+    Inputs: Q [batch, h, n, d_k], K [batch, h, m, d_k] and masks. Result: [batch, h, n, m] in float32 whatever the type
+    of the inputs; rows sum to 1, and hidden keys have weight 0. The parameter v [h, d_k] is that of `Attention`.
     """
-
-    scale: float
 
     calls = ("compiler.runtime.additive_scores",)
     caption = ("attention", "Attention weights")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, *masks = inputs
-        _require_weights(self, query, key, *masks, parameters=parameters)
-        return Type((*query.shape[:3], key.shape[2]))
+        self._check_scores(query, key, masks, parameters)
+        return ValueType((*query.shape[:3], key.shape[2]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         query, key, *masks = inputs
-        return _weights(query, key, masks, self.scale, parameters)
+        return self._weights(query, key, masks, parameters)
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         query, key, *masks = inputs
-        dot = f"{scaled(query, self.scale)} @ {key}.mT"
-        found = f"additive_scores({query}, {key}, {parameters[0]})" if parameters else dot
-        found = f"({found}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else found
-        return f"torch.softmax({found}, dim=-1, dtype=torch.float32)"
+        scores = self._emit_scores(query, key, parameters)
+        scores = f"({scores}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else scores
+        return f"torch.softmax({scores}, dim=-1, dtype=torch.float32)"
 
-    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         query, key, *_ = inputs
         return 2 * product(query.shape) * key.shape[2]
 
-    def detail(self, inputs: Sequence[str]) -> str:
-        masks = list(filter(None, inputs[2:]))
-        return f"hidden: {', '.join(masks)}" if masks else ""
+    def describe(self, inputs: Sequence[str]) -> str:
+        return _describe_masks(inputs[2:])
 
 
 @dataclass(frozen=True)
 class WeightedSum(Operation):
-    """What an attention makes of its weights: weights [batch, h, n, m], V [batch, h, m, d_v] -> [batch, h, n, d_v]"""
+    """The attention's result from its weights: weights [batch, h, n, m], V [batch, h, m, d_v] -> [batch, h, n, d_v]."""
 
     code = "{0}.to({1}.dtype) @ {1}"
     caption = ("attention", "Weighted sum")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         weights, value = inputs
         require(weights.shape[:2] == value.shape[:2] and weights.shape[3] == value.shape[2], self, *inputs)
-        return Type((*weights.shape[:3], value.shape[3]))
+        return ValueType((*weights.shape[:3], value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         weights, value = inputs
         return weights @ value
 
-    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         weights, value = inputs
         return 2 * product(weights.shape) * value.shape[3]
 
 
-def _require_weights(
-    operation: Attention | AttentionWeights, query: Type, key: Type, *masks: Type, parameters: Sequence[Shape]
-) -> None:
-    require(query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3], operation, query, key)
-    additive = parameters == ((query.shape[1], query.shape[3]),) and operation.scale == 1.0
-    require(not parameters or additive, operation, query)
-    for mask in masks:
-        sizes = zip(mask.shape, (*query.shape[:3], key.shape[2]), strict=True)
-        fits = all(size in (of, Size.of(1)) for size, of in sizes) and mask.shape[3] == key.shape[2]
-        require(mask.kind is Kind.MASK and fits, operation, query, key, mask)
+@dataclass(frozen=True)
+class RestrictedAttention(Operation):
+    """Self-attention restricted to `radius` positions on each side, or, if causal, before the query only (4).
+
+    Inputs: Q, K, V [batch, h, n, d] and an optional padding mask [batch, 1, 1, n]. Parameters: an optional vector v
+    [h, d] of additive scores. A query always sees itself, because a query in the padding might see nothing else. Each
+    block of queries is multiplied with the window of keys that any of its queries may see. Costs assume more positions
+    than the radius; with fewer it computes full attention and costs no more.
+    """
+
+    radius: int
+    causal: bool
+    scale: float
+    dropout: float = 0.0
+
+    calls = ("compiler.windows.restricted_attention",)
+    caption = ("attention", "Restricted attention")
+
+    @property
+    def block(self) -> int:
+        """Number of queries that share a window of keys."""
+        return max(self.radius, MIN_BLOCK_LENGTH)
+
+    @property
+    def window(self) -> int:
+        """Number of keys that a block of queries is multiplied with."""
+        return self.block + self.radius * (1 if self.causal else 2)
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        query, key, value, *masks = inputs
+        require(query.shape == key.shape and value.shape[:3] == key.shape[:3] and len(masks) <= 1, self, *inputs)
+        require(not parameters or parameters == ((query.shape[1], query.shape[3]),), self, query)
+        hidden = ValueType((query.shape[0], ONE, ONE, query.shape[2]), ValueKind.MASK)
+        require(all(mask == hidden for mask in masks), self, *inputs)
+        return ValueType(value.shape)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        query, key, value, *masks = inputs
+        weights = _scores(query, key, self.scale, parameters)
+        positions = query.new_tensor(range(query.shape[2]))
+        distance = positions - positions[:, None]
+        hidden = (distance < -self.radius) | (distance > (0 if self.causal else self.radius))
+        for mask in masks:
+            hidden = hidden | (mask & (distance != 0))
+        return weights.masked_fill(hidden, -math.inf).softmax(-1) @ value
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        query, key, value, *masks = inputs
+        named = {"hidden": masks, "vector": parameters}
+        options = "".join(f", {name}={value[0]}" for name, value in named.items() if value)
+        if self.dropout:
+            options += f", dropped={self.dropout!r} if w.training else 0.0"
+        sizes = f"({self.radius}, {0 if self.causal else self.radius}), {self.block}, {self.scale!r}"
+        return f"restricted_attention({query}, {key}, {value}, {sizes}{options})"
+
+    @property
+    def dropout_rate(self) -> float:
+        return self.dropout
+
+    def without_dropout(self) -> Operation:
+        return replace(self, dropout=0.0)
+
+    def without_scale(self) -> tuple[float, Operation]:
+        return self.scale, replace(self, scale=1.0)
+
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])
+
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        """Count the weights, what dropout adds to them, and the windows of keys and values, which overlap."""
+        batch, heads, length, width = inputs[0].shape
+        weights = self._weights(inputs)
+        inner = weights * width if parameters else Size()
+        overlap = -(-self.window // self.block)
+        windows = batch * heads * rounded_up(length, self.block) * (width + inputs[2].shape[3]) * overlap
+        return inner + windows + weights * (3 if self.dropout else 1)
+
+    def _weights(self, inputs: ValueTypes) -> Size:
+        batch, heads, length, _ = inputs[0].shape
+        return product((batch, heads, rounded_up(length, self.block))) * self.window
+
+    def receptive_field(self) -> ReceptiveField:
+        return ReceptiveField(self.radius, 0 if self.causal else self.radius, inputs=(1, 2))
+
+    def is_exportable(self, inputs: ValueTypes) -> bool:
+        """Return False: the code differs between sequences of one block and of several."""
+        return False
+
+    def describe(self, inputs: Sequence[str]) -> str:
+        return f"{self.radius} positions {'before' if self.causal else 'to each side'}"
 
 
-def _weights(query: Tensor, key: Tensor, masks: Tensors, scale: float, parameters: Tensors) -> Tensor:
-    """How much each query looks at each key."""
-    found = scores(query, key, scale, parameters)
-    for mask in masks:
-        found = found.masked_fill(mask, -math.inf)
-    return found.softmax(-1)
+def _scores(query: Tensor, key: Tensor, scale: float, vector: Tensors) -> Tensor:
+    """Compute scale · Q Kᵀ or, given a vector v, v · tanh(query + key): [batch, h, n, m]."""
+    if not vector:
+        return query @ key.mT * scale
+    return (vector[0][:, None, None] * (query[:, :, :, None] + key[:, :, None]).tanh()).sum(-1)
+
+
+def _describe_masks(masks: Sequence[str]) -> str:
+    described = list(filter(None, masks))
+    return f"hidden: {', '.join(described)}" if described else ""

@@ -1,4 +1,4 @@
-"""The keys and values of earlier positions, which a decoder's step carries on."""
+"""Caches of the keys and values of earlier positions, which one decoder step passes to the next."""
 
 from __future__ import annotations
 
@@ -6,56 +6,60 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
-from compiler.operations.operation import Operation, Shape, Tensors, Type, Types, require
+from compiler.instruction import UnsupportedGraph
+from compiler.operations.operation import Operation, Shape, Tensors, ValueType, ValueTypes, require
 from compiler.size import Size
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
-class Append(Operation):
-    """The cache write: positions more. cache [rows, h, n, d], new [rows, h, new, d] -> [rows, h, n + new, d]
+class AppendToCache(Operation):
+    """Append positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
-    Without heads both have an axis less. Positions are the last axis but one.
+    Both may lack the axis of the heads. Positions are the last axis but one.
     """
 
+    appends_to_cache = True
     code = "torch.cat([{0}, {1}], dim=-2)"
-    caption = ("cache", "Cache, longer by one")
+    caption = ("cache", "Append to cache")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         cache, new = inputs
         fits = cache.shape[:-2] == new.shape[:-2] and cache.shape[-1] == new.shape[-1]
         require(fits and len(cache.shape) in (3, 4), self, *inputs)
-        return Type((*cache.shape[:-2], cache.shape[-2] + new.shape[-2], cache.shape[-1]))
+        return ValueType((*cache.shape[:-2], cache.shape[-2] + new.shape[-2], cache.shape[-1]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         cache, new = inputs
         length = cache.shape[-2]
-        grown = cache.new_empty(*cache.shape[:-2], length + new.shape[-2], cache.shape[-1])
-        grown[..., :length, :], grown[..., length:, :] = cache, new
-        return grown
+        result = cache.new_empty(*cache.shape[:-2], length + new.shape[-2], cache.shape[-1])
+        result[..., :length, :], result[..., length:, :] = cache, new
+        return result
 
-    def native(self, lister: Lister, node: Node) -> None:
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise Inexpressible("it has no instruction for a cache without heads: take the backend `eager`")
-        lister.cached(node)
+            raise UnsupportedGraph("it has no instruction for a cache without heads: take the backend `eager`")
+        codegen.append_to_cache(node)
+
+    def for_planned_cache(self) -> Operation:
+        return WriteToCache()
 
 
 @dataclass(frozen=True)
-class Write(Operation):
-    """The cache write where there is room. cache [rows, h, room, d], new [rows, h, new, d], position [rows, new]"""
+class WriteToCache(Operation):
+    """Write positions into a cache, in place: cache [rows, h, capacity, d], new [rows, h, k, d], position [rows, k]."""
 
     overwrites = 0
-    code = "written({0}, {1}, {2})"
-    calls = ("compiler.runtime.written",)
+    code = "write_cache({0}, {1}, {2})"
+    calls = ("compiler.runtime.write_cache",)
     caption = ("cache", "Cache write")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         cache, new, position = inputs
         fits = cache.shape[:2] == new.shape[:2] and cache.shape[3] == new.shape[3]
         require(fits and position.shape == (cache.shape[0], new.shape[2]), self, *inputs)
@@ -64,14 +68,14 @@ class Write(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         cache, new, position = inputs
         cache = cache.clone()
-        for row, places in enumerate(position.tolist()):
-            for number, place in enumerate(places):
-                cache[row, :, place] = new[row, :, number]
+        for row, positions in enumerate(position.tolist()):
+            for index, slot in enumerate(positions):
+                cache[row, :, slot] = new[row, :, index]
         return cache
 
-    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
-        """In place: the new positions alone."""
-        return 2 * inputs[1].bytes(of_a_float)
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Count the new positions only, because the cache is written in place."""
+        return 2 * inputs[1].bytes(float_bytes)
 
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.cached(node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.append_to_cache(node)

@@ -1,4 +1,4 @@
-"""Convolutions over positions, as the paper compares them (4): contiguous, dilated, separable."""
+"""Convolutions over positions, which the paper compares with self-attention (4): contiguous, dilated, separable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.operations.operation import Kind, Line, Names, Operation, Reach, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    ReceptiveField,
+    Shape,
+    Tensors,
+    ValueKind,
+    ValueType,
+    ValueTypes,
+    require,
+)
 from compiler.size import ONE, Size, product
 
 if TYPE_CHECKING:
@@ -15,92 +26,94 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Convolution(Operation):
-    """A linear map of k positions, `dilation` apart. x [batch, n, i], kernel [k, i, o], bias [o] -> [batch, n, o]
+    """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_i x_(t + (i - before) · dilation) W_i.
 
-    `before` of the k lie before a position and `after` of them after it; beyond the ends are zeros. Where both are 0
-    the positions before are part of x, which is longer than the result by (k - 1) · dilation.
+    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` of the kernel's
+    positions lie before the result's, `after` of them after it; x is extended with zeros. If both are 0, x itself
+    contains the (k - 1) · dilation positions before the first one of the result.
     """
 
     before: int
     after: int
     dilation: int = 1
 
-    calls = ("compiler.windows.convolved",)
+    calls = ("compiler.windows.convolve",)
     caption = ("linear", "Convolution")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (kernel, bias) = inputs, parameters
-        require(len(x.shape) == 3 and len(kernel) == 3 and kernel[1:] == (x.shape[2], bias[0]), self, x, Type(kernel))
-        return Type((x.shape[0], self._length(x, kernel), kernel[2]))
+        fits = len(x.shape) == 3 and len(kernel) == 3 and kernel[1:] == (x.shape[2], bias[0])
+        require(fits, self, x, ValueType(kernel))
+        return ValueType((x.shape[0], self._length(x, kernel), kernel[2]))
 
-    def _length(self, x: Type, kernel: Shape) -> Size:
-        inner, beyond = kernel[0].constant - 1, self.before + self.after
-        require(beyond in (0, inner), self, x, Type(kernel))
-        return x.shape[1] + (beyond - inner) * self.dilation
+    def _length(self, x: ValueType, kernel: Shape) -> Size:
+        extent, padding = kernel[0].constant - 1, self.before + self.after
+        require(padding in (0, extent), self, x, ValueType(kernel))
+        return x.shape[1] + (padding - extent) * self.dilation
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         kernel, bias = parameters
-        read = self._read(inputs[0], len(kernel))
-        return sum((x @ matrix for x, matrix in zip(read, kernel, strict=True)), bias)
+        shifted = self._shifted(inputs[0], len(kernel))
+        return sum((x @ matrix for x, matrix in zip(shifted, kernel, strict=True)), bias)
 
-    def _read(self, x: Tensor, k: int) -> list[Tensor]:
-        """Of each of the k places, what every position reads there."""
+    def _shifted(self, x: Tensor, k: int) -> list[Tensor]:
+        """Return x as each of the kernel's k positions sees it: k tensors [batch, n, i]."""
         batch, n, width = x.shape
-        first, more = self.before * self.dilation, (self.before + self.after) * self.dilation
-        whole = x.new_zeros(batch, n + more, width)
-        whole[:, first : first + n] = x
-        length = n + more - (k - 1) * self.dilation
-        return [whole[:, place * self.dilation :][:, :length] for place in range(k)]
+        first, padding = self.before * self.dilation, (self.before + self.after) * self.dilation
+        padded = x.new_zeros(batch, n + padding, width)
+        padded[:, first : first + n] = x
+        length = n + padding - (k - 1) * self.dilation
+        return [padded[:, index * self.dilation :][:, :length] for index in range(k)]
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        reach = (self.before, self.after)
-        return f"convolved({inputs[0]}, {parameters[0]}, {parameters[1]}, {reach}, {self.dilation})"
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        function = self.calls[0].rpartition(".")[2]
+        padding = (self.before, self.after)
+        return f"{function}({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {self.dilation})"
 
-    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         result = self.infer(inputs, parameters)
         return 2 * product(result.shape[:2]) * product(parameters[0])
 
-    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        return product(inputs[0].shape)  # with the zeros beyond its ends
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        return product(inputs[0].shape)  # the input with the zeros around it
 
-    def over_positions(self) -> Reach:
-        return Reach(self.before * self.dilation, self.after * self.dilation, apart=self.dilation)
+    def receptive_field(self) -> ReceptiveField:
+        return ReceptiveField(self.before * self.dilation, self.after * self.dilation, spacing=self.dilation)
 
-    def detail(self, inputs: Sequence[str]) -> str:
+    def describe(self, inputs: Sequence[str]) -> str:
         return f"every {self.dilation} positions" if self.dilation > 1 else ""
 
 
 @dataclass(frozen=True)
-class SeparateConvolution(Convolution):
-    """As Convolution, each feature by itself: the first half of a separable one. x [batch, n, d], kernel [k, d]"""
+class DepthwiseConvolution(Convolution):
+    """Convolution of each feature separately: x [batch, n, d], kernel [k, d], bias [d] -> [batch, n, d].
 
-    calls = ("compiler.windows.convolved_apart",)
-    caption = ("linear", "Convolution of each feature")
+    It is the first half of a separable convolution.
+    """
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    calls = ("compiler.windows.convolve_depthwise",)
+    caption = ("linear", "Depthwise convolution")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (kernel, bias) = inputs, parameters
-        require(len(x.shape) == 3 and kernel[1:] == bias == x.shape[2:], self, x, Type(kernel))
-        return Type((x.shape[0], self._length(x, kernel), x.shape[2]))
+        require(len(x.shape) == 3 and kernel[1:] == bias == x.shape[2:], self, x, ValueType(kernel))
+        return ValueType((x.shape[0], self._length(x, kernel), x.shape[2]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         kernel, bias = parameters
-        read = self._read(inputs[0], len(kernel))
-        return sum((x * each for x, each in zip(read, kernel, strict=True)), bias)
-
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        reach = (self.before, self.after)
-        return f"convolved_apart({inputs[0]}, {parameters[0]}, {parameters[1]}, {reach}, {self.dilation})"
+        shifted = self._shifted(inputs[0], len(kernel))
+        return sum((x * row for x, row in zip(shifted, kernel, strict=True)), bias)
 
 
 @dataclass(frozen=True)
-class Unpadded(Operation):
-    """Zeros where padding is: what a convolution finds there, as beyond the end. x [batch, n, d], mask -> x"""
+class ClearPadding(Operation):
+    """Set padding positions to zero, as a convolution expects beyond the end: x [batch, n, d], mask -> x's shape."""
 
     code = "{0}.masked_fill({1}[:, 0, 0, :, None], 0.0)"
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, mask = inputs
-        require(mask == Type((x.shape[0], ONE, ONE, x.shape[1]), Kind.MASK), self, *inputs)
+        require(mask == ValueType((x.shape[0], ONE, ONE, x.shape[1]), ValueKind.MASK), self, *inputs)
         return x
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

@@ -1,15 +1,24 @@
-"""What a query may not look at. A mask is a value: made once, of tokens or positions, for all layers.
+"""Attention masks. Each is a value, computed once from tokens or positions for all layers.
 
-Shapes are [batch or 1, 1, queries or 1, keys]; true hides.
+Shapes are [batch or 1, 1, queries or 1, keys]; true hides a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.operations.operation import Kind, Operation, Shape, Tensors, Type, Types, require
+from compiler.operations.operation import (
+    MaskRole,
+    Operation,
+    Shape,
+    Tensors,
+    ValueKind,
+    ValueType,
+    ValueTypes,
+    require,
+)
 from compiler.size import ONE, Size
 from specs import PAD
 
@@ -17,66 +26,67 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 class Mask(Operation):
-    """Of the native machine's rows none is padding or of a later position: it knows these masks by itself."""
+    """Base of masks. Native code needs none: its rows contain neither padding nor later positions."""
 
-    alias = True
+    shares_buffer = True
 
-    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
-        """Next to nothing: it is made once for all layers, of tokens and shapes."""
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Count nothing: a mask is small, and all layers share it."""
         return Size()
 
-    def native(self, lister: Lister, node: Node) -> None:
-        """Part of the attention that takes it."""
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        """Add no instruction: the attention's own instruction implies the mask."""
 
 
 @dataclass(frozen=True)
 class PaddingMask(Mask):
-    """Hides keys that stand for padding. tokens [batch, keys]"""
+    """Hide keys that are padding: tokens [batch, keys] -> [batch, 1, 1, keys]."""
 
+    mask_role = MaskRole.PADDING
     code = "padding_mask({0})"
     calls = ("compiler.runtime.padding_mask",)
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (tokens,) = inputs
-        require(tokens.kind is Kind.INTEGER and len(tokens.shape) == 2, self, tokens)
-        return Type((tokens.shape[0], ONE, ONE, tokens.shape[1]), Kind.MASK)
+        require(tokens.kind is ValueKind.INTEGER and len(tokens.shape) == 2, self, tokens)
+        return ValueType((tokens.shape[0], ONE, ONE, tokens.shape[1]), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return (inputs[0] == PAD)[:, None, None, :]
 
-    def detail(self, inputs: Sequence[str]) -> str:
+    def describe(self, inputs: Sequence[str]) -> str:
         return f"padding of the {inputs[0]}"
 
 
 @dataclass(frozen=True)
 class CausalMask(Mask):
-    """Hides keys after the query (3.2.3), where both are the same positions. tokens [batch, length]"""
+    """Hide keys after the query (3.2.3): tokens [batch, length] -> [1, 1, length, length]."""
 
     code = "causal_mask({0})"
     calls = ("compiler.runtime.causal_mask",)
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         length = inputs[0].shape[1]
-        return Type((ONE, ONE, length, length), Kind.MASK)
+        return ValueType((ONE, ONE, length, length), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         length = inputs[0].shape[1]
         return (inputs[0].new_ones(1, 1, length, length)).triu(1).bool()
 
-    def detail(self, inputs: Sequence[str]) -> str:
+    def describe(self, inputs: Sequence[str]) -> str:
         return "later positions"
 
 
 @dataclass(frozen=True)
 class DistanceMask(Mask):
-    """Hides keys that are too far from the query. tokens [batch, length]
+    """Hide keys that are too far from the query: tokens [batch, length] -> [batch, 1, length, length].
 
-    Where later ones are seen, padding is hidden, too, from all but itself. It is what a restricted attention never
-    multiplies, for who asks for all of its weights.
+    It gives full attention the weights of restricted attention, for callers that want to see them. If keys after the
+    query are visible, padding is hidden too, except a padding position from itself.
     """
 
     before: int
@@ -85,9 +95,9 @@ class DistanceMask(Mask):
     code = "distance_mask({0}, {self.before}, {self.after})"
     calls = ("compiler.windows.distance_mask",)
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         batch, length = inputs[0].shape
-        return Type((batch, ONE, length, length), Kind.MASK)
+        return ValueType((batch, ONE, length, length), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (tokens,) = inputs
@@ -98,15 +108,16 @@ class DistanceMask(Mask):
             hidden[:, :, query, query + self.after + 1 :] = True
         return hidden
 
-    def detail(self, inputs: Sequence[str]) -> str:
+    def describe(self, inputs: Sequence[str]) -> str:
         return f"more than {self.before} before, {self.after} after"
 
 
 @dataclass(frozen=True)
 class WindowMask(Mask):
-    """Hides keys of a window that are not a query's own `radius` before it and itself. position [rows, new], window
+    """Hide keys of a window except the query's own and the `radius` before it.
 
-    The window [rows, h, radius, d] holds what went before; the new ones follow it.
+    Inputs: position [rows, new]; window [rows, h, radius, d], the keys before the new ones. Result: [rows, 1, new,
+    radius + new].
     """
 
     radius: int
@@ -114,12 +125,12 @@ class WindowMask(Mask):
     code = "window_mask({0}, {self.radius})"
     calls = ("compiler.windows.window_mask",)
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         position, window = inputs
-        fits = position.kind is Kind.INTEGER and position.shape[0] == window.shape[0]
+        fits = position.kind is ValueKind.INTEGER and position.shape[0] == window.shape[0]
         require(fits and window.shape[2] == Size.of(self.radius), self, *inputs)
         rows, new = position.shape
-        return Type((rows, ONE, new, new + self.radius), Kind.MASK)
+        return ValueType((rows, ONE, new, new + self.radius), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         position, _ = inputs
@@ -127,35 +138,40 @@ class WindowMask(Mask):
         hidden = position.new_ones(rows, 1, new, self.radius + new).bool()
         for row in range(rows):
             for query in range(new):
-                known = min(self.radius, int(position[row, query]))
-                hidden[row, 0, query, self.radius + query - known : self.radius + query + 1] = False
+                visible = min(self.radius, int(position[row, query]))
+                hidden[row, 0, query, self.radius + query - visible : self.radius + query + 1] = False
         return hidden
 
 
 @dataclass(frozen=True)
 class UnwrittenMask(Mask):
-    """Hides keys of a cache that are not the query's own or those before it. position [rows, new], cache [rows, ...]
+    """Hide slots of a cache except those of the query's position and the positions before it.
 
-    Where some rows are at earlier positions than others, their own keys are the first of a `planned` cache, which has
-    room for more; they are the last of one that grows, and stands here as it is before the new ones are appended.
+    Inputs: position [rows, new]; cache [rows, h, n, d], before the new positions are appended. Result: [rows, 1, new,
+    slots]. Rows may be at different positions. In a `planned` cache, which has a fixed capacity, a row's keys are the
+    first ones; in a cache that grows, they are the last ones.
     """
 
     planned: bool = False
 
+    mask_role = MaskRole.UNWRITTEN
     code = "unwritten_mask({0}, {1}, planned={self.planned})"
     calls = ("compiler.runtime.unwritten_mask",)
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         position, cache = inputs
-        require(position.kind is Kind.INTEGER and position.shape[0] == cache.shape[0], self, *inputs)
+        require(position.kind is ValueKind.INTEGER and position.shape[0] == cache.shape[0], self, *inputs)
         rows, new = position.shape
-        return Type((rows, ONE, new, cache.shape[2] + (0 if self.planned else new)), Kind.MASK)
+        return ValueType((rows, ONE, new, cache.shape[2] + (0 if self.planned else new)), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         position, cache = inputs
         new = position.shape[1]
-        keys = position.new_tensor(range(cache.shape[2] if self.planned else cache.shape[2] + new))
-        if not self.planned:  # at which position of the row each key was appended
-            keys = keys[None] - (cache.shape[2] + new - 1) + position[:, -1:]
-        at = keys.expand(len(position), -1)[:, None, None, :]
-        return (at < 0) | (at > position[:, None, :, None])
+        slots = position.new_tensor(range(cache.shape[2] if self.planned else cache.shape[2] + new))
+        if not self.planned:  # the position of the row at which each key was appended
+            slots = slots[None] - (cache.shape[2] + new - 1) + position[:, -1:]
+        written_at = slots.expand(len(position), -1)[:, None, None, :]
+        return (written_at < 0) | (written_at > position[:, None, :, None])
+
+    def for_planned_cache(self) -> Operation:
+        return replace(self, planned=True)

@@ -1,4 +1,4 @@
-"""What an operation says of itself. All that is known of one stands in its class, and nothing of it anywhere else."""
+"""Base class of all operations, and the types of the values that they compute."""
 
 from __future__ import annotations
 
@@ -8,145 +8,259 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import Inexpressible
+from compiler.instruction import UnsupportedGraph
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 Shape = tuple[Size, ...]
 Tensors = Sequence["Tensor"]
-Names = Sequence[str]
+Expressions = Sequence[str]
+"""Python expressions in emitted code."""
+FLOAT_BYTES = 4
 
 
 class GraphError(ValueError):
-    """A graph that breaks its own grammar: a fault of a lowering or a pass, never of the user."""
+    """Error for an invalid graph: a bug in a lowering or a pass, never a mistake of the user."""
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
+    """Kind of the elements of a value: token IDs and positions, numbers, or an attention mask."""
+
     INTEGER = "integer"
     FLOAT = "float"
     MASK = "mask"
 
 
-FLOAT_BYTES = 4
-
-
 @dataclass(frozen=True)
-class Type:
-    """What a value is: its symbolic shape, and whether it holds tokens, numbers, or what may not be looked at."""
+class ValueType:
+    """Type of a value: its symbolic shape and the kind of its elements."""
 
     shape: Shape
-    kind: Kind = Kind.FLOAT
+    kind: ValueKind = ValueKind.FLOAT
 
     def __str__(self) -> str:
         return f"{self.kind[0]}[{', '.join(map(str, self.shape))}]"
 
-    def bytes(self, of_a_float: int = FLOAT_BYTES) -> Size:
-        """In memory. Masks count as nothing: they are small, and made once for all layers."""
-        return product(self.shape) * {Kind.INTEGER: 8, Kind.FLOAT: of_a_float, Kind.MASK: 0}[self.kind]
+    def bytes(self, float_bytes: int = FLOAT_BYTES) -> Size:
+        """Return the size in memory, in bytes.
+
+        Masks count 0: they are small, and all layers share them.
+
+        Args:
+            float_bytes: Bytes per floating-point number.
+        """
+        return product(self.shape) * {ValueKind.INTEGER: 8, ValueKind.FLOAT: float_bytes, ValueKind.MASK: 0}[self.kind]
 
 
-Types = Sequence[Type]
+ValueTypes = Sequence[ValueType]
 
 
-def require(condition: bool, operation: object, *types: Type) -> None:
+def require(condition: bool, operation: object, *types: ValueType) -> None:
+    """Raise GraphError unless the condition holds.
+
+    Args:
+        condition: Whether the operation accepts the types.
+        operation: The operation that the error names.
+        types: The types that the error lists.
+    """
     if not condition:
-        raise GraphError(f"{operation} cannot take {', '.join(map(str, types))}")
+        raise GraphError(f"{operation} does not accept {', '.join(map(str, types))}")
 
 
 @dataclass(frozen=True)
-class Reach:
-    """What an operation does over positions: how far before and after itself each one reads; None: all of them."""
+class ReceptiveField:
+    """Positions of its inputs that an operation reads to compute one position of its result."""
 
-    back: int | None
-    ahead: int | None
-    across: tuple[int, ...] = (0,)
-    """The inputs of which it reads others' positions; of the rest, as of an attention's query, its own alone."""
-    apart: int = 1
-    """How far the places are from one another that it reads; what lies between them is read where its input has it."""
-    in_turn: bool = False
-    """Whether it goes from position to position, each computed of its neighbour: what is in reach is one step away."""
+    before: int | None
+    """Number of positions before its own; None: all of them."""
+    after: int | None
+    """Number of positions after its own; None: all of them."""
+    inputs: tuple[int, ...] = (0,)
+    """The inputs it reads in this way. Of the others, such as an attention's query, it reads its own position only."""
+    spacing: int = 1
+    """Distance between two positions that it reads, as in a dilated convolution."""
+    sequential: bool = False
+    """Whether it computes each position from the result at the neighbouring one, one after the other."""
 
 
 @dataclass
-class Line:
-    """The line of emitted code that makes a value of this type: what goes before it, and how that may be called."""
+class EmitContext:
+    """What an operation needs to emit the code of one value: its type, names for temporaries, earlier statements."""
 
-    type: Type
-    also: Callable[[str], str]
-    """A name beside the value's own: that of this part of it."""
-    before: list[str] = field(default_factory=list)
+    type: ValueType
+    temporary: Callable[[str], str]
+    """Returns an unused variable name that is derived from the value's name and the given suffix."""
+    statements: list[str] = field(default_factory=list)
+    """Statements that run before the expression of the result."""
+
+
+class MaskRole(StrEnum):
+    """What a mask hides, for the passes and backends that treat some masks specially."""
+
+    PADDING = "padding"
+    """Keys that are padding."""
+    UNWRITTEN = "unwritten"
+    """Slots of a key/value cache that hold no key for the query."""
 
 
 class Operation(ABC):
-    """An operation on values and parameters. Its attributes are plain numbers and choices.
+    """An operation on values and parameters; its attributes are plain numbers and choices.
 
-    What reads a graph asks only here: a new operation is a class in one file of this folder.
+    Passes, cost functions and backends ask an operation for its traits, never for its class.
     """
 
-    view: ClassVar[bool] = False
-    """Whether its result is another look at numbers that are there: nothing is moved, nothing takes room."""
-    alias: ClassVar[bool] = False
-    """Whether, in the native machine, its result takes no place of its own: as a view's, or made with another's."""
-    overwrites: ClassVar[int | None] = None
-    """The input that its result takes the place of, in memory."""
-    code: ClassVar[str] = ""
-    """The expression of its result, with its inputs and parameters as {0}, {1} ... and its attributes as {self.x}."""
-    calls: ClassVar[tuple[str, ...]] = ()
-    """What that calls, each as `module.function`."""
-    caption: ClassVar[tuple[str, str] | None] = None
-    """In a drawing, its kind (which is its colour) and its name; None where it is not drawn."""
-    dresses: ClassVar[tuple[str, ...] | None] = ()
-    """The kinds of boxes that, in a drawing, it is a part of when it alone reads their result; None: of any kind."""
+    # Traits
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
-        """The type of its result: its input's, unless it says otherwise. Raises GraphError for what it cannot take."""
+    view: ClassVar[bool] = False
+    """Whether the result is a view of the first input, so that it needs no memory and moves no data."""
+    shares_buffer: ClassVar[bool] = False
+    """Whether the result needs no buffer of its own in native code: it is a view, or part of another instruction."""
+    overwrites: ClassVar[int | None] = None
+    """Index of the input that is overwritten with the result, if any."""
+    is_projection: ClassVar[bool] = False
+    """Whether it computes x W (+ b) with a matrix [i, o], so that projections of one input can be fused."""
+    is_vocabulary_projection: ClassVar[bool] = False
+    """Whether it computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
+    is_attention: ClassVar[bool] = False
+    """Whether it is scaled dot-product attention with the inputs query, keys, values and masks."""
+    is_norm: ClassVar[bool] = False
+    """Whether it is layer normalisation."""
+    is_activation: ClassVar[bool] = False
+    """Whether it is an activation function."""
+    adds_positions: ClassVar[bool] = False
+    """Whether it adds a positional encoding, a learned one if it has a parameter."""
+    splits_heads: ClassVar[bool] = False
+    """Whether it splits features into attention heads."""
+    appends_to_cache: ClassVar[bool] = False
+    """Whether it appends new positions (input 1) to a cache (input 0)."""
+    mask_role: ClassVar[MaskRole | None] = None
+    """What it hides, if it is one of the masks that passes or backends treat specially."""
+
+    # Code and drawing
+
+    code: ClassVar[str] = ""
+    """Expression of the result: inputs and parameters are {0}, {1} ..., its attributes {self.x}."""
+    calls: ClassVar[tuple[str, ...]] = ()
+    """Functions that the emitted code calls, each as `module.function`."""
+    caption: ClassVar[tuple[str, str] | None] = None
+    """In a drawing, the kind of its box (which selects the colour) and its name; None: it is not drawn."""
+    joins_boxes: ClassVar[tuple[str, ...] | None] = ()
+    """Kinds of boxes that a drawing adds it to if it is the only reader of their result; None: any kind."""
+
+    # Meaning
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        """Return the type of the result; by default that of the first input.
+
+        Raises:
+            GraphError: The operation does not accept these inputs or parameters.
+        """
         return inputs[0]
 
     @abstractmethod
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        """Its result, slow and obviously right: what every program is tested against. Dropout does nothing here."""
+        """Compute the result in simple, slow PyTorch: the reference for every program. Dropout is off."""
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
-        """The expression of its result in PyTorch: `code`, unless there is more to it."""
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        """Return the PyTorch expression of the result: `code`, unless a subclass needs more."""
         return self.code.format(*inputs, *parameters, self=self)
 
-    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        """FLOPs of its matrix products, a multiply-add counted as two; everything else counts nothing."""
-        return Size()
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        """Add the native instructions of this operation.
 
-    def over_positions(self) -> Reach | None:
-        """What it reads of other positions of its inputs than the result's own; None: nothing."""
+        Raises:
+            Inexpressible: The native backend has no instruction for it.
+        """
+        if not self.shares_buffer:
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
+        codegen.alias_input(node)
+
+    # Variants, for passes
+
+    @property
+    def dropout_rate(self) -> float:
+        """Probability of its dropout in training."""
+        return 0.0
+
+    def without_dropout(self) -> Operation | None:
+        """Return the same operation without dropout; None if it then only copies its input."""
+        return self
+
+    def without_scale(self) -> tuple[float, Operation] | None:
+        """Return the constant factor and the operation without it; None if it has no factor.
+
+        The factor applies to the query of an attention, and to the parameters of any other operation.
+        """
         return None
 
-    def in_python(self, inputs: Types) -> bool:
-        """Whether its code goes through positions in Python, which torch can compile for one number of them alone."""
-        return False
+    def fused(self, has_parameters: bool) -> Operation:
+        """Return the variant that runs as one fused kernel on a GPU, or itself if there is none."""
+        return self
 
-    def exportable(self, inputs: Types) -> bool:
-        """Whether torch can export its code for any number of positions."""
-        return not self.in_python(inputs)
+    def for_planned_cache(self) -> Operation:
+        """Return the variant for caches of a fixed capacity that are written in place."""
+        return self
 
-    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        """Numbers beside the result that the backward pass needs."""
+    def quantised(self) -> tuple[Operation, int] | None:
+        """Return the int8 variant and the dimension of the matrix that has one scale per index; None: there is none."""
+        return None
+
+    def chunked(self, classes: Size) -> Operation | None:
+        """Return the loss that also computes its logits, in chunks of positions; None if this is not a loss of logits.
+
+        Args:
+            classes: Size of the vocabulary.
+        """
+        return None
+
+    def sliced_range(self) -> tuple[int, int, int | None] | None:
+        """Return the dimension, start and stop if this is a slice."""
+        return None
+
+    # Costs
+
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        """Return the FLOPs of its matrix products; a multiply-add counts as two, everything else as none."""
         return Size()
 
-    def moved(self, inputs: Types, result: Type, weights: Size, of_a_float: int) -> Size:
-        """Bytes that it reads and writes, where its parameters have `weights` of them."""
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        """Return how many numbers the backward pass needs in addition to the result."""
+        return Size()
+
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Return the bytes that it reads and writes.
+
+        Args:
+            inputs: Types of the inputs.
+            result: Type of the result.
+            weight_bytes: Size of its parameters in bytes.
+            float_bytes: Bytes per floating-point number.
+        """
         if self.view:
             return Size()
-        return sum((each.bytes(of_a_float) for each in inputs), Size()) + weights + result.bytes(of_a_float)
+        return sum((each.bytes(float_bytes) for each in inputs), Size()) + weight_bytes + result.bytes(float_bytes)
 
-    def detail(self, inputs: Sequence[str]) -> str:
-        """What a drawing says of it beside its name; of its inputs are given the details."""
+    def receptive_field(self) -> ReceptiveField | None:
+        """Return the other positions that it reads; None if it works on each position separately."""
+        return None
+
+    def loops_in_python(self, inputs: ValueTypes) -> bool:
+        """Return whether its code loops over positions in Python, so that torch compiles one length only."""
+        return False
+
+    def is_exportable(self, inputs: ValueTypes) -> bool:
+        """Return whether torch can export its code for any number of positions."""
+        return not self.loops_in_python(inputs)
+
+    def describe(self, inputs: Sequence[str]) -> str:
+        """Return the details that a drawing shows below its name.
+
+        Args:
+            inputs: Descriptions of its inputs.
+        """
         return ""
-
-    def native(self, lister: Lister, node: Node) -> None:
-        """Adds the native machine's instructions for it. Raises Inexpressible where it has none."""
-        if not self.alias:
-            raise Inexpressible(f"it has no instruction for {type(self).__name__}: take the backend `eager`")
-        lister.same(node)

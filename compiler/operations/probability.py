@@ -1,4 +1,4 @@
-"""The probabilities of tokens, and what training lowers (5.4)."""
+"""Probabilities of tokens, and the loss that training minimises (5.4)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
-from compiler.operations.operation import Kind, Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.instruction import UnsupportedGraph
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueKind,
+    ValueType,
+    ValueTypes,
+    require,
+)
 from compiler.size import Size, product
 from specs import PAD
 
@@ -15,15 +25,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
-CLOSED = -1e8
-"""A token with a logit of this or less cannot come, and training leaves it so: what an imported model lacks."""
+SUPPRESSED_LOGIT = -1e8
+"""Tokens with a logit of at most this never occur, and training keeps it so. Imported models use it."""
 
 
 @dataclass(frozen=True)
 class LogSoftmax(Operation):
-    """Log-probabilities over the last dimension, in float32 whatever comes in."""
+    """Log-probabilities over the last dimension, in float32 whatever the type of the input."""
 
     code = "{0}.float().log_softmax(dim=-1)"
     caption = ("softmax", "Log-softmax")
@@ -31,24 +41,24 @@ class LogSoftmax(Operation):
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].float().log_softmax(-1)
 
-    def native(self, lister: Lister, node: Node) -> None:
-        """Part of LOGITS, whose result is in no buffer."""
-        if node.inputs[0] in lister.places:
-            raise Inexpressible("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        """Leave it to the instruction LOGITS, whose result is in no buffer."""
+        if node.inputs[0] in codegen.operands:
+            raise UnsupportedGraph("it has no instruction for LogSoftmax but of logits: take the backend `eager`")
 
 
 @dataclass(frozen=True)
-class Pick(Operation):
-    """Of each position the log-probability of its label, and 0 at padding. [..., V], labels [...] -> [...]"""
+class PickLabels(Operation):
+    """Log-probability of each label, 0 at padding: log-probabilities [..., V], labels [...] -> [...]."""
 
     code = "pick({0}, {1})"
     calls = ("compiler.runtime.pick",)
-    caption = ("softmax", "Pick the target's")
+    caption = ("softmax", "Pick labels")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, labels = inputs
-        require(x.shape[:-1] == labels.shape and labels.kind is Kind.INTEGER, self, x, labels)
-        return Type(labels.shape)
+        require(x.shape[:-1] == labels.shape and labels.kind is ValueKind.INTEGER, self, x, labels)
+        return ValueType(labels.shape)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         x, labels = inputs
@@ -56,11 +66,12 @@ class Pick(Operation):
 
 
 @dataclass(frozen=True)
-class Loss(Operation):
-    """Cross entropy (5.4) summed over the labels that are not padding. logits [..., V], labels [...] -> [2]
+class CrossEntropy(Operation):
+    """Cross entropy with label smoothing (5.4), summed over labels that are not padding.
 
-    The first number is smoothed and is what training lowers, the second is not and gives the perplexity.
-    `wrong_classes`: the smoothing is spread over V - 1 classes, else over all V, V being those that are not closed.
+    Inputs: logits [..., V], labels [...]. Result: [2]: the smoothed loss, which training minimises, and the loss
+    without smoothing, which gives the perplexity. The smoothing is spread over all V classes or, with
+    `wrong_classes`, over the V - 1 wrong ones; suppressed tokens do not count.
     """
 
     smoothing: float
@@ -70,16 +81,16 @@ class Loss(Operation):
     calls = ("compiler.runtime.smoothed_loss",)
     caption = ("softmax", "Cross entropy")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         logits, labels = inputs
-        require(logits.shape[:-1] == labels.shape and labels.kind is Kind.INTEGER, self, logits, labels)
-        return Type((Size.of(2),))
+        require(logits.shape[:-1] == labels.shape and labels.kind is ValueKind.INTEGER, self, logits, labels)
+        return ValueType((Size.of(2),))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         logits, labels = inputs
         real = labels != PAD
         log_p, label = logits[real].log_softmax(-1), labels[real][:, None]
-        possible = (logits[real] > CLOSED).float()
+        possible = (logits[real] > SUPPRESSED_LOGIT).float()
         classes = possible.sum(-1, keepdim=True)
         wrong = self.smoothing / (classes - 1) if self.wrong_classes else self.smoothing / classes
         right = 1 - self.smoothing + wrong * (not self.wrong_classes)
@@ -88,39 +99,46 @@ class Loss(Operation):
         sums[0], sums[1] = -(target * log_p).sum(), -log_p.gather(-1, label).sum()
         return sums
 
-    def detail(self, inputs: Sequence[str]) -> str:
+    def chunked(self, classes: Size) -> Operation | None:
+        return ChunkedCrossEntropy(self.smoothing, self.wrong_classes, classes.constant)
+
+    def describe(self, inputs: Sequence[str]) -> str:
         return f"smoothed by {self.smoothing:g}"
 
 
 @dataclass(frozen=True)
-class ChunkedLoss(Loss):
-    """Logits and Loss in one, a chunk of positions at a time, so that the logits never exist whole.
+class ChunkedCrossEntropy(CrossEntropy):
+    """Pre-softmax projection and cross entropy in one, chunk by chunk, so that memory never holds all logits.
 
-    x [..., d], labels [...], table [at least V, d] [, b [as many]] -> [2], where V is `classes`
+    Inputs: x [..., d], labels [...]. Parameters: table [rows, d] and optionally a bias [rows]. The first `classes`
+    rows are the vocabulary; the rest is padding. Result: that of `CrossEntropy`.
     """
 
     classes: int
 
     calls = ("compiler.runtime.chunked_loss",)
-    caption = ("softmax", "Cross entropy in chunks,")
+    caption = ("softmax", "Chunked cross entropy,")
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, labels = inputs
         require(x.shape[:-1] == labels.shape and x.shape[-1] == parameters[0][1], self, x, labels)
-        return Type((Size.of(2),))
+        return ValueType((Size.of(2),))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x, labels), (table, *bias) = inputs, parameters
         return super().interpret([sum(bias, x @ table.T)[..., : self.classes], labels], [])
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x, labels), (table, *bias) = inputs, parameters
-        how = [repr(self.smoothing), str(self.wrong_classes), str(self.classes)]
-        return f"chunked_loss({', '.join((x, table, labels, *how, *bias))})"
+        options = [repr(self.smoothing), str(self.wrong_classes), str(self.classes)]
+        return f"chunked_loss({', '.join((x, table, labels, *options, *bias))})"
 
-    def products(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
+    def chunked(self, classes: Size) -> None:
+        """Return None: it is chunked already."""
+
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]
 
-    def kept(self, inputs: Types, parameters: Sequence[Shape]) -> Size:
-        # These gradients are there before the others.
+    def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        # The forward pass already computes the gradients of x and of the parameters.
         return product(inputs[0].shape) + sum(map(product, parameters), Size())

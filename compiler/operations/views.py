@@ -1,4 +1,4 @@
-"""Other looks at numbers that are there: parts of them, their heads, and the hypotheses of a sentence."""
+"""Changes of shape: slices, attention heads, concatenation, and the hypotheses of a sentence."""
 
 from __future__ import annotations
 
@@ -6,76 +6,93 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.instruction import Inexpressible
-from compiler.operations.operation import Line, Names, Operation, Shape, Tensors, Type, Types, require
+from compiler.instruction import UnsupportedGraph
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueType,
+    ValueTypes,
+    require,
+)
 from compiler.size import Size
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.graph import Node
-    from compiler.listing import Lister
+    from compiler.native_codegen import NativeCodeGenerator
 
 
 @dataclass(frozen=True)
 class Slice(Operation):
-    """`start:stop` of one dimension. Each of the three may count from the end: -1 is the last."""
+    """Range `start:stop` of one dimension. All three may be negative and then count from the end."""
 
     dimension: int
     start: int = 0
     stop: int | None = None
 
     view = True
-    alias = True
+    shares_buffer = True
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def sliced_range(self) -> tuple[int, int, int | None]:
+        return self.dimension, self.start, self.stop
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,) = inputs
         require(-len(x.shape) <= self.dimension < len(x.shape), self, x)
         shape = list(x.shape)
-        whole = shape[self.dimension]
-        start, stop = (whole + place if place < 0 else Size.of(place) for place in (self.start, self.stop or 0))
-        stop = whole if self.stop is None else stop
-        require(bool(whole.symbols) or 0 <= start.constant <= stop.constant <= whole.constant, self, x)
+        size = shape[self.dimension]
+        start, stop = (size + end if end < 0 else Size.of(end) for end in (self.start, self.stop or 0))
+        stop = size if self.stop is None else stop
+        require(bool(size.symbols) or 0 <= start.constant <= stop.constant <= size.constant, self, x)
         shape[self.dimension] = stop - start
-        return Type(tuple(shape), x.kind)
+        return ValueType(tuple(shape), x.kind)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,) = inputs
-        places = range(x.shape[self.dimension])[self.start : self.stop]
-        return x.narrow(self.dimension, places.start, len(places))
+        indices = range(x.shape[self.dimension])[self.start : self.stop]
+        return x.narrow(self.dimension, indices.start, len(indices))
 
-    def emit(self, line: Line, inputs: Names, parameters: Names) -> str:
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         part = f"{self.start or ''}:{'' if self.stop is None else self.stop}"
-        dots = "..., " if self.dimension == -1 else ":, " * (self.dimension % len(line.type.shape))
+        dots = "..., " if self.dimension == -1 else ":, " * (self.dimension % len(context.type.shape))
         return f"{inputs[0]}[{dots}{part}]"
 
-    def native(self, lister: Lister, node: Node) -> None:
-        place = lister.places.get(node.inputs[0])
-        if place is None:  # of log-probabilities alone
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        place = codegen.operands.get(node.inputs[0])
+        if place is None:  # a slice of logits, which are in no buffer
             return
-        if node.type == lister.graph.types[node.inputs[0]]:
-            lister.same(node)
+        if node.type == codegen.graph.types[node.inputs[0]]:
+            codegen.alias_input(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
-            raise Inexpressible("it has no instruction for a slice of positions or of heads: take the backend `eager`")
-        lister.places[node.name] = replace(place, column=place.column + self.start % lister.width(node.inputs[0]))
+            raise UnsupportedGraph(
+                "it has no instruction for a slice of positions or of heads: take the backend `eager`"
+            )
+        codegen.operands[node.name] = replace(
+            place, column=place.column + self.start % codegen.row_length(node.inputs[0])
+        )
 
 
 @dataclass(frozen=True)
 class SplitHeads(Operation):
-    """[batch, n, h·d] -> [batch, h, n, d]"""
+    """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (3.2.2)."""
 
     heads: int
 
     view = True
-    alias = True
+    shares_buffer = True
+    splits_heads = True
     code = "{0}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,) = inputs
         require(len(x.shape) == 3 and x.shape[2].constant % self.heads == 0, self, x)
         batch, length, width = x.shape
-        return Type((batch, Size.of(self.heads), length, Size.of(width.constant // self.heads)))
+        return ValueType((batch, Size.of(self.heads), length, Size.of(width.constant // self.heads)))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         batch, length, width = inputs[0].shape
@@ -84,14 +101,14 @@ class SplitHeads(Operation):
 
 @dataclass(frozen=True)
 class MergeHeads(Operation):
-    """[batch, h, n, d] -> [batch, n, h·d]"""
+    """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
 
-    alias = True
+    shares_buffer = True
     code = "{0}.transpose(1, 2).flatten(2)"
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         batch, heads, length, width = inputs[0].shape
-        return Type((batch, length, heads * width))
+        return ValueType((batch, length, heads * width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         batch, heads, length, width = inputs[0].shape
@@ -99,37 +116,37 @@ class MergeHeads(Operation):
 
 
 @dataclass(frozen=True)
-class Beside(Operation):
-    """The features of both. x [..., d], y [..., e] -> [..., d + e]"""
+class Concat(Operation):
+    """Concatenate features: x [..., d], y [..., e] -> [..., d + e]."""
 
     code = "torch.cat([{0}, {1}], dim=-1)"
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, y = inputs
         require(x.shape[:-1] == y.shape[:-1] and x.kind is y.kind, self, x, y)
-        return Type((*x.shape[:-1], x.shape[-1] + y.shape[-1]), x.kind)
+        return ValueType((*x.shape[:-1], x.shape[-1] + y.shape[-1]), x.kind)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         x, y = inputs
-        both = x.new_empty(*x.shape[:-1], x.shape[-1] + y.shape[-1])
-        both[..., : x.shape[-1]], both[..., x.shape[-1] :] = x, y
-        return both
+        result = x.new_empty(*x.shape[:-1], x.shape[-1] + y.shape[-1])
+        result[..., : x.shape[-1]], result[..., x.shape[-1] :] = x, y
+        return result
 
-    def native(self, lister: Lister, node: Node) -> None:
-        lister.beside(node)
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.concatenate(node)
 
 
 @dataclass(frozen=True)
 class FoldBeams(Operation):
-    """Each hypothesis a row of its own. [batch, beams, ...] -> [batch·beams, 1, ...]"""
+    """Give each hypothesis a row of its own: [batch, beams, ...] -> [batch·beams, 1, ...]."""
 
     view = True
-    alias = True
+    shares_buffer = True
     code = "{0}.flatten(0, 1).unsqueeze(1)"
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         batch, beams, *rest = inputs[0].shape
-        return Type((batch * beams, Size.of(1), *rest), inputs[0].kind)
+        return ValueType((batch * beams, Size.of(1), *rest), inputs[0].kind)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].flatten(0, 1)[:, None]
@@ -137,16 +154,16 @@ class FoldBeams(Operation):
 
 @dataclass(frozen=True)
 class UnfoldBeams(Operation):
-    """Those of a sentence side by side again. x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w]"""
+    """Undo `FoldBeams`: x [batch·beams, 1, w] and any value `like` [batch, beams] -> [batch, beams, w]."""
 
     view = True
-    alias = True
+    shares_buffer = True
     code = "{0}.view(*{1}.shape, -1)"
 
-    def infer(self, inputs: Types, parameters: Sequence[Shape]) -> Type:
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, like = inputs
         require(len(like.shape) == 2 and x.shape[0] == like.shape[0] * like.shape[1], self, *inputs)
-        return Type((*like.shape, x.shape[2]))
+        return ValueType((*like.shape, x.shape[2]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].view(*inputs[1].shape, -1)

@@ -1,7 +1,7 @@
-"""The passes, in the order in which they run. To add one: its file, and its line here.
+"""Passes in the order in which they run. To add one: its module, and its line here.
 
-A pass takes the graphs that share weights and gives them back changed. It is exact (the same numbers, to rounding)
-or approximate, can be switched off by name (`compilation.without`), and is tested against the interpreter.
+A pass takes the graphs that share weights and returns them changed. It is exact, that is, equal up to rounding, or
+approximate. It can be disabled by name (`compilation.disabled_passes`), and is tested against the interpreter.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from compiler.graph import Graphs, Purpose, verify
 from compiler.lower import lower
 from compiler.operations.operation import GraphError
+from compiler.options import CompileOptions, compile_options
 from compiler.passes.beams_as_queries import beams_as_queries
 from compiler.passes.bfloat16 import bfloat16
 from compiler.passes.choose_attention import choose_attention
@@ -24,7 +25,6 @@ from compiler.passes.hoist_memory import hoist_memory
 from compiler.passes.int8 import int8
 from compiler.passes.pad_vocabulary import pad_vocabulary
 from compiler.passes.plan_cache import plan_cache
-from compiler.terms import Terms, terms_of
 from compiler.weights import Parameter
 from specs import Spec, ZooError
 from specs.errors import nearest
@@ -32,17 +32,19 @@ from specs.errors import nearest
 
 @dataclass(frozen=True)
 class Pass:
-    """A named rewriting of graphs. Its summary is the first line of what its function says of itself."""
+    """A named transformation of graphs."""
 
-    apply: Callable[[Graphs, Spec, Terms], Graphs]
+    apply: Callable[[Graphs, Spec, CompileOptions], Graphs]
     exact: bool = True
 
     @property
     def name(self) -> str:
+        """The name of the pass, which is that of its function."""
         return self.apply.__name__
 
     @property
     def summary(self) -> str:
+        """The first line of the docstring."""
         return (self.apply.__doc__ or "").strip().splitlines()[0]
 
 
@@ -60,42 +62,54 @@ PASSES = (
     Pass(bfloat16, exact=False),
     Pass(int8, exact=False),
 )
-
-
 TRANSLATE = (Purpose.ENCODE, Purpose.DECODE_STEP, Purpose.SCORE)
-"""What a program for translating computes."""
+"""The purposes of a program that translates."""
 
 
 def graphs(
     spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, device: str = "cpu", precision: str | None = None
 ) -> Graphs:
-    """The graphs of a spec after all passes, for a device. Raises ZooError as `terms_of` and `optimise` do."""
+    """Return the graphs of a spec after all passes.
+
+    Args:
+        spec: The spec.
+        purposes: The purposes, one graph each.
+        device: The device that the graphs will run on.
+        precision: Overrides the spec's precision.
+
+    Raises:
+        ZooError: The precision or the name of a disabled pass is invalid.
+    """
     purposes = tuple(purposes)
-    terms = terms_of(spec, purposes, device, precision)
-    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, terms)
+    options = compile_options(spec, purposes, device, precision)
+    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, options)
 
 
-def optimise(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """All passes but those in `compilation.without`, each one's result verified. Raises ZooError on an unknown name."""
+def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Run all passes that the spec does not disable, and verify the result of each.
+
+    Raises:
+        ZooError: `compilation.disabled_passes` contains an unknown name.
+    """
     names = [p.name for p in PASSES]
-    for name in spec.compilation.without:
+    for name in spec.compilation.disabled_passes:
         if name not in names:
             near = nearest(name, names)
             hint = f"did you mean `{near}`?" if near else f"the passes are {', '.join(names)}"
-            raise ZooError(f"`{name}` in `compilation.without` is not a pass", hint=hint)
+            raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a pass", hint=hint)
     for step in PASSES:
-        if step.name not in spec.compilation.without:
-            before, graphs = graphs, step.apply(graphs, spec, terms)
+        if step.name not in spec.compilation.disabled_passes:
+            before, graphs = graphs, step.apply(graphs, spec, options)
             _verify(graphs, step.name, before)
     return graphs
 
 
-def _verify(graphs: Graphs, step: str, before: Graphs) -> None:
-    """Each graph that has changed, and that what all share is the same: parameters of one name are made alike."""
+def _verify(graphs: Graphs, name: str, before: Graphs) -> None:
+    """Verify each graph that a pass has changed, and that parameters of one name are equal in all graphs."""
     known: dict[str, Parameter] = {}
     for purpose, graph in graphs.items():
         if graph != before.get(purpose):
             verify(graph)
-        for name, parameter in graph.parameters.items():
-            if known.setdefault(name, parameter) != parameter:
-                raise GraphError(f"`{step}` makes two parameters of the name `{name}`")
+        for parameter in graph.parameters.values():
+            if known.setdefault(parameter.name, parameter) != parameter:
+                raise GraphError(f"`{name}` creates two different parameters named `{parameter.name}`")

@@ -1,85 +1,85 @@
-"""The hypotheses of a sentence look at the same memory: they are the queries of one attention."""
+"""All hypotheses of a sentence attend to the same memory, so they can be the queries of one attention."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, fresh, inferred, verify
-from compiler.operations.operation import GraphError, Kind, Type
-from compiler.operations.views import FoldBeams, SplitHeads, UnfoldBeams
+from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, unique_name, verify
+from compiler.operations.operation import GraphError, ValueKind, ValueType
+from compiler.operations.views import FoldBeams, UnfoldBeams
+from compiler.options import CompileOptions
 from compiler.size import BATCH, BEAMS, NEW
-from compiler.terms import Terms
 from specs import Spec
 
 
-def beams_as_queries(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Gives the step a row a sentence with its beams side by side, so that their memory is read once for them all."""
+def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Make all beams of a sentence one row of the decoder step, so that they read the memory once."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:
-        return {**graphs, Purpose.DECODE_STEP: _by_sentence(graphs[Purpose.DECODE_STEP])}
-    except GraphError:  # something of it has a row a hypothesis, and cannot have one a sentence
+        return {**graphs, Purpose.DECODE_STEP: _rows_per_sentence(graphs[Purpose.DECODE_STEP])}
+    except GraphError:  # some value needs one row per hypothesis
         return graphs
 
 
-def _by_sentence(graph: Graph) -> Graph:
-    """Each hypothesis reads one new token. Only what is computed with what is carried sees it as a row of its own."""
-    types, (apart, rows) = graph.types, _apart(graph)
-    like = next((n for n, type_ in graph.inputs.items() if type_ == Type((BATCH, NEW), Kind.INTEGER)), None)
+def _rows_per_sentence(graph: Graph) -> Graph:
+    """Replace the axis of new positions by beams; only what depends on states keeps one row per hypothesis."""
+    types, (separate, rows) = graph.types, _separate_hypotheses(graph)
+    like = next((n for n, type_ in graph.inputs.items() if type_ == ValueType((BATCH, NEW), ValueKind.INTEGER)), None)
     if like is None:
-        raise GraphError("nothing says how many hypotheses there are")
+        raise GraphError("no input has the number of hypotheses")
     nodes: dict[str, Node] = {}
     folded: dict[str, str] = {}
 
     def fold(value: str, layer: str) -> str:
         if value not in folded:
-            folded[value] = fresh(f"{value}_rows", types, nodes)
+            folded[value] = unique_name(f"{value}_rows", types, nodes)
             nodes[folded[value]] = Node(folded[value], FoldBeams(), (value,), (), types[value], layer)
         return folded[value]
 
     for node in graph.nodes:
-        if node.name in apart:
+        if node.name in separate:
             read = (i if i in rows or NEW not in types[i].shape else fold(i, node.layer) for i in node.inputs)
             node = replace(node, inputs=tuple(read))
             if node.name not in rows:
-                folded[node.name] = fresh(f"{node.name}_rows", types, nodes)
+                folded[node.name] = unique_name(f"{node.name}_rows", types, nodes)
                 nodes[folded[node.name]] = replace(node, name=folded[node.name])
                 node = replace(node, operation=UnfoldBeams(), inputs=(folded[node.name], like), parameters=())
         nodes[node.name] = node
-    carried = {
-        name: each if each.value in rows else replace(each, value=fold(each.value, ""))
-        for name, each in graph.carried.items()
+    states = {
+        name: state if state.value in rows else replace(state, value=fold(state.value, ""))
+        for name, state in graph.states.items()
     }
-    inputs = {name: _input(name, type_, graph) for name, type_ in graph.inputs.items()}
-    changed = inferred(replace(graph, inputs=inputs, nodes=tuple(nodes.values()), carried=carried))
+    inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}
+    changed = infer_types(replace(graph, inputs=inputs, nodes=tuple(nodes.values()), states=states))
     verify(changed)
     return changed
 
 
-def _apart(graph: Graph) -> tuple[set[str], set[str]]:
-    """The nodes that see each hypothesis as a row, and the values that stay so, as they cannot be unfolded.
+def _separate_hypotheses(graph: Graph) -> tuple[set[str], set[str]]:
+    """Return the nodes that need one row per hypothesis, and the values that keep it because they cannot be unfolded.
 
-    They read something that is carried, or make of new positions what has none.
+    Such nodes read a state, or reduce the axis of new positions.
     """
-    made, types = {node.name: node for node in graph.nodes}, graph.types
-    apart, rows = set[str](), set(graph.carried)
+    by_name, types = {node.name: node for node in graph.nodes}, graph.types
+    separate, rows = set[str](), set(graph.states)
     while True:
-        known = len(apart)
+        known = len(separate)
         for node in graph.nodes:
             shape = node.type.shape
-            ends = NEW not in shape and any(NEW in types[i].shape for i in node.inputs)
-            if node.name in apart or ends or rows.intersection(node.inputs):
-                apart.add(node.name)
-                apart.update(i for i in node.inputs if i in made and isinstance(made[i].operation, SplitHeads))
-                if node.type.kind is not Kind.FLOAT or len(shape) != 3 or shape[1] != NEW:
+            reduces = NEW not in shape and any(NEW in types[i].shape for i in node.inputs)
+            if node.name in separate or reduces or rows.intersection(node.inputs):
+                separate.add(node.name)
+                separate.update(i for i in node.inputs if i in by_name and by_name[i].operation.splits_heads)
+                if node.type.kind is not ValueKind.FLOAT or len(shape) != 3 or shape[1] != NEW:
                     rows.add(node.name)
-        if len(apart) == known:
-            return apart, rows
+        if len(separate) == known:
+            return separate, rows
 
 
-def _input(name: str, type_: Type, graph: Graph) -> Type:
-    if name in graph.carried:
+def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
+    if name in graph.states:
         shape = list(type_.shape)
-        shape[graph.carried[name].rows] = BATCH * BEAMS
+        shape[graph.states[name].row_axis] = BATCH * BEAMS
         return replace(type_, shape=tuple(shape))
     return replace(type_, shape=tuple(BEAMS if size == NEW else size for size in type_.shape))

@@ -1,37 +1,33 @@
-"""Logits are the largest thing in training: tokens by 37,000. Computed a chunk at a time they never exist whole."""
+"""Logits, tokens times a vocabulary of 37,000, are the largest value in training; chunks avoid storing all of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
-from compiler.operations.probability import ChunkedLoss, Loss
-from compiler.operations.projection import Logits
-from compiler.operations.views import Slice
-from compiler.terms import Terms
+from compiler.options import CompileOptions
 from specs import Spec
 
 
-def chunk_loss(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Makes one operation of the pre-softmax projection and the loss, which runs through the positions in chunks."""
+def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Merge the pre-softmax projection and the loss into one operation that works on chunks of positions."""
     if Purpose.TRAIN not in graphs:
         return graphs
-    return {**graphs, Purpose.TRAIN: _chunked(graphs[Purpose.TRAIN])}
+    return {**graphs, Purpose.TRAIN: _chunk(graphs[Purpose.TRAIN])}
 
 
-def _chunked(graph: Graph) -> Graph:
-    made = {node.name: node for node in graph.nodes}
+def _chunk(graph: Graph) -> Graph:
+    by_name = {node.name: node for node in graph.nodes}
 
-    def chunked(node: Node) -> Node:
-        if not isinstance(node.operation, Loss):
+    def chunk(node: Node) -> Node:
+        classes = graph.types[node.inputs[0]].shape[-1]
+        loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
+        if loss is None:
             return node
-        logits, classes = made.get(node.inputs[0]), graph.types[node.inputs[0]].shape[-1].constant
-        if logits and logits.operation == Slice(-1, 0, classes):  # the vocabulary was padded
-            logits = made.get(logits.inputs[0])
-        if logits is None or not isinstance(logits.operation, Logits):
+        if logits and logits.operation.sliced_range() == (-1, 0, classes.constant):
+            logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
+        if logits is None or not logits.operation.is_vocabulary_projection:
             return node
-        operation = ChunkedLoss(node.operation.smoothing, node.operation.wrong_classes, classes)
-        inputs = (logits.inputs[0], node.inputs[1])
-        return replace(node, operation=operation, inputs=inputs, parameters=logits.parameters)
+        return replace(node, operation=loss, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)
 
-    return prune(replace(graph, nodes=tuple(map(chunked, graph.nodes))))
+    return prune(replace(graph, nodes=tuple(map(chunk, graph.nodes))))

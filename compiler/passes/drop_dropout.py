@@ -1,32 +1,29 @@
-"""Dropout is for training only."""
+"""Dropout is active in training only (5.4)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.operations.attention import Attention
-from compiler.operations.residual import Dropout
-from compiler.operations.restricted import RestrictedAttention
-from compiler.terms import Terms
+from compiler.options import CompileOptions
 from specs import Spec
 
 
-def drop_dropout(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Takes dropout out where nothing is trained, and everywhere that its probability is 0."""
-    return {purpose: _without(graph) for purpose, graph in graphs.items()}
+def drop_dropout(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Remove dropout from all graphs except those for training, and wherever its probability is 0."""
+    return {purpose: _drop(graph) for purpose, graph in graphs.items()}
 
 
-def _without(graph: Graph) -> Graph:
-    kept: list[Node] = []
-    same: dict[str, str] = {}
+def _drop(graph: Graph) -> Graph:
+    nodes: list[Node] = []
+    replaced: dict[str, str] = {}
     for node in graph.nodes:
-        node = replace(node, inputs=tuple(same.get(i, i) for i in node.inputs))
-        operation = node.operation
-        if isinstance(operation, Dropout) and (graph.purpose is not Purpose.TRAIN or not operation.probability):
-            same[node.name] = node.inputs[0]
-            continue
-        if isinstance(operation, Attention | RestrictedAttention) and graph.purpose is not Purpose.TRAIN:
-            node = replace(node, operation=replace(operation, dropout=0.0))
-        kept.append(node)
-    return replace(graph, nodes=tuple(kept)).with_values(same)
+        node = replace(node, inputs=tuple(replaced.get(i, i) for i in node.inputs))
+        if graph.purpose is not Purpose.TRAIN or not node.operation.dropout_rate:
+            operation = node.operation.without_dropout()
+            if operation is None:
+                replaced[node.name] = node.inputs[0]
+                continue
+            node = replace(node, operation=operation)
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)).with_results(replaced)

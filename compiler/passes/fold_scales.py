@@ -1,71 +1,78 @@
-"""A number that every element is multiplied by can be multiplied into the weights, once."""
+"""A constant factor can be multiplied into the weights once, instead of into every value."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.operations.attention import Attention
-from compiler.operations.embedding import Embed
-from compiler.operations.projection import Linear
-from compiler.operations.restricted import RestrictedAttention
-from compiler.operations.views import SplitHeads
-from compiler.terms import Terms
+from compiler.operations.operation import Operation
+from compiler.options import CompileOptions
 from compiler.weights import Parameter, Scaled
 from specs import Spec
 
 
-def fold_scales(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Multiplies 1/sqrt(d_k) into the query's weights and sqrt(d_model) into embeddings, where nothing is trained.
+class _Scale(NamedTuple):
+    """Factor of a node, and the parameters that it could be multiplied into."""
 
-    A table that is the pre-softmax projection as well keeps its scale, as does whatever something else reads; and so
-    does training: Adam would take other steps for scaled weights.
+    factor: float
+    parameters: tuple[str, ...]
+    unscaled: Operation
+
+
+def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Multiply 1/sqrt(d_k) into the weights of queries and sqrt(d_model) into embeddings, except for training.
+
+    A table that is also the pre-softmax projection keeps its scale, as does any parameter with another reader. For
+    training, scales stay, because Adam would take other steps on scaled weights.
     """
     if Purpose.TRAIN in graphs:
         return graphs
-    users = Counter(name for graph in graphs.values() for node in graph.nodes for name in node.parameters)
-    wanted: dict[str, list[float]] = {}
-    for graph in graphs.values():
-        for _, scale, names in _scales(graph):
-            for name in names:
-                wanted.setdefault(name, []).append(scale)
-    # All who use a parameter must want the same of it.
-    factors = {n: each[0] for n, each in wanted.items() if len(each) == users[n] and len(set(each)) == 1}
-    together = [set(names) for graph in graphs.values() for _, _, names in _scales(graph)]
-    while halved := set().union(*(names for names in together if not names <= factors.keys())) & factors.keys():
-        factors = {name: factor for name, factor in factors.items() if name not in halved}
-    return {purpose: _folded(graph, factors) for purpose, graph in graphs.items()}
+    scales = {purpose: dict(_scales(graph)) for purpose, graph in graphs.items()}
+    all_scales = [scale for of_graph in scales.values() for scale in of_graph.values()]
+    uses = Counter(name for graph in graphs.values() for node in graph.nodes for name in node.parameters)
+    requested: dict[str, list[float]] = {}
+    for scale in all_scales:
+        for name in scale.parameters:
+            requested.setdefault(name, []).append(scale.factor)
+    # All readers of a parameter must request the same factor, and all parameters of a projection must have it.
+    factors = {n: each[0] for n, each in requested.items() if len(each) == uses[n] and len(set(each)) == 1}
+    while True:
+        incomplete = {
+            n for scale in all_scales if not set(scale.parameters) <= factors.keys() for n in scale.parameters
+        }
+        if not incomplete & factors.keys():
+            break
+        factors = {name: factor for name, factor in factors.items() if name not in incomplete}
+    return {purpose: _fold(graph, scales[purpose], factors) for purpose, graph in graphs.items()}
 
 
-def _scales(graph: Graph) -> Iterator[tuple[str, float, tuple[str, ...]]]:
-    """Each node with a scale, and the parameters that may have it instead: those of an attention's query."""
-    made = {node.name: node for node in graph.nodes}
+def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
+    """Yield each node whose factor could move into parameters: its own or, for attention, those of its query."""
+    by_name = {node.name: node for node in graph.nodes}
     uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
     for node in graph.nodes:
-        if isinstance(node.operation, Embed):
-            yield node.name, node.operation.scale, node.parameters
-        if (
-            isinstance(node.operation, Attention | RestrictedAttention)
-            and not node.parameters
-            and (heads := made.get(node.inputs[0]))
-        ):
-            query = made.get(heads.inputs[0]) if isinstance(heads.operation, SplitHeads) else None
-            if query and isinstance(query.operation, Linear) and uses[heads.name] == uses[query.name] == 1:
-                yield node.name, node.operation.scale, query.parameters
+        scaled = node.operation.without_scale()
+        if scaled is None:
+            continue
+        if len(node.inputs) == 1:  # an embedding; everything else with a factor is an attention
+            yield node.name, _Scale(scaled[0], node.parameters, scaled[1])
+        elif not node.parameters and (heads := by_name.get(node.inputs[0])):
+            query = by_name.get(heads.inputs[0]) if heads.operation.splits_heads else None
+            if query and query.operation.is_projection and uses[heads.name] == uses[query.name] == 1:
+                yield node.name, _Scale(scaled[0], query.parameters, scaled[1])
 
 
-def _folded(graph: Graph, factors: dict[str, float]) -> Graph:
-    done = {node for node, _, names in _scales(graph) if factors.keys() >= set(names)}
-
-    def without_scale(node: Node) -> Node:
-        if node.name in done and isinstance(node.operation, Embed | Attention | RestrictedAttention):
-            return replace(node, operation=replace(node.operation, scale=1.0))
-        return node
+def _fold(graph: Graph, scales: dict[str, _Scale], factors: dict[str, float]) -> Graph:
+    def unscaled(node: Node) -> Node:
+        scale = scales.get(node.name)
+        folded = scale is not None and factors.keys() >= set(scale.parameters)
+        return replace(node, operation=scale.unscaled) if scale and folded else node
 
     parameters = {
         name: Parameter(name, Scaled(parameter.origin, factors[name])) if name in factors else parameter
         for name, parameter in graph.parameters.items()
     }
-    return replace(graph, nodes=tuple(map(without_scale, graph.nodes)), parameters=parameters)
+    return replace(graph, nodes=tuple(map(unscaled, graph.nodes)), parameters=parameters)

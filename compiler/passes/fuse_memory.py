@@ -1,37 +1,38 @@
-"""Every layer of the decoder projects the same memory: together they are one product."""
+"""All layers of the decoder project the same memory, so that one product can compute all their keys and values."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, fresh, prune
-from compiler.operations.projection import Linear
-from compiler.passes.fuse_projections import one_product
-from compiler.terms import Terms
+from compiler.graph import Graph, Graphs, Node, prune, unique_name
+from compiler.options import CompileOptions
+from compiler.passes.fuse_projections import fuse_group
 from specs import Spec
 
 
-def fuse_memory(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Makes one product of the memory's keys and values in all layers, each layer taking its slice."""
-    return {purpose: _fused(graph) for purpose, graph in graphs.items()}
+def fuse_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Compute the memory's keys and values of all layers as one product, of which each layer takes a slice."""
+    return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 
-def _fused(graph: Graph) -> Graph:
+def _fuse(graph: Graph) -> Graph:
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:
-        if isinstance(node.operation, Linear) and node.layer:
+        if node.operation.is_projection and node.layer:
             groups.setdefault((_stack(node), node.inputs[0]), []).append(node)
-    alike = [g for g in groups.values() if len({n.layer for n in g}) > 1 and len({len(n.parameters) for n in g}) == 1]
     parameters, nodes = dict(graph.parameters), list(graph.nodes)
-    for group in alike:
+    for (stack, value), group in groups.items():
+        if len({n.layer for n in group}) == 1 or len({len(n.parameters) for n in group}) > 1:
+            continue
+        # The product goes before the stack's first layer, but after the value that it reads.
+        first = next(index for index, node in enumerate(nodes) if _stack(node) == stack)
+        first = max(first, 1 + max((i for i, n in enumerate(nodes) if n.name == value), default=-1))
+        name = unique_name("memory_keys_values", {node.name for node in nodes}, graph.inputs)
+        suffixes = ("keys_values", "bias")[: len(group[0].parameters)]
+        fused = fuse_group(group, name, [f"{stack}.memory.{suffix}" for suffix in suffixes], parameters, layer="")
+        nodes[first:first] = fused
         names = {node.name for node in group}
-        first = next(place for place, node in enumerate(nodes) if _stack(node) == _stack(group[0]))
-        first = max(first, 1 + max((i for i, n in enumerate(nodes) if n.name == group[0].inputs[0]), default=-1))
-        name = fresh("memory_keys_values", {node.name for node in nodes}, graph.inputs)
-        kinds = ("keys_values", "bias")[: len(group[0].parameters)]
-        made = [f"{_stack(group[0])}.memory.{kind}" for kind in kinds]
-        nodes[first:first] = one_product(group, name, made, parameters, layer="")
-        nodes = [n for n in nodes if not (n.name in names and isinstance(n.operation, Linear))]
+        nodes = [n for n in nodes if not (n.name in names and n.operation.is_projection)]
     return prune(replace(graph, nodes=tuple(nodes), parameters=parameters))
 
 

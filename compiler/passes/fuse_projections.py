@@ -1,55 +1,62 @@
-"""Projections of the same value are one product: query, key and value of self-attention, key and value of a memory."""
+"""Projections of one value can be one product: query, key and value of self-attention, key and value of the memory."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate
 
-from compiler.graph import Graph, Graphs, Node, fresh, prune
-from compiler.operations.operation import Type
-from compiler.operations.projection import Linear
+from compiler.graph import Graph, Graphs, Node, prune, unique_name
+from compiler.operations.operation import ValueType
 from compiler.operations.views import Slice
+from compiler.options import CompileOptions
 from compiler.size import Size
-from compiler.terms import Terms
 from compiler.weights import Concatenated, Parameter
 from specs import Spec
 
 
-def fuse_projections(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Makes one product of the projections that read the same value, their matrices side by side."""
-    return {purpose: _fused(graph) for purpose, graph in graphs.items()}
+def fuse_projections(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Compute projections that read the same value as one product with concatenated matrices."""
+    return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 
-def _fused(graph: Graph) -> Graph:
+def _fuse(graph: Graph) -> Graph:
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:
-        if isinstance(node.operation, Linear):
+        if node.operation.is_projection:
             groups.setdefault((node.layer, node.inputs[0]), []).append(node)
     parameters = dict(graph.parameters)
     replaced: dict[str, list[Node]] = {}
     for group in groups.values():
         if len(group) > 1 and len({len(node.parameters) for node in group}) == 1:
             first, *others = group
-            name = fresh(_join([node.name for node in group]), graph.types)
-            names = [_join(list(each)) for each in zip(*(node.parameters for node in group), strict=True)]
-            replaced[first.name] = one_product(group, name, names, parameters, first.layer)
+            name = unique_name(_join([node.name for node in group]), graph.types)
+            names = [_join(list(column)) for column in zip(*(node.parameters for node in group), strict=True)]
+            replaced[first.name] = fuse_group(group, name, names, parameters, first.layer)
             replaced.update({node.name: [] for node in others})
     nodes = tuple(new for node in graph.nodes for new in replaced.get(node.name, [node]))
     return prune(replace(graph, nodes=nodes, parameters=parameters))
 
 
-def one_product(
+def fuse_group(
     group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
 ) -> list[Node]:
-    """The product, then a slice for each projection under its old name; adds the new parameters under their names."""
-    for number, wish in enumerate(names):
-        joined = Parameter(wish, Concatenated(tuple(parameters[node.parameters[number]].origin for node in group)))
-        if parameters.get(wish, joined) != joined:
-            joined = replace(joined, name=fresh(wish, parameters))
-        names[number] = joined.name
+    """Return the fused projection, followed by a slice for each original one under its old name.
+
+    Args:
+        group: The projections.
+        name: Name of the fused value.
+        names: Names of the concatenated parameters.
+        parameters: The parameters of the graph; the concatenated ones are added.
+        layer: Layer of the new nodes.
+    """
+    for index, wanted in enumerate(names):
+        joined = Parameter(wanted, Concatenated(tuple(parameters[node.parameters[index]].origin for node in group)))
+        if parameters.get(wanted, joined) != joined:
+            joined = replace(joined, name=unique_name(wanted, parameters))
+        names[index] = joined.name
         parameters[joined.name] = joined
     widths = [node.type.shape[-1].constant for node in group]
-    type_ = Type((*group[0].type.shape[:-1], Size.of(sum(widths))))
+    type_ = ValueType((*group[0].type.shape[:-1], Size.of(sum(widths))))
     return [
         replace(group[0], name=name, parameters=tuple(names), type=type_, layer=layer),
         *(
@@ -60,7 +67,7 @@ def one_product(
 
 
 def _join(names: list[str]) -> str:
-    """a.query, a.key -> a.query_key; what stands elsewhere is called in full."""
+    """Join names: a.query, a.key -> a.query_key. A name from elsewhere is joined in full."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

@@ -1,4 +1,4 @@
-"""What the decoder's step computes from the memory alone is the same in every step: the encoder computes it once."""
+"""What the decoder step computes from the memory alone is the same in every step, so the encoder computes it once."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, prune
-from compiler.terms import Terms
+from compiler.options import CompileOptions
 from specs import Spec
 
 
-def hoist_memory(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Moves the encoder-decoder keys and values out of the step and into the encoder."""
+def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Move the keys and values of cross-attention from the decoder step to the encoder."""
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
     memory = {name: value for name, value in encode.outputs.items() if name in step.inputs}
-    moved = _of_memory_alone(step, memory)
+    moved = _memory_nodes(step, memory)
     names = {node.name for node in moved}
-    if names & encode.types.keys():  # of which some would have to be called otherwise
+    if names & encode.types.keys():  # some would need another name
         return graphs
     read = {i for node in step.nodes if node.name not in names for i in node.inputs} | set(step.results.values())
     frontier = [node for node in moved if node.name in read]
     outputs = {output: value for output, value in encode.outputs.items() if output not in memory or output in read}
-    inputs = (replace(n, inputs=tuple(memory.get(i, i) for i in n.inputs)) for n in moved)
+    hoisted = (replace(n, inputs=tuple(memory.get(i, i) for i in n.inputs)) for n in moved)
     return {
         **graphs,
         Purpose.ENCODE: prune(
             replace(
                 encode,
-                nodes=(*encode.nodes, *inputs),
+                nodes=(*encode.nodes, *hoisted),
                 outputs={**outputs, **{name: name for name in sorted(node.name for node in frontier)}},
                 parameters={**encode.parameters, **{p: step.parameters[p] for n in moved for p in n.parameters}},
             )
@@ -44,11 +44,12 @@ def hoist_memory(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
     }
 
 
-def _of_memory_alone(step: Graph, memory: Iterable[str]) -> list[Node]:
-    moved: list[Node] = []
+def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
+    """Return the nodes that depend on the memory alone."""
+    nodes: list[Node] = []
     known = set(memory)
     for node in step.nodes:
         if known.issuperset(node.inputs):
-            moved.append(node)
+            nodes.append(node)
             known.add(node.name)
-    return moved
+    return nodes

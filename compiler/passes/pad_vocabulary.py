@@ -1,40 +1,39 @@
-"""A product is fastest where its sizes are multiples of what the machine takes at once; a vocabulary seldom is."""
+"""Products are fastest if their sizes are multiples of the processor's tile; vocabularies rarely are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, fresh
-from compiler.operations.operation import Type
-from compiler.operations.projection import Logits
+from compiler.graph import Graph, Graphs, Node, unique_name
+from compiler.operations.operation import ValueType
 from compiler.operations.views import Slice
-from compiler.terms import Terms
+from compiler.options import CompileOptions
 from compiler.weights import Padded, Parameter
 from specs import Spec
 
 
-def pad_vocabulary(graphs: Graphs, spec: Spec, terms: Terms) -> Graphs:
-    """Gives the pre-softmax table (and bias) rows of zeros up to a multiple of `compilation.vocabulary_multiple`."""
+def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Pad the pre-softmax table and bias with zeros to a multiple of `compilation.vocabulary_multiple` rows."""
     multiple, padded = spec.compilation.vocabulary_multiple, dict[str, Parameter]()
     for graph in graphs.values():
         for node in graph.nodes:
-            if isinstance(node.operation, Logits):
+            if node.operation.is_vocabulary_projection:
                 for name in node.parameters:
-                    size = graph.parameters[name].origin.shape[0]
-                    if more := -size % multiple:
-                        padded[name] = Parameter(name, Padded(graph.parameters[name].origin, size + more))
-    return {purpose: _padded(graph, padded) for purpose, graph in graphs.items()}
+                    origin = graph.parameters[name].origin
+                    if missing := -origin.shape[0] % multiple:
+                        padded[name] = Parameter(name, Padded(origin, origin.shape[0] + missing))
+    return {purpose: _pad(graph, padded) for purpose, graph in graphs.items()}
 
 
-def _padded(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
-    """A tied table is padded in every graph, so that the graphs go on sharing it; its new rows are never looked up."""
+def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
+    """Pad a table in every graph that uses it, so that they still share it. No token refers to the new rows."""
     nodes: list[Node] = []
     for node in graph.nodes:
-        if isinstance(node.operation, Logits) and node.parameters[0] in padded:
+        if node.operation.is_vocabulary_projection and node.parameters[0] in padded:
             rows, size = padded[node.parameters[0]].shape[0], node.type.shape[-1].constant
-            name = fresh(f"padded_{node.name}", graph.types)
-            nodes.append(replace(node, name=name, type=Type((*node.type.shape[:-1], rows))))
+            name = unique_name(f"padded_{node.name}", graph.types)
+            nodes.append(replace(node, name=name, type=ValueType((*node.type.shape[:-1], rows))))
             node = replace(node, operation=Slice(-1, 0, size), inputs=(name,), parameters=())
         nodes.append(node)
     parameters = {name: padded.get(name, parameter) for name, parameter in graph.parameters.items()}

@@ -25,8 +25,8 @@ import numpy as np
 import specs
 from specs import Spec
 from zoo.data.batches import epoch_batches
-from zoo.data.parallel import Pair, ParallelText
-from zoo.data.prepare import encoded, prepare
+from zoo.data.corpus import Pair, ParallelCorpus
+from zoo.data.prepare import encode_pairs, prepare
 from zoo.data.store import StoreWriter
 from zoo.data.training_set import TrainingSet
 from zoo.report import Progress, Report
@@ -44,7 +44,7 @@ class Stages(Report):
         self.seconds: dict[str, float] = {}
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
         print(text, file=sys.stderr, flush=True)
 
@@ -76,9 +76,9 @@ def preparing(spec: Spec) -> dict[str, Any]:
 def first_batch(spec: Spec) -> dict[str, Any]:
     begun = time.perf_counter()
     data = TrainingSet(spec, prepare(spec, Report()).store("train"))
-    batches = data.batches(0)
+    batches = data.epoch_batches(0)
     planned = _since(begun)
-    batch = next(data.given(0)).pairs.batch()
+    batch = next(data.batches_from(0)).pairs.to_batch()
     counts = {"batches": len(batches), "padding": round(batches.padding, 4), "rows": len(batch)}
     return {"planned": planned, "first batch": _since(begun), **counts}
 
@@ -103,9 +103,9 @@ def lines(spec: Spec) -> dict[str, Any]:
     vocabulary = prepare(spec, Report()).vocabulary
     with TemporaryDirectory() as folder:
         file = Path(folder, "text")
-        text = ParallelText(spec, Report())
+        text = ParallelCorpus(spec, Report())
         number = max(range(len(spec.corpus.train)), key=lambda part: hasattr(spec.corpus.train[part], "source"))
-        file.write_text("".join(f"{s}\t{t}\n" for s, t in islice(text.pairs_of("train", number), SAMPLE)))
+        file.write_text("".join(f"{s}\t{t}\n" for s, t in islice(text.part_pairs("train", number), SAMPLE)))
         ratios, ours = [], []
         for turn in range(ROUNDS):
             both = {"ours": _ours, "alone": _alone}
@@ -131,7 +131,7 @@ def _ours(file: Path, vocabulary: Vocabulary) -> float:
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
         with StoreWriter(Path(folder), max(vocabulary.sizes)) as writer:
-            for source, target in encoded(_pairs(file), vocabulary):
+            for source, target in encode_pairs(_pairs(file), vocabulary):
                 writer.add(source, target)
         return time.perf_counter() - begun
 

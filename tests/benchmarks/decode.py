@@ -34,8 +34,9 @@ import peers
 from remote import Remote, opened, serve, turns
 
 import specs
-from zoo.system.clock import host, spread
-from zoo.training.benchmarks.decode import LENGTH, made_up
+from zoo.system.clock import spread
+from zoo.system.processors import host
+from zoo.training.benchmarks import LENGTH, random_sources
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}
 """Sentences of a batch, and sentences in all."""
@@ -85,7 +86,10 @@ def _child(given: argparse.Namespace) -> None:
 
     def opening() -> Callable[[str], Any]:
         spec = specs.load(given.spec, given.overrides)
-        system, sources = peers.open_system(given.child, spec, Path(given.folder)), made_up(spec, given.sentences)
+        system, sources = (
+            peers.open_system(given.child, spec, Path(given.folder)),
+            random_sources(spec, given.sentences),
+        )
 
         def answer(word: str) -> Any:
             if word == "best":

@@ -48,8 +48,7 @@ from tests.benchmarks.gpu_parts.real import real
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Part, Setting
 from tests.benchmarks.gpu_parts.training import training
 from zoo.report import figure
-from zoo.system.clock import host
-from zoo.system.peak import matrix_peak, pace
+from zoo.system.processors import device_speed, host, matrix_peak
 
 
 class Limited(NamedTuple):
@@ -97,7 +96,7 @@ def _setting(given: argparse.Namespace) -> Setting:
     """Measures what the device reaches, and writes it down."""
     toy = given.toy or not torch.cuda.is_available()
     device = torch.device("cpu" if toy else "cuda")
-    best = pace(device, "bfloat16")
+    best = device_speed(device, "bfloat16")
     told: Figures = {
         **asdict(host()),
         "device": "cpu" if toy else torch.cuda.get_device_name(device),

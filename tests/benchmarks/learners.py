@@ -18,14 +18,14 @@ from torch.nn import functional
 
 from compiler import trainable
 from compiler.runtime import sinusoids
-from compiler.switches import fast_float32, own_process
+from compiler.switches import fast_float32, tune_process_memory
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.report import Report
-from zoo.system import ram
-from zoo.training.prediction import Outset
-from zoo.training.processes import Processes
-from zoo.training.step import Update
+from zoo.system import device_memory
+from zoo.training.distributed import Processes
+from zoo.training.forecast import StartMeasurements
+from zoo.training.step import Updater
 
 Learner = Callable[[Batch], float]
 
@@ -34,11 +34,11 @@ class Zoo:
     """The update of `zoo train`."""
 
     def __init__(self, spec: Spec, precision: str) -> None:
-        own_process()
+        tune_process_memory()
         spec, program = self.spec(spec, precision), trainable(spec)
-        self.switched = fast_float32(Outset.of(spec, program, Report()).matrix_library or None)
+        self.switched = fast_float32(StartMeasurements.measure(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else
-        self.update = Update(spec, program, Processes("cpu"), Report())
+        self.update = Updater(spec, program, Processes("cpu"), Report())
         self.done = 0
 
     @staticmethod
@@ -232,7 +232,7 @@ class Sockeye(Peer):
 
 def memory() -> int:
     """The most that this process has held."""
-    return ram.most_used(torch.device("cpu"))
+    return device_memory.peak_memory(torch.device("cpu"))
 
 
 SYSTEMS: Mapping[str, Callable[[Spec], Learner]] = {

@@ -13,14 +13,14 @@ import torch
 
 import specs
 from compiler import trainable
-from zoo.planning.footprint import footprint
+from zoo.planning.memory_estimate import estimate_memory
 
 LENGTH = 27
 
 
 def main(reference: str, overrides: list[str]) -> None:
     spec = specs.load(reference, overrides)
-    predicted = footprint(spec, LENGTH)
+    predicted = estimate_memory(spec, LENGTH)
     _step(specs.load("tiny", ["architecture.N=1", "vocabulary.size=64", "training.accumulation_steps=1"]), rows=2)
     before = _largest()
     _step(

@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, graphs
-from compiler.backends.backend import Order
+from compiler.backends.backend import BuildRequest
 from compiler.backends.ctranslate2 import CTranslate2
 from compiler.backends.ctranslate2_format import written
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, Spec
-from zoo.generation.groups import padded
-from zoo.interop.huggingface.export_network import require_marian, tensors
-from zoo.interop.huggingface.export_settings import config
-from zoo.training.benchmarks.decode import LENGTH, translations, unending
+from zoo.generation.batching import pad_sequences
+from zoo.interop.huggingface.exporter import marian_config, marian_tensors, require_marian
+from zoo.training.benchmarks import LENGTH, translations, weights_avoiding
 
 Rows = list[list[int]]
 CORES = len(os.sched_getaffinity(0))
@@ -67,7 +66,7 @@ class Peer:
     """CTranslate2 with this many workers of so many threads each, its model written by our backend."""
 
     def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
-        order = Order(spec, graphs(spec, precision=precision), _weights(spec), "cpu", precision, folder)
+        order = BuildRequest(spec, graphs(spec, precision=precision), _weights(spec), "cpu", precision, folder)
         self.options = {"beam_size": spec.decoding.beam, "length_penalty": spec.decoding.alpha}
         self.engine = CTranslate2(order, written(order), workers, threads)
 
@@ -88,7 +87,7 @@ class Marian:
         from transformers import MarianConfig, MarianMTModel
 
         require_marian(spec)
-        self.model: Any = MarianMTModel(MarianConfig(**config(spec))).eval()
+        self.model: Any = MarianMTModel(MarianConfig(**marian_config(spec))).eval()
         self._fill(spec)
         self.options = {"num_beams": spec.decoding.beam, "length_penalty": spec.decoding.alpha, "do_sample": False}
 
@@ -96,7 +95,7 @@ class Marian:
     def run(self, sources: Rows, batch: int) -> Rows:
         found: Rows = []
         for start in range(0, len(sources), batch):
-            rows = padded(sources[start : start + batch], self.model.device)
+            rows = pad_sequences(sources[start : start + batch], self.model.device)
             mask, lengths = (rows != PAD).long(), {"min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
             made = self.model.generate(input_ids=rows, attention_mask=mask, **lengths, **self.options)
             found += made[:, 1:].tolist()
@@ -107,7 +106,7 @@ class Marian:
 
     def _fill(self, spec: Spec) -> None:
         """Our weights in its places, our positions, the epsilon of our norms."""
-        strange = self.model.load_state_dict(dict(tensors(spec, _weights(spec))), strict=False).unexpected_keys
+        strange = self.model.load_state_dict(dict(marian_tensors(spec, _weights(spec))), strict=False).unexpected_keys
         if strange:
             raise SystemExit(f"Marian has no {', '.join(strange)}")
         for module in self.model.modules():
@@ -116,7 +115,7 @@ class Marian:
 
 
 def _weights(spec: Spec) -> dict[str, Tensor]:
-    return unending(spec, initial_weights(spec, graphs(spec, (Purpose.ENCODE, Purpose.DECODE_STEP))))
+    return weights_avoiding(spec, initial_weights(spec, graphs(spec, (Purpose.ENCODE, Purpose.DECODE_STEP))))
 
 
 def names(backends: Sequence[str], precisions: Sequence[str]) -> list[str]:

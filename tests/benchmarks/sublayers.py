@@ -15,12 +15,11 @@ import sys
 
 import torch
 
-from compiler.switches import own_process
+from compiler.switches import tune_process_memory
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
-from zoo.paper.timings import ENOUGH, LENGTHS
-from zoo.system.clock import host
-from zoo.system.ram import most_used
-from zoo.training.benchmarks.sublayers import crossing, exponent, timed
+from zoo.paper.timings import LENGTHS, MAX_SECONDS, crossing, growth_exponent, time_sublayer
+from zoo.system.device_memory import peak_memory
+from zoo.system.processors import host
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
 KINDS = {
@@ -40,17 +39,17 @@ def main() -> None:
     given = _arguments()
     how = {"d": given.d, "heads": given.heads, "causal": given.causal, "backward": given.backward}
     if given.longest:
-        seconds = timed(KINDS[given.longest], [LONGEST], rounds=1, **how)[0].seconds
-        most = most_used(torch.device("cpu")) / 2**30
+        seconds = time_sublayer(KINDS[given.longest], [LONGEST], rounds=1, **how)[0].seconds
+        most = peak_memory(torch.device("cpu")) / 2**30
         print(f"{given.longest}: {LONGEST:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
         return
-    own_process()
+    tune_process_memory()
     print(host(), how)
     for name, of in KINDS.items():
-        found = [(each.n, each.seconds) for each in timed(of, LENGTHS, enough=ENOUGH, **how)]
+        found = [(each.n, each.seconds) for each in time_sublayer(of, LENGTHS, max_seconds=MAX_SECONDS, **how)]
         shown = "  ".join(f"{n:,}: {seconds * 1e3:.3g} ms" for n, seconds in found)
-        print(f"{name:20} n^{exponent(found):.2f}  {shown}", flush=True)
-    full, near = (timed(of, SHORTER, **how) for of in (FULL, RESTRICTED))
+        print(f"{name:20} n^{growth_exponent(found):.2f}  {shown}", flush=True)
+    full, near = (time_sublayer(of, SHORTER, **how) for of in (FULL, RESTRICTED))
     print(f"restricted attention is faster from n = {crossing(full, near)} on")
     for name in KINDS:
         subprocess.run([sys.executable, __file__, *sys.argv[1:], "--longest", name], check=False)

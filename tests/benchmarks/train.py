@@ -28,10 +28,11 @@ from remote import opened, serve, turns
 
 import specs
 from zoo.data.batches import Pairs, epoch_batches
-from zoo.planning.sample import sampled
-from zoo.report import Plain
-from zoo.system.clock import host, spread, timed
-from zoo.training.benchmarks.train import made_up
+from zoo.planning.training_estimate import calibrate
+from zoo.report import PlainReport
+from zoo.system.clock import spread, timed
+from zoo.system.processors import host
+from zoo.training.benchmarks import random_pairs
 
 SMALL = ["training.source_tokens=2500", "training.target_tokens=2500"]
 STEPS = 3
@@ -45,7 +46,7 @@ def main() -> None:
     command = [__file__, given.spec, *given.overrides, "--child"]
     for name in (name for name in names if name.startswith("zoo-")):  # before several processes measure at once
         spec = specs.load(given.spec, given.overrides)
-        sampled(learners.Zoo.spec(spec, name.removeprefix("zoo-")), Plain())
+        calibrate(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
     for system in systems.values():  # not timed: what is compiled or laid out on first use
@@ -87,10 +88,10 @@ def _child(given: argparse.Namespace) -> Callable[[str], Any]:
     spec = specs.load(given.spec, given.overrides)
     learner = learners.SYSTEMS[given.child](spec)
     with TemporaryDirectory() as folder:
-        store = made_up(spec, STEPS, Path(folder))
+        store = random_pairs(spec, STEPS, Path(folder))
         training = spec.training
         every = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
-        batches = [Pairs.of(store, indices).batch() for indices in islice(every, STEPS)]
+        batches = [Pairs.from_store(store, indices).batch() for indices in islice(every, STEPS)]
 
     def answer(word: str) -> Any:
         if word == "tokens":

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from zoo.evaluation.metric import named
+from zoo.evaluation.metrics import get_metric
+from zoo.training.averaging import AverageSearch, ScoredAverage
 from zoo.training.run import Run
-from zoo.training.search import Curve, Scored
 
 Zoo = Callable[..., Any]
 
@@ -21,9 +21,11 @@ def found(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
     """What the search of `tiny` finds."""
     trained("runs/tiny")
 
-    def set(metric: str, *means: Scored) -> None:
+    def set(metric: str, *means: ScoredAverage) -> None:
         best = next(mean for mean in means if not mean.more)
-        monkeypatch.setattr("zoo.training.search.search", lambda run, **how: Curve(named(metric), means, best))
+        monkeypatch.setattr(
+            "zoo.training.averaging.search_averages", lambda run, **how: AverageSearch(get_metric(metric), means, best)
+        )
 
     return set
 
@@ -31,9 +33,9 @@ def found(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Calla
 def test_the_curve_is_told_and_what_is_beyond_noise(zoo: Zoo, found: Callable[..., None]) -> None:
     found(
         "bleu",
-        Scored(1, 1, (400,), 20.0, -2.0, 0.5),
-        Scored(2, 1, (300, 400), 21.75, -0.25, 0.5),
-        Scored(5, 1, (0, 100, 200, 300, 400), 22.0, 0.0, 0.0),
+        ScoredAverage(1, 1, (400,), 20.0, -2.0, 0.5),
+        ScoredAverage(2, 1, (300, 400), 21.75, -0.25, 0.5),
+        ScoredAverage(5, 1, (0, 100, 200, 300, 400), 22.0, 0.0, 0.0),
     )
     done = zoo("average", "tiny", "--search")
     assert [line.split() for line in done.out.splitlines()[1:]] == [
@@ -56,13 +58,13 @@ def test_the_curve_is_told_and_what_is_beyond_noise(zoo: Zoo, found: Callable[..
 
 
 def test_the_best_may_be_of_every_second_or_by_a_score_without_noise(zoo: Zoo, found: Callable[..., None]) -> None:
-    many = Scored(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
-    found("perplexity", Scored(1, 1, (4,), 9.0, 1.0, 0.1), Scored(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
+    many = ScoredAverage(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
+    found("perplexity", ScoredAverage(1, 1, (4,), 9.0, 1.0, 0.1), ScoredAverage(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
     told = zoo("average", "tiny", "--search").err
     assert (
         told == "the best is beyond noise; a training with 2 times its `training.checkpoint_steps` would keep those\n"
     )
-    found("chrf", Scored(20, 1, tuple(range(20)), 50.0, 0.0, None))
+    found("chrf", ScoredAverage(20, 1, tuple(range(20)), 50.0, 0.0, None))
     assert zoo("average", "tiny", "--search").err == "how much of it is chance is not known of chrF\n"
 
 
@@ -84,7 +86,13 @@ def test_what_does_not_go_together_is_refused(
 
 
 def test_what_is_no_number_has_no_word_in_json(zoo: Zoo, found: Callable[..., None]) -> None:
-    whole, broken = Scored(1, 1, (400,), 3.0, 0.0, 0.0), Scored(2, 1, (300, 400), math.nan, math.nan, None)
+    whole, broken = (
+        ScoredAverage(1, 1, (400,), 3.0, 0.0, 0.0),
+        ScoredAverage(2, 1, (300, 400), math.nan, math.nan, None),
+    )
     found("perplexity", whole, broken)
     told = json.loads(zoo("average", "tiny", "--search", "--json").out, parse_constant=lambda word: pytest.fail(word))
-    assert [(each["score"], each["more"], each["worse"]) for each in told] == [(3.0, 0.0, False), (None, None, True)]
+    assert [(each["score"], each["difference"], each["worse"]) for each in told] == [
+        (3.0, 0.0, False),
+        (None, None, True),
+    ]

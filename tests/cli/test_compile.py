@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compiler.artefact import Artefact
-from compiler.backends import BACKENDS, Order
+from compiler.backends import BACKENDS, BuildRequest
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -23,7 +23,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """A backend `keeping`, which is eager and keeps an artefact; the list has the folder of each time it wrote one."""
     written: list[Path] = []
 
-    def build(order: Order) -> Any:
+    def build(order: BuildRequest) -> Any:
         def write(folder: Path) -> None:
             written.append(folder)
             (folder / "part").mkdir()
@@ -44,7 +44,7 @@ def test_it_says_what_it_made_and_then_that_it_is_there(zoo: Zoo, home: Path, ke
     assert f"{folder}, " in first.out
     assert "made now" in first.out
     told = json.loads(zoo("compile", "tiny", *SMALL, "--backend", "keeping", "--device", "cpu", "--json").out)
-    assert [(each["folder"], each["there"]) for each in told["kept"]] == [(str(folder), True)]
+    assert [(each["folder"], each["existed"]) for each in told["kept"]] == [(str(folder), True)]
     assert told["kept"][0]["bytes"] == sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) > 5
     assert told["backend"] == "keeping"
     assert told["disagreement"].keys() == {"score", "decode_step"}
@@ -76,7 +76,7 @@ def test_a_trained_model_is_compiled_with_its_weights(
     trained("runs/tiny")
     told = json.loads(zoo("compile", "--model", "tiny", "--backend", "keeping", "--device", "cpu", "--json").out)
     assert told["name"] == "transformer-tiny-ende"
-    assert not told["kept"][0]["there"]
+    assert not told["kept"][0]["existed"]
     assert max(told["disagreement"].values()) < 1e-5
 
 

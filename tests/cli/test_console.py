@@ -14,7 +14,7 @@ from rich.console import Console
 from cli.console import RichReport, report, show_json, show_table
 from cli.errors import tell
 from specs import ZooError
-from zoo.report import Plain
+from zoo.report import PlainReport
 
 
 def terminal(width: int = 120) -> tuple[RichReport, Callable[[], str]]:
@@ -39,7 +39,7 @@ def refresh(shown: RichReport) -> None:
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:
-    assert isinstance(report(), Plain)
+    assert isinstance(report(), PlainReport)
 
 
 def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
@@ -49,7 +49,7 @@ def test_a_bar_tells_how_far_how_fast_and_the_figures() -> None:
         for _ in range(50):
             progress.advance(10, loss=3.21, perplexity=9.5, step=7.0)
         refresh(shown)
-        shown.say("a line [not markup] above :smile:")
+        shown.info("a line [not markup] above :smile:")
         shown.warn("mind this")
     assert "500 of 1,000 steps" in text()
     assert "left, loss 3.21, perplexity 9.5, " in text()
@@ -91,7 +91,7 @@ def test_work_within_work_shows_two_bars() -> None:
         with shown.progress("inner", 4, "pairs") as inner:
             inner.advance(2)
             refresh(shown)
-            shown.say("now")
+            shown.info("now")
         outer.advance(1, part="b")
     assert "2.0 MB" in text()
     assert "2 of 4 pairs" in text()

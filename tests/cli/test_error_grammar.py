@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.errors import explained, handled
+from cli.errors import handled, to_zoo_error
 from specs import ZooError
 
 SNAPSHOTS = {
@@ -326,7 +326,7 @@ def test_a_fault_of_ours_is_called_one(capsys: pytest.CaptureFixture[str], monke
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: x")])
 def test_too_little_memory_has_a_remedy(error: Exception) -> None:
-    assert "--tokens" in str(explained(error).hint)
+    assert "--tokens" in str(to_zoo_error(error).hint)
 
 
 def test_an_interrupt_anywhere_in_a_command(zoo: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:

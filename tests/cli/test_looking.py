@@ -96,7 +96,7 @@ def test_plan_code_is_a_program(zoo: Zoo) -> None:
 
 
 def test_plan_passes_lists_each_with_what_it_changed(zoo: Zoo) -> None:
-    done = zoo("plan", "tiny", "compilation.without=[fuse_memory]", "--passes")
+    done = zoo("plan", "tiny", "compilation.disabled_passes=[fuse_memory]", "--passes")
     lines = {line.split()[0]: line for line in done.out.splitlines() if line}
     names = [each.name for each in compiler.PASSES if each.name != "fuse_memory"]
     assert [name for name in lines if name in names] == names

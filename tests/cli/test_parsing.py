@@ -14,13 +14,11 @@ import specs
 import zoo as library
 from compiler import build
 from specs import Spec
-from zoo.data.parallel import own_pairs
+from zoo.data.corpus import builtin_pairs
 from zoo.generation.parser import Parser
 from zoo.models.weights import Weights
-from zoo.text.trees.bracketed import trees
-from zoo.text.trees.drawing import drawing
-from zoo.text.trees.pretty import pretty
-from zoo.text.trees.tree import read
+from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
+from zoo.text.trees.drawing import draw_svg
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -40,7 +38,7 @@ def spec() -> Spec:
 
 @pytest.fixture(scope="module")
 def vocabulary(spec: Spec) -> Vocabulary:
-    pairs = list(own_pairs("train", 50, trees=True))
+    pairs = list(builtin_pairs("train", 50, trees=True))
     return Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task)
 
 
@@ -71,8 +69,8 @@ def test_a_sentence_in_is_a_tree_out_and_empty_lines_stay_empty(zoo: Zoo, parser
     lines = done.out.split("\n")
     assert (done.status, done.err, lines) == (0, "", [*wanted, ""])
     assert [line for line in lines[:5] if not line] == ["", ""]
-    assert list(read(lines[0]).leaves()) == SENTENCES[0].split()
-    assert list(read(lines[2]).leaves()) == ["a", "-LRB-", "b", "-RRB-", ",", "c"]
+    assert list(read_tree(lines[0]).leaves()) == SENTENCES[0].split()
+    assert list(read_tree(lines[2]).leaves()) == ["a", "-LRB-", "b", "-RRB-", ",", "c"]
 
 
 def test_a_parser_does_not_translate(zoo: Zoo, parser: Callable[..., Parser]) -> None:
@@ -131,8 +129,8 @@ def test_a_line_that_has_no_tree_is_named_behind_those_before_it(zoo: Zoo, parse
 def test_pretty_trees_have_an_empty_line_between_them_and_read_back(zoo: Zoo, parser: Callable[..., Parser]) -> None:
     found = parser().parse(SENTENCES)
     done = zoo("parse", "--model", "runs/parser", "--pretty", stdin=TEXT)
-    assert done.out == "\n".join(f"{pretty(tree) if tree else ''}\n" for tree in found)
-    assert list(trees(done.out.split("\n"), "out")) == [tree for tree in found if tree]
+    assert done.out == "\n".join(f"{format_tree(tree) if tree else ''}\n" for tree in found)
+    assert list(read_treebank(done.out.split("\n"), "out")) == [tree for tree in found if tree]
 
 
 def test_svg_draws_each_lines_best(zoo: Zoo, parser: Callable[..., Parser]) -> None:
@@ -140,7 +138,7 @@ def test_svg_draws_each_lines_best(zoo: Zoo, parser: Callable[..., Parser]) -> N
     done = zoo("parse", "--model", "runs/parser", "--svg", "trees.svg", "--n-best", "2", stdin=TEXT)
     assert done.status == 0
     assert done.out.count("\n") == 2 * 3 + 2
-    assert Path("trees.svg").read_text(encoding="utf-8") == drawing(*found)
+    assert Path("trees.svg").read_text(encoding="utf-8") == draw_svg(*found)
     assert zoo("parse", "--model", "runs/parser", "--svg", "none.svg", stdin="\n\n").status == 0
     assert not ElementTree.parse("none.svg").findall(f"{SVG}text")
 
@@ -190,12 +188,12 @@ def test_unconstrained_output_is_mended_to_trees_over_the_words(zoo: Zoo, parser
     assert done.status == 0
     for line, sentence in zip(done.out.splitlines(), SENTENCES, strict=True):
         words = sentence.replace("(", "-LRB-").replace(")", "-RRB-").split()
-        assert (list(read(line).leaves()) if line else []) == words
+        assert (list(read_tree(line).leaves()) if line else []) == words
     assert done.out != zoo("parse", "--model", "runs/parser", stdin=TEXT).out
 
 
 def test_a_parser_is_published_and_verified_without_its_corpus(zoo: Zoo, parser: Callable[..., Parser]) -> None:
-    trees = written(parser())
+    read_treebank = written(parser())
     assert zoo("publish", "runs/parser", "--name", "parser").status == 0
     assert zoo("verify", "parser").status == 0
-    assert zoo("parse", "--model", "parser", stdin=TEXT).out.split("\n") == [*trees, ""]
+    assert zoo("parse", "--model", "parser", stdin=TEXT).out.split("\n") == [*read_treebank, ""]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from zoo.report import Report
-from zoo.training.resume_proof import Verdict
+from zoo.training.resume_check import ResumeResult
 from zoo.training.run import Run
-from zoo.training.train import Trained
+from zoo.training.train import TrainingResult
 
 Zoo = Callable[..., Any]
 OWN = "corpus={train: [{source: pairs.en, target: pairs.de}], dev: [{held_out: 1}], test: []}"
@@ -57,11 +57,11 @@ def asked(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> dict[
     """What `zoo train` asks of the library, which has stopped at step 30."""
     heard: dict[str, Any] = {}
 
-    def train(spec: Any, **more: Any) -> Trained:
+    def train(spec: Any, **more: Any) -> TrainingResult:
         heard.update(more, spec=spec)
-        return Trained(trained(), ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
+        return TrainingResult(trained(), ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
 
-    monkeypatch.setattr("zoo.training.train.trained", train)
+    monkeypatch.setattr("zoo.training.train.run_training", train)
     return heard
 
 
@@ -105,8 +105,10 @@ def test_of_several_processes_one_speaks(zoo: Zoo, asked: dict[str, Any]) -> Non
 
 
 def test_resuming_is_verified_in_words(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdicts = iter([Verdict(7, (2, 4), ()), Verdict(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))])
-    monkeypatch.setattr("zoo.training.resume_proof.verify_resume", lambda spec, **how: next(verdicts))
+    verdicts = iter(
+        [ResumeResult(7, (2, 4), ()), ResumeResult(7, (2, 4), ("weights.safetensors", "optimiser.safetensors"))]
+    )
+    monkeypatch.setattr("zoo.training.resume_check.verify_resume", lambda spec, **how: next(verdicts))
     done = zoo("train", "tiny", "--verify-resume")
     assert done.status == 0
     assert "steps 2, 4: weights and moments of step 7 are the same bits" in done.out

@@ -289,7 +289,7 @@ def test_scores_of_pairs_from_stdin_and_from_files_agree(zoo: Zoo, translator: T
 def test_json_scores_have_every_piece(zoo: Zoo, translator: Translator) -> None:
     done = zoo("score", "--model", "tiny", "--json", stdin="we read\twir lesen\n")
     found = json.loads(done.out)
-    (forced,) = translator.forced(["we read"], ["wir lesen"])
+    (forced,) = translator.score_tokens(["we read"], ["wir lesen"])
     assert found["tokens"] == forced.tokens == len(found["token_log_probabilities"])
     assert sum(found["token_log_probabilities"]) == pytest.approx(found["log_probability"])
 

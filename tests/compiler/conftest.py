@@ -1,8 +1,9 @@
-"""The kernels of the native backend for every kind of processor that this one can be, and programs by hand for them."""
+"""Fixtures for tests of the compiler: shared artefacts, random weights, and hand-written programs for the kernels."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,33 +12,36 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from compiler import graphs
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
-from compiler.instruction import Code, Status
-from compiler.kernels.abi import Record, declared
-from compiler.kernels.library import FLAGS as USUAL
-from compiler.kernels.library import compile_to
+from compiler.initialization import initial_weights
+from compiler.instruction import Opcode, Status
+from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
 from specs import Spec
 
-FLAGS = {
-    "native": ("-O3", "-march=native"),
-    "x86-64-v3": ("-O1", "-march=x86-64-v3"),
-    "x86-64": ("-O1", "-march=x86-64"),
-}
+TARGETS = ("native", "x86-64-v3", "x86-64")
+"""Processors to compile the kernels for: this one, one with AVX2, and one with SSE2 only."""
 
 
 @pytest.fixture(scope="session")
-def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where tests keep what takes a backend long to compile, so that it is compiled for one of them."""
-    return tmp_path_factory.mktemp("artefacts")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of pytest-xdist share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def artefacts(shared_folder: Path) -> Path:
+    """The folder of compiled artefacts, so that each is compiled once per session."""
+    return shared_folder / "artefacts"
 
 
 @pytest.fixture
 def shaken() -> Callable[[Spec], dict[str, Tensor]]:
-    """Weights of before training, but that no bias is 0 and no gain 1: one that is left out is seen."""
+    """Return initial weights in which no bias is 0 and no gain is 1, so that a test notices if one is left out."""
 
     def make(spec: Spec) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(0)
@@ -47,113 +51,138 @@ def shaken() -> Callable[[Spec], dict[str, Tensor]]:
     return make
 
 
-@pytest.fixture(scope="session", params=FLAGS)
-def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = tmp_path_factory.mktemp("kernels") / "native.so"
+@pytest.fixture(scope="session", params=TARGETS)
+def library(request: pytest.FixtureRequest, shared_folder: Path, kernels: Callable[[Path], None]) -> Any:
+    """The kernels, compiled for each target once per session."""
+    target = request.param
     if cpp_compiler() is None:
-        pytest.skip("there is no C++ compiler")
-    if request.param != "native" and platform.machine() != "x86_64":
-        pytest.skip("this processor is not an x86-64")
-    if request.param == "x86-64-v3" and not {"avx2", "fma"} <= set(Path("/proc/cpuinfo").read_text().split()):
+        pytest.skip("no C++ compiler is installed")
+    if target != "native" and platform.machine() != "x86_64":
+        pytest.skip("this is not an x86-64 processor")
+    if target == "x86-64-v3" and not {"avx2", "fma"} <= set(Path("/proc/cpuinfo").read_text().split()):
         pytest.skip("this processor has no AVX2")
-    others = [flag for flag in USUAL if not flag.startswith(("-O", "-march"))]
-    done = compile_to(made, [*others, *FLAGS[request.param], "-Wall", "-Werror"])
-    assert done.returncode == 0, done.stderr
-    return declared(ctypes.CDLL(str(made)))
+    folder = shared_folder / f"kernels-{target}"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "native.so").exists():
+            folder.mkdir(exist_ok=True)
+            if target == "native":
+                kernels(folder)
+            else:
+                flags = [flag for flag in FLAGS if not flag.startswith(("-O", "-march"))]
+                done = compile_kernels(folder / "native.so", [*flags, "-O1", f"-march={target}", "-Wall", "-Werror"])
+                assert done.returncode == 0, done.stderr
+    return declare_functions(ctypes.CDLL(str(folder / "native.so")))
 
 
-class Machine:
-    """A program that is written by hand. Each method that adds a buffer returns its number."""
+class HandWrittenProgram:
+    """Program for the kernels whose instructions a test writes. Methods that create a buffer return its number."""
 
     def __init__(self, library: Any, memory: Sequence[int] = (), cache: Sequence[int] = ()) -> None:
         self.library, self.memory, self.cache = library, memory, cache
-        self.kept: list[Any] = []
+        self.tensors: list[Any] = []
         self.widths: list[int] = []
         self.encode: list[Any] = []
         self.step: list[Any] = []
-        self.program: int | None = None
+        self.handle: int | None = None
         self.vocabulary = 0
 
     def buffer(self, width: int) -> int:
         self.widths.append(width)
         return len(self.widths) - 1
 
-    def add(self, code: Code, to: list[Any] | None = None, **fields: Any) -> int:
-        i = Record(code=int(code), b=-1, scale=fields.pop("scale", 1.0))
+    def add(self, opcode: Opcode, to: list[Any] | None = None, **fields: Any) -> int:
+        """Add an instruction to the step, or to `to`. Return its output buffer."""
+        i = InstructionStruct(opcode=int(opcode), b=-1, scale=fields.pop("scale", 1.0))
         for name, value in fields.items():
             setattr(i, name, self.pointer(value) if isinstance(value, Tensor) else value)
         (self.step if to is None else to).append(i)
         return int(i.out)
 
     def pointer(self, tensor: Tensor) -> int:
-        self.kept.append(tensor.contiguous())
-        return int(self.kept[-1].data_ptr())
+        self.tensors.append(tensor.contiguous())
+        return int(self.tensors[-1].data_ptr())
 
     def embed(self, table: Tensor, to: list[Any] | None = None, **fields: Any) -> int:
         width = table.shape[1]
-        return self.add(Code.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
+        return self.add(Opcode.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
 
     def matrix(self, w: Tensor, bias: Tensor | None = None, scales: Tensor | None = None) -> int:
+        """Pack a matrix, of 8-bit integers if it has scales. Return its handle."""
         shape = (*w.shape, *w.stride(), self.pointer(bias) if bias is not None else None)
-        made = ctypes.c_void_p()
+        handle = ctypes.c_void_p()
         if scales is None:
-            status = self.library.zoo_matrix(w.data_ptr(), *shape, ctypes.byref(made))
+            status = self.library.zoo_matrix(w.data_ptr(), *shape, ctypes.byref(handle))
         else:
-            status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, ctypes.byref(made))
+            status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, ctypes.byref(handle))
         assert status == Status.DONE
-        return int(made.value or 0)
+        return int(handle.value or 0)
+
+    def weights(self, w: Tensor, scales: Tensor, quantised: bool) -> int:
+        """Pack w times scales, in 8 bits or as floats."""
+        return self.matrix(w, scales=scales) if quantised else self.matrix(w.float() * scales)
 
     def logits(self, a: int, matrix: int, width: int, **fields: Any) -> None:
         self.vocabulary = width
-        self.add(Code.LOGITS, a=a, matrix=matrix, width=width, **fields)
+        self.add(Opcode.LOGITS, a=a, matrix=matrix, width=width, **fields)
 
-    def show(self, buffer: int, width: int, at: int = 0) -> None:
-        """Ends the step with logits that are this buffer's numbers, and a 0."""
-        self.logits(buffer, self.matrix(torch.eye(width, width + 1)), width + 1, a_at=at)
+    def output(self, buffer: int, width: int, column: int = 0) -> None:
+        """End the step with logits that are the elements of a buffer, and a 0, so that `run` can recover them."""
+        self.logits(buffer, self.matrix(torch.eye(width, width + 1)), width + 1, a_column=column)
 
     def open(self) -> int:
-        lists = [v for part in (self.encode, self.step) for v in ((Record * len(part))(*part), len(part))]
+        """Load the program. Return the status."""
+        parts = (self.encode, self.step)
+        instructions = [v for part in parts for v in ((InstructionStruct * len(part))(*part), len(part))]
         widths = [v for w in (self.widths, self.memory, self.cache) for v in ((ctypes.c_int32 * len(w))(*w), len(w))]
-        opened = ctypes.c_void_p()
-        status = self.library.zoo_open(*lists, *widths, ctypes.byref(opened))
-        self.program = opened.value
+        handle = ctypes.c_void_p()
+        status = self.library.zoo_open(*instructions, *widths, ctypes.byref(handle))
+        self.handle = handle.value
         return int(status)
 
     def start(self, tokens: Tensor, lengths: Sequence[int]) -> int:
-        if not self.program:
+        """Run the encoder. Return the state."""
+        if not self.handle:
             self.open()
-        of = torch.tensor(lengths, dtype=torch.int32)
-        made = ctypes.c_void_p()
-        given = (tokens.data_ptr(), of.data_ptr(), len(lengths))
-        assert self.library.zoo_encode(self.program, *given, ctypes.byref(made)) == 0
-        return int(made.value or 0)
+        state, sizes = ctypes.c_void_p(), torch.tensor(lengths, dtype=torch.int32)
+        arguments = (tokens.data_ptr(), sizes.data_ptr(), len(lengths), ctypes.byref(state))
+        assert self.library.zoo_encode(self.handle, *arguments) == Status.DONE
+        return int(state.value or 0)
 
     def next(
-        self, state: int, tokens: Tensor, count: int = 1, all_of_them: bool = True, allowed: Tensor | None = None
+        self, state: int, tokens: Tensor, count: int = 1, with_all: bool = True, allowed: Tensor | None = None
     ) -> tuple[Tensor, ...]:
+        """Run a step. Return the values and IDs of the top tokens, EOS's value, and all log-probabilities."""
         rows = len(tokens)
         values, ids = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
-        ends, every = torch.empty(rows), torch.empty(rows, self.vocabulary)
-        pointers = [t.data_ptr() for t in (values, ids, ends)] + [every.data_ptr() if all_of_them else None]
-        bars = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
-        assert self.library.zoo_step(self.program, state, tokens.data_ptr(), count, *pointers, *bars) == 0
-        return values, ids, ends, every
+        ends, everything = torch.empty(rows), torch.empty(rows, self.vocabulary)
+        pointers = [t.data_ptr() for t in (values, ids, ends)] + [everything.data_ptr() if with_all else None]
+        mask = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
+        status = self.library.zoo_step(self.handle, state, tokens.data_ptr(), count, *pointers, *mask)
+        assert status == Status.DONE
+        return values, ids, ends, everything
 
-    def shown(self, state: int, tokens: Tensor) -> Tensor:
-        every = self.next(state, tokens)[3]
-        return every[:, :-1] - every[:, -1:]
+    def run(self, state: int, tokens: Tensor) -> Tensor:
+        """Run a step. Return the elements that `output` chose."""
+        log_probabilities = self.next(state, tokens)[3]
+        return log_probabilities[:, :-1] - log_probabilities[:, -1:]
 
-    def once(self, rows: int) -> Tensor:
-        """The numbers shown, where the i-th row's token is i."""
+    def run_once(self, rows: int) -> Tensor:
+        """Run one step in which row i reads token i."""
         tokens = torch.arange(rows)
-        return self.shown(self.start(tokens, [1] * rows), tokens)
+        return self.run(self.start(tokens, [1] * rows), tokens)
+
+    def first_step(self, rows: int, count: int, **options: Any) -> tuple[Tensor, ...]:
+        """Run `next` once, with row i reading token i."""
+        tokens = torch.arange(rows)
+        return self.next(self.start(tokens, [1] * rows), tokens, count, **options)
 
     def select(self, state: int, sentences: Sequence[int], parents: Tensor) -> None:
         kept = torch.tensor(sentences)
-        assert self.library.zoo_select(state, kept.data_ptr(), *[len(kept), parents.data_ptr(), parents.shape[1]]) == 0
+        arguments = (kept.data_ptr(), len(kept), parents.data_ptr(), parents.shape[1])
+        assert self.library.zoo_select(state, *arguments) == Status.DONE
 
 
 @pytest.fixture
-def by_hand(library: Any) -> Callable[..., Machine]:
-    """A program that is written by hand."""
-    return partial(Machine, library)
+def new_program(library: Any) -> Callable[..., HandWrittenProgram]:
+    """Return an empty hand-written program."""
+    return partial(HandWrittenProgram, library)

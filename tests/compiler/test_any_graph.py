@@ -15,23 +15,23 @@ from torch import Tensor
 import specs
 from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
-from compiler.builder import Builder
+from compiler.builder import GraphBuilder
 from compiler.emitted import EmittedProgram
-from compiler.graph import Carried, Graph, GraphError, Node, fresh, prune, stored, verify
+from compiler.graph import Graph, GraphError, Node, StepState, prune, stored_tensors, unique_name, verify
 from compiler.operations.attention import Attention
-from compiler.operations.cache import Append, Write
-from compiler.operations.embedding import Embed, Position
+from compiler.operations.cache import AppendToCache, WriteToCache
+from compiler.operations.elementwise import Add, Dropout, Gelu, Norm, Relu, Silu
+from compiler.operations.embedding import Embedding, PositionalEncoding
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
-from compiler.operations.operation import Kind, Operation, Type
-from compiler.operations.probability import LogSoftmax, Loss
+from compiler.operations.operation import Operation, ValueKind, ValueType
+from compiler.operations.probability import CrossEntropy, LogSoftmax
 from compiler.operations.projection import Linear, Logits
-from compiler.operations.residual import Add, Dropout, Gelu, Norm, Relu, Silu
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
-from compiler.size import BATCH, NEW, READ, ROOM, SOURCE, Size
-from compiler.terms import Terms
-from compiler.weights import Initial, Parameter, Stored
+from compiler.options import CompileOptions
+from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
+from compiler.weights import Initializer, Parameter, StoredTensor
 
-SIZES = {"batch": 3, "source": 5, "new": 2, "read": 4, "room": 9}
+SIZES = {"batch": 3, "source": 5, "new": 2, "past": 4, "capacity": 9}
 WIDTH, HEADS, PIECES = 8, 2, 30
 LAYERS = ["", "", "encoder.0", "encoder.1", "decoder.0", "decoder.1", "odd_one.7"]
 NAMES = [
@@ -48,15 +48,15 @@ class Maker:
     draw: random.Random
 
     def __post_init__(self) -> None:
-        self.inputs: dict[str, Type] = {}
+        self.inputs: dict[str, ValueType] = {}
         self.nodes: list[Node] = []
         for length in (SOURCE, NEW):
-            self.inputs[self.name()] = Type((BATCH, length), Kind.INTEGER)
+            self.inputs[self.name()] = ValueType((BATCH, length), ValueKind.INTEGER)
         self.source, self.position = self.inputs
         for length in (SOURCE, NEW, NEW):
-            self.inputs[self.name()] = Type((BATCH, length, Size.of(WIDTH)))
+            self.inputs[self.name()] = ValueType((BATCH, length, Size.of(WIDTH)))
         self.parameters: dict[str, Parameter] = {}
-        self.carried: dict[str, Carried] = {}
+        self.carried: dict[str, StepState] = {}
         self.gone: set[str] = set()
         self.layer = ""
 
@@ -67,14 +67,14 @@ class Maker:
             pass
         return name
 
-    def values(self, fits: Callable[[Type], bool]) -> list[str]:
+    def values(self, fits: Callable[[ValueType], bool]) -> list[str]:
         types = {**self.inputs, **{node.name: node.type for node in self.nodes}}
         return [name for name, type_ in types.items() if fits(type_) and name not in self.gone]
 
-    def any(self, fits: Callable[[Type], bool]) -> str:
+    def any(self, fits: Callable[[ValueType], bool]) -> str:
         return self.draw.choice(self.values(fits))
 
-    def type(self, value: str) -> Type:
+    def type(self, value: str) -> ValueType:
         return {**self.inputs, **{node.name: node.type for node in self.nodes}}[value]
 
     def add(self, operation: Operation, inputs: list[str], *shapes: tuple[int, ...]) -> str:
@@ -91,8 +91,8 @@ class Maker:
             return self.draw.choice(known)
         stem = self.draw.choice([self.layer, self.layer, "encoder.1", "shared.table"]) or "outside"
         leaf = self.draw.choice(["w", "w", "w_w", "lambda", f"matrix_{len(self.parameters)}"])
-        path = fresh(f"{stem}.{leaf}", self.parameters)
-        self.parameters[path] = Parameter(path, Stored(path, shape, Initial.MATRIX))
+        path = unique_name(f"{stem}.{leaf}", self.parameters)
+        self.parameters[path] = Parameter(path, StoredTensor(path, shape, Initializer.MATRIX))
         return path
 
     # What may come next.
@@ -106,7 +106,7 @@ class Maker:
         kind = self.draw.choice(
             [
                 *(Norm(1e-5), Relu(), Silu(), Gelu(), Dropout(0.3), LogSoftmax()),
-                Position(halves=self.draw.random() < 0.3, first=self.draw.choice([0, 0, 2])),
+                PositionalEncoding(halves=self.draw.random() < 0.3, first=self.draw.choice([0, 0, 2])),
             ]
         )
         self.add(kind, [x], *([(WIDTH,), (WIDTH,)] if isinstance(kind, Norm) else []))
@@ -116,10 +116,10 @@ class Maker:
         self.add(Add(), [x, self.any(lambda type_: type_ == self.type(x))])
 
     def embedding(self) -> None:
-        tokens = self.any(lambda type_: type_.kind is Kind.INTEGER)
-        embedded = self.add(Embed(1.5), [tokens], (PIECES, WIDTH))
+        tokens = self.any(lambda type_: type_.kind is ValueKind.INTEGER)
+        embedded = self.add(Embedding(1.5), [tokens], (PIECES, WIDTH))
         if self.draw.random() < 0.5:
-            self.add(Position(), [embedded, tokens])
+            self.add(PositionalEncoding(), [embedded, tokens])
 
     def parts(self) -> None:
         """Slices that are the whole, together or with something between them."""
@@ -155,11 +155,11 @@ class Maker:
         """One that grows or has room: no two need be of one length."""
         planned = self.draw.random() < 0.5
         new, query, state = self.heads(NEW), self.heads(NEW), self.name()
-        self.inputs[state] = Type((BATCH, Size.of(HEADS), ROOM if planned else READ, Size.of(WIDTH // HEADS)))
+        self.inputs[state] = ValueType((BATCH, Size.of(HEADS), CAPACITY if planned else PAST, Size.of(WIDTH // HEADS)))
         mask = self.add(UnwrittenMask(planned), [self.position, state])
-        operation, more = (Write(), [self.position]) if planned else (Append(), [])
+        operation, more = (WriteToCache(), [self.position]) if planned else (AppendToCache(), [])
         grown = self.add(operation, [state, new, *more])
-        self.carried[state] = Carried(grown, grows=2)
+        self.carried[state] = StepState(grown, length_axis=2)
         if planned:
             self.gone.add(state)
         self.add(MergeHeads(), [self.add(Attention(0.5), [query, grown, grown, mask])])
@@ -168,7 +168,7 @@ class Maker:
         """One that does not grow."""
         x, state = self.any(lambda type_: _wide(type_) and type_.shape[1] == NEW), self.name()
         self.inputs[state] = self.type(x)
-        self.carried[state] = Carried(self.add(Add(), [state, x]))
+        self.carried[state] = StepState(self.add(Add(), [state, x]))
 
     def graph(self, steps: int) -> Graph:
         for _ in range(steps):
@@ -187,14 +187,14 @@ class Maker:
             shape = [size(**SIZES) for size in type_.shape]
             if name == self.position:
                 yield name, torch.tensor([[2, 3], [0, 1], [3, 4]])  # some rows are at earlier positions
-            elif type_.kind is Kind.INTEGER:
+            elif type_.kind is ValueKind.INTEGER:
                 yield name, torch.randint(1, 4, shape) * torch.tensor([1, 1, 1, 0, 0])[: shape[1]]
             else:
                 yield name, torch.randn(shape)
 
 
-def _wide(type_: Type) -> bool:
-    return type_.kind is Kind.FLOAT and len(type_.shape) == 3 and type_.shape[2] == Size.of(WIDTH)
+def _wide(type_: ValueType) -> bool:
+    return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[2] == Size.of(WIDTH)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -204,7 +204,7 @@ def test_what_is_emitted_computes_what_the_graph_says(seed: int, steps: int) -> 
     graph = maker.graph(steps)
     torch.manual_seed(seed)
     inputs = dict(maker.tensors(graph))
-    weights = {name: torch.randn(each.shape) / 3 for name, each in stored([graph]).items()}
+    weights = {name: torch.randn(each.shape) / 3 for name, each in stored_tensors([graph]).items()}
     expected = interpret(graph, weights, {name: tensor.clone() for name, tensor in inputs.items()})
     code = emit([graph])
     program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code), str(code)).eval()
@@ -227,13 +227,13 @@ def test_passes_change_nothing_of_what_it_says(seed: int, steps: int) -> None:
     graph = maker.graph(steps)
     torch.manual_seed(seed)
     inputs = dict(maker.tensors(graph))
-    weights = {name: torch.randn(each.shape) / 3 for name, each in stored([graph]).items()}
+    weights = {name: torch.randn(each.shape) / 3 for name, each in stored_tensors([graph]).items()}
     expected = interpret(graph, weights, inputs)
     spec = specs.load("tiny")
-    optimise({graph.purpose: graph}, spec, Terms())
+    optimise({graph.purpose: graph}, spec, CompileOptions())
     other = ["beams_as_queries", "plan_cache"]
-    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": other})})
-    after = optimise({graph.purpose: graph}, asked, Terms())[graph.purpose]
+    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": other})})
+    after = optimise({graph.purpose: graph}, asked, CompileOptions())[graph.purpose]
     for name, tensor in interpret(after, weights, inputs).items():
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)
 
@@ -256,18 +256,18 @@ def test_a_layer_may_read_any_number_of_values() -> None:
 class TestPasses:
     """Graphs that somebody may draw one day, and the mistakes that passes made with them."""
 
-    X = Type((BATCH, SOURCE, Size.of(4)))
+    X = ValueType((BATCH, SOURCE, Size.of(4)))
 
     def changed(
         self, *nodes: tuple[str, Operation, tuple[str, ...], tuple[str, ...]], purpose: Purpose, **outputs: str
     ) -> None:
         """What leaves the graph of these nodes before and after all passes. Every parameter is [4, 4] or [4]."""
-        inputs = {"x": self.X, "labels": Type((BATCH, SOURCE), Kind.INTEGER)}
+        inputs = {"x": self.X, "labels": ValueType((BATCH, SOURCE), ValueKind.INTEGER)}
         types, drawn, parameters = dict(inputs), [], {}
         for name, operation, read, used in nodes:
             for each in used:
                 shape = (4,) if each.endswith("bias") else (4, 4)
-                parameters[each] = Parameter(each, Stored(each, shape, Initial.MATRIX))
+                parameters[each] = Parameter(each, StoredTensor(each, shape, Initializer.MATRIX))
             shapes = [parameters[each].shape for each in used]
             types[name] = operation.infer([types[i] for i in read], shapes)
             drawn.append(Node(name, operation, read, used, types[name], "encoder.0"))
@@ -275,7 +275,7 @@ class TestPasses:
         verify(graph)
         weights = {name: torch.randn(each.origin.shape) for name, each in parameters.items()}
         values = {"x": torch.randn(3, 5, 4), "labels": torch.randint(0, 3, (3, 5))}
-        after = optimise({purpose: graph}, specs.load("tiny"), Terms())[purpose]
+        after = optimise({purpose: graph}, specs.load("tiny"), CompileOptions())[purpose]
         before, found = interpret(graph, weights, values), interpret(after, weights, values)
         for name in outputs:
             torch.testing.assert_close(found[name], before[name], atol=1e-4, rtol=1e-4)
@@ -310,26 +310,26 @@ class TestPasses:
         self.changed(
             ("logits", Logits(), ("x",), ("table",)),
             ("some", Slice(-1, 1, 4), ("logits",), ()),
-            ("loss", Loss(0.1, True), ("some", "labels"), ()),
-            ("of what comes in", Loss(0.1, True), ("x", "labels"), ()),
+            ("loss", CrossEntropy(0.1, True), ("some", "labels"), ()),
+            ("of what comes in", CrossEntropy(0.1, True), ("x", "labels"), ()),
             purpose=Purpose.TRAIN,
             loss="loss",
             other="of what comes in",
         )
 
     def test_a_matrix_that_is_read_both_ways_is_rounded_both_ways(self) -> None:
-        parameters = {"w": Parameter("w", Stored("w", (4, 4), Initial.MATRIX))}
+        parameters = {"w": Parameter("w", StoredTensor("w", (4, 4), Initializer.MATRIX))}
         nodes = Node("a", Linear(), ("x",), ("w",), self.X), Node("b", Logits(), ("a",), ("w",), self.X)
         graph = Graph(Purpose.ENCODE, {"x": self.X}, nodes, {"out": "b"}, parameters)
         weights = {"w": torch.randn(4, 4) * torch.tensor([1.0, 10.0, 100.0, 1000.0])}
-        x, spec = {"x": torch.randn(2, 5, 4)}, specs.load("tiny", ["compilation.without=[pad_vocabulary]"])
-        rounded = optimise({graph.purpose: graph}, spec, Terms(precision="int8"))[graph.purpose]
+        x, spec = {"x": torch.randn(2, 5, 4)}, specs.load("tiny", ["compilation.disabled_passes=[pad_vocabulary]"])
+        rounded = optimise({graph.purpose: graph}, spec, CompileOptions(precision="int8"))[graph.purpose]
         exact = interpret(graph, weights, x)["out"]
         assert (interpret(rounded, weights, x)["out"] - exact).abs().max() < 0.03 * exact.abs().max()
 
 
 def test_what_is_drawn_twice_is_refused() -> None:
-    b = Builder(Purpose.ENCODE)
+    b = GraphBuilder(Purpose.ENCODE)
     b.input("x", BATCH, SOURCE, 4)
     b.parameter("w", 4, 4)
     assert b.parameter("w", 4, 4) == "w"
@@ -348,26 +348,26 @@ def test_a_slice_stays_within_what_there_is(part: Slice) -> None:
 class TestVerify:
     """What a step carries on, and what it overwrites."""
 
-    def graph(self, carried: Carried | None, overwrite: bool = False) -> Graph:
-        state = Type((BATCH, Size.of(2), ROOM if overwrite else READ, Size.of(4)))
+    def graph(self, carried: StepState | None, overwrite: bool = False) -> Graph:
+        state = ValueType((BATCH, Size.of(2), CAPACITY if overwrite else PAST, Size.of(4)))
         inputs = {
             "state": state,
-            "new": Type((BATCH, Size.of(2), NEW, Size.of(4))),
-            "at": Type((BATCH, NEW), Kind.INTEGER),
+            "new": ValueType((BATCH, Size.of(2), NEW, Size.of(4))),
+            "at": ValueType((BATCH, NEW), ValueKind.INTEGER),
         }
-        operation: Operation = Write() if overwrite else Append()
+        operation: Operation = WriteToCache() if overwrite else AppendToCache()
         given = ("state", "new", "at") if overwrite else ("state", "new")
         grown = Node("grown", operation, given, (), operation.infer([inputs[i] for i in given], []))
         return Graph(Purpose.DECODE_STEP, inputs, (grown,), {"out": "grown"}, {}, {"state": carried} if carried else {})
 
     def test_a_state_grows_along_the_axis_that_it_says(self) -> None:
-        verify(self.graph(Carried("grown", grows=2)))
-        for wrong in (Carried("grown"), Carried("grown", grows=1), Carried("new", grows=3)):
+        verify(self.graph(StepState("grown", length_axis=2)))
+        for wrong in (StepState("grown"), StepState("grown", length_axis=1), StepState("new", length_axis=3)):
             with pytest.raises(GraphError, match="goes on as"):
                 verify(self.graph(wrong))
 
     def test_what_is_overwritten_is_carried_on_and_read_by_nobody_else(self) -> None:
-        graph = self.graph(Carried("grown", grows=2), overwrite=True)
+        graph = self.graph(StepState("grown", length_axis=2), overwrite=True)
         verify(graph)
         with pytest.raises(GraphError, match="nothing carries on"):
             verify(self.graph(None, overwrite=True))
@@ -375,7 +375,7 @@ class TestVerify:
         view = Node("view", part, ("state",), (), part.infer([graph.inputs["state"]], []))
         read = Node("late", Relu(), ("view",), (), view.type)
         with pytest.raises(GraphError, match="after it was overwritten"):
-            verify(Graph(graph.purpose, graph.inputs, (view, *graph.nodes, read), {"o": "late"}, {}, graph.carried))
+            verify(Graph(graph.purpose, graph.inputs, (view, *graph.nodes, read), {"o": "late"}, {}, graph.states))
         late = Node("late", Relu(), ("state",), (), graph.inputs["state"])
         with pytest.raises(GraphError, match="after it was overwritten"):
-            verify(Graph(graph.purpose, graph.inputs, (*graph.nodes, late), {"o": "late"}, {}, graph.carried))
+            verify(Graph(graph.purpose, graph.inputs, (*graph.nodes, late), {"o": "late"}, {}, graph.states))

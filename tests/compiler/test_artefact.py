@@ -59,11 +59,11 @@ def test_what_is_damaged_is_made_again(root: Path, harm: Callable[[Path], object
     write, calls = _writer()
     folder = Artefact(root, "x", {}).make(write)
     harm(folder)
-    assert not Artefact(root, "x", {}).whole()
+    assert not Artefact(root, "x", {}).is_complete()
     Artefact(root, "x", {}).make(write)
     assert len(calls) == 2
     assert (folder / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
-    assert Artefact(root, "x", {}).whole()
+    assert Artefact(root, "x", {}).is_complete()
 
 
 def test_a_failure_leaves_nothing(root: Path) -> None:
@@ -83,7 +83,7 @@ def test_several_at_once_all_end_well(root: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert Artefact(root, "x", {}).whole()
+    assert Artefact(root, "x", {}).is_complete()
     assert [p.name for p in root.iterdir()] == [Artefact(root, "x", {}).folder.name]
 
 
@@ -112,7 +112,7 @@ def test_a_folder_without_room_does_not_stop_it(root: Path, error: Exception) ->
             raise error
         write(folder)
 
-    assert (Artefact(root, "x", {"room": str(error)}).make(full) / "parts" / "a.bin").is_file()
+    assert (Artefact(root, "x", {"capacity": str(error)}).make(full) / "parts" / "a.bin").is_file()
     assert len(calls) == 1
     assert list(root.iterdir()) == []
 

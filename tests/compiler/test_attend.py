@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower
-from compiler.initial import initial_weights
-from compiler.operations.attention import Attention, Kernel
-from compiler.operations.restricted import RestrictedAttention
+from compiler.initialization import initial_weights
+from compiler.operations.attention import Attention, AttentionKernel, RestrictedAttention
 from specs import BOS, EOS, PAD, Spec
 
 SHAPES: dict[str, dict[str, object]] = {
@@ -125,7 +124,9 @@ def test_rows_sum_to_one_and_what_is_hidden_is_nothing(spec: Spec, precision: st
 def test_they_are_whole_on_a_gpu_too(small: Callable[..., Spec]) -> None:
     lowered = graphs(small(), [Purpose.ATTEND, Purpose.SCORE], "cuda")
     fused = {
-        purpose: [n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.kernel is Kernel.FUSED]
+        purpose: [
+            n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.kernel is AttentionKernel.FUSED
+        ]
         for purpose, graph in lowered.items()
     }
     assert len(fused[Purpose.SCORE]) == 6

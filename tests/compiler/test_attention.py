@@ -10,7 +10,7 @@ from torch import nn
 
 from compiler import Purpose, build, lower, trainable
 from compiler.operations.attention import Attention
-from compiler.operations.residual import Dropout
+from compiler.operations.elementwise import Dropout
 from compiler.runtime import additive_scores
 from specs import Spec
 

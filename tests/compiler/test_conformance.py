@@ -24,20 +24,20 @@ from compiler import (
     lower,
     optimise,
 )
-from compiler.agree import disagreement
-from compiler.assemble import ordered
-from compiler.backends import BACKENDS, Order
+from compiler.assemble import prepare_build
+from compiler.backends import BACKENDS, BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager, functions
-from compiler.graph import Carried, Graph, Node, stored
-from compiler.initial import initial_weights
+from compiler.graph import Graph, Node, StepState, stored_tensors
+from compiler.initialization import initial_weights
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
-from compiler.operations.operation import Line, Operation, Type
+from compiler.operations.elementwise import Add
+from compiler.operations.operation import EmitContext, Operation, ValueType
 from compiler.operations.projection import Logits
-from compiler.operations.residual import Add
 from compiler.operations.views import Slice
+from compiler.options import CompileOptions
 from compiler.size import Size
-from compiler.terms import Terms
 from specs import Spec, ZooError
 
 KINDS: dict[str, dict[str, object]] = {
@@ -107,13 +107,15 @@ def built(artefacts: Path, shaken: Callable[..., Any]) -> Callable[..., Any]:
 
     def make(name: str, spec: Spec, precision: str = "float32") -> Any:
         backend = BACKENDS[name]
-        if problem := backend.absent():
+        if problem := backend.unavailable_reason():
             pytest.skip(problem)
         compilation = spec.compilation.model_copy(update={"precision": precision})
         asked = spec.model_copy(update={"compilation": compilation})
         lowered = graphs(asked, TRANSLATE)
         weights = shaken(asked)
-        if problem := backend.refuses(Order(asked, lowered, weights, precision=precision, folder=artefacts)):
+        if problem := backend.unsupported_reason(
+            BuildRequest(asked, lowered, weights, precision=precision, folder=artefacts)
+        ):
             pytest.skip(f"it says so itself: {problem}")
         return build(asked, TRANSLATE, weights=weights, backend=name, folder=artefacts)
 
@@ -164,24 +166,24 @@ def test_in_int8_it_rounds_as_eager_does(
     assert alike.float().mean() > 0.95
 
 
-@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+@pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="native is not here")
 @pytest.mark.parametrize("rows", [MAX_INT8_ROWS, MAX_INT8_ROWS + 1])
 def test_rows_too_wide_for_its_int8_are_refused_by_name_and_left_to_eager(
     small: Callable[..., Spec], rows: int
 ) -> None:
     spec = small(N=1, d_ff=rows)
-    taken, order = ordered(spec, precision="int8", backend="auto")
-    refusal = BACKENDS["native"].refuses(order)
+    taken, order = prepare_build(spec, precision="int8", backend="auto")
+    refusal = BACKENDS["native"].unsupported_reason(order)
     if rows == MAX_INT8_ROWS:
         assert (taken.name, refusal) == ("native", None)
         return
     assert taken.name == "eager"
     assert refusal == "its int8 products take at most 65,536 numbers a row, not 65,537: take the backend `eager`"
     with pytest.raises(ZooError, match="the backend `native` cannot run this"):
-        ordered(spec, precision="int8", backend="native")
+        prepare_build(spec, precision="int8", backend="native")
 
 
-@pytest.mark.skipif(BACKENDS["native"].absent() is not None, reason="native is not here")
+@pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="native is not here")
 def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
     small: Callable[..., Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,8 +191,10 @@ def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
         raise ZooError("collect2: final link failed: No space left on device")
 
     monkeypatch.setattr(library, "_compile", full)
-    monkeypatch.setattr(artefact, "_passing", lambda: tmp_path / "passing")  # where other tests have compiled them
-    with pytest.warns(RuntimeWarning, match="No space left on device: the backend `eager` translates instead"):
+    monkeypatch.setattr(
+        artefact, "_temporary_root", lambda: tmp_path / "passing"
+    )  # where other tests have compiled them
+    with pytest.warns(RuntimeWarning, match="No space left on device: using the slower backend `eager` instead"):
         program: Any = build(small(), backend="auto", folder=tmp_path / "auto")
     assert program.backend == "eager"
     with pytest.raises(ZooError, match="No space left on device"):
@@ -201,13 +205,13 @@ def test_where_its_kernels_cannot_be_compiled_eager_translates_and_says_so(
 class RunningSum(Operation):
     """Of all positions up to each: state [rows, 1, d], x [rows, new, d] -> x. What no shipped layer has."""
 
-    def infer(self, inputs: Sequence[Type], parameters: Sequence[Any]) -> Type:
+    def infer(self, inputs: Sequence[ValueType], parameters: Sequence[Any]) -> ValueType:
         return inputs[1]
 
     def interpret(self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
         return inputs[0] + inputs[1].cumsum(1)
 
-    def emit(self, line: Line, inputs: Sequence[str], parameters: Sequence[str]) -> str:
+    def emit(self, line: EmitContext, inputs: Sequence[str], parameters: Sequence[str]) -> str:
         return f"{inputs[0]} + {inputs[1]}.cumsum(1)"
 
 
@@ -217,7 +221,7 @@ def _recurrent(spec: Spec) -> Graph:
     logits = next(node for node in step.nodes if isinstance(node.operation, Logits))
     (y,), at = logits.inputs, step.nodes.index(logits)
     type_ = step.types[y]
-    state = Type((type_.shape[0], Size.of(1), type_.shape[2]))
+    state = ValueType((type_.shape[0], Size.of(1), type_.shape[2]))
     new = (
         Node("sum", RunningSum(), ("sum so far", y), (), type_),
         Node("last sum", Slice(1, -1), ("sum",), (), state),
@@ -228,7 +232,7 @@ def _recurrent(spec: Spec) -> Graph:
         step,
         inputs={**step.inputs, "sum so far": state},
         nodes=(*step.nodes[:at], *new, *step.nodes[at + 1 :]),
-        carried={**step.carried, "sum so far": Carried("last sum")},
+        states={**step.states, "sum so far": StepState("last sum")},
     )
 
 
@@ -239,15 +243,17 @@ def test_a_state_that_does_not_grow_is_carried_as_caches_are(small: Callable[...
     plain = [each.name for each in PASSES]
     weights, walks = initial_weights(spec, lowered), []
     for without in ([], ["plan_cache"], ["beams_as_queries"], plain):
-        asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
-        order = Order(asked, optimise(lowered, asked, Terms()), weights)
+        asked = spec.model_copy(
+            update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})}
+        )
+        order = BuildRequest(asked, optimise(lowered, asked, CompileOptions()), weights)
         walks.append(list(_walk(eager.build(order))))
     for walk in walks:
         for mine, theirs in zip(walk, walks[-1], strict=True):
             torch.testing.assert_close(mine, theirs, atol=2e-5, rtol=1e-5)
     assert not torch.allclose(walks[0][0], next(_walk(build(spec, weights=weights))), atol=1e-2)
-    order = Order(spec, optimise(lowered, spec, Terms()), weights)
-    assert "no instruction for RunningSum" in (BACKENDS["native"].refuses(order) or "")
+    order = BuildRequest(spec, optimise(lowered, spec, CompileOptions()), weights)
+    assert "no instruction for RunningSum" in (BACKENDS["native"].unsupported_reason(order) or "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,7 +262,7 @@ def test_the_state_of_every_kind_of_sub_layer_is_carried(small: Callable[..., Sp
     spec = small(**{**SHAPES[kind], "N": 3})
     walks = []
     for without in ([], ["beams_as_queries"], [each.name for each in PASSES]):
-        compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+        compilation = spec.compilation.model_copy(update={"disabled_passes": tuple(without)})
         walks.append(list(_walk(build(spec.model_copy(update={"compilation": compilation}), backend="eager"))))
     for walk in walks:
         for mine, theirs in zip(walk, walks[-1], strict=True):
@@ -268,20 +274,20 @@ def test_several_new_positions_are_one_step(small: Callable[..., Spec], planned:
     """Masks have an offset and caches take as many as come: what follows is that of one position after the other."""
     spec = small()
     without = ["beams_as_queries", *([] if planned else ["plan_cache"])]
-    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": without})})
+    asked = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": without})})
     lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _recurrent(spec)}
-    graphs = optimise(lowered, asked, Terms())
+    graphs = optimise(lowered, asked, CompileOptions())
     weights, step = initial_weights(spec, graphs), graphs[Purpose.DECODE_STEP]
     source, tokens = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]]), torch.randint(4, 101, (2, 7))
     function = functions(emit([step]))[Purpose.DECODE_STEP]
     program = EmittedProgram(spec, {Purpose.DECODE_STEP: step}, {}, "").eval()
-    program.share({name: weights[name] for name in stored([step])})
+    program.share({name: weights[name] for name in stored_tensors([step])})
     found = {}
     for run in (function, partial(_interpreted, step, weights)):
         for widths in ([1] * 7, [3, 1, 3], [7]):
             memory = interpret(graphs[Purpose.ENCODE], weights, {"source": source})
-            sizes = {"batch": 2, "read": 0, "room": 16}
-            carried = {name: torch.zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.carried}
+            sizes = {"batch": 2, "past": 0, "capacity": 16}
+            carried = {name: torch.zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.states}
             rows, read = [], 0
             for width in widths:
                 position = torch.arange(read, read + width).expand(2, -1)
@@ -309,7 +315,7 @@ def test_the_order_of_sub_layers_is_that_of_the_spec(
     weights = initial_weights(spec, graphs(spec))
     if name == "ctranslate2":
         assert "has layers of feed_forward, self_attention, and" in str(
-            BACKENDS[name].refuses(Order(spec, graphs(spec), weights))
+            BACKENDS[name].unsupported_reason(BuildRequest(spec, graphs(spec), weights))
         )
         return
     found = disagreement(built(name, spec))

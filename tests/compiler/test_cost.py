@@ -13,7 +13,7 @@ import specs
 from compiler import PASSES, TRANSLATE, Purpose, build, cost, emit, graphs, lower
 from compiler.backends.eager import functions
 from compiler.cost import layers
-from compiler.decoder import ROOMS
+from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from specs import Spec
 
@@ -29,7 +29,9 @@ def _flops(run: Callable[[], object]) -> int:
 @pytest.mark.parametrize("without", [[], WITHOUT])
 def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: list[str]) -> None:
     spec = small()
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    spec = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
+    )
     program = build(spec, [Purpose.TRAIN, *TRANSLATE])
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 7, "target": 5}
@@ -39,7 +41,7 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: 
     assert _flops(lambda: program.encode(source)) == costs[Purpose.ENCODE](**at)
     state = program.encode(source)
     for length in (1, 2, 3):
-        at_step = {**at, "read": length - 1, "new": 1, "beams": 1, "room": ROOMS}
+        at_step = {**at, "past": length - 1, "new": 1, "beams": 1, "capacity": CACHE_BLOCK}
         with FlopCounterMode(display=False) as counter:
             _, state = program.decode_step(state, target[:, 0])
         assert counter.get_total_flops() == costs[Purpose.DECODE_STEP](**at_step)
@@ -48,7 +50,9 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], without: 
 @pytest.mark.parametrize("without", [[], WITHOUT])
 def test_a_training_step_costs_three_times_the_forward_pass(small: Callable[..., Spec], without: list[str]) -> None:
     spec = small(dropout=0.0)
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    spec = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
+    )
     program = build(spec, [Purpose.TRAIN])
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     with FlopCounterMode(display=False) as counter:
@@ -72,7 +76,7 @@ def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
     for _ in range(4):
         _, state = program.decode_step(state, torch.tensor([2, 2, 2]))
     held = sum(tensor.nbytes for tensor in state.carried.values())
-    assert held == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, room=ROOMS)
+    assert held == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, room=CACHE_BLOCK)
 
 
 def test_a_pass_that_changes_the_count_says_so(small: Callable[..., Spec]) -> None:
@@ -89,7 +93,7 @@ def test_flops_and_parameters_of_every_shipped_spec(name: str) -> None:
     spec = specs.load(name)
     lowered = graphs(spec, TRANSLATE)
     program = EmittedProgram(spec, lowered, functions(emit(lowered.values())), "").eval()
-    at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "room": ROOMS}
+    at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
     source, target = (
         torch.empty(3, 7, dtype=torch.long, device="meta"),
         torch.empty(3, 6, dtype=torch.long, device="meta"),
@@ -110,7 +114,7 @@ def test_what_is_kept_for_the_backward_pass_is_what_it_reads(small: Callable[...
         graph = graphs(small(N=1, dropout=0.0), [Purpose.TRAIN], device)[Purpose.TRAIN]
         for node in graph.nodes:
             of = [graph.types[each] for each in node.inputs], [graph.parameters[each].shape for each in node.parameters]
-            numbers = node.operation.kept(*of)(batch=batch, source=source, target=target)
+            numbers = node.operation.saved_elements(*of)(batch=batch, source=source, target=target)
             kept.setdefault(device, {})[node.name] = int(numbers)
     fused = {
         name: batch * h * (source if name.startswith("encoder") else target)

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
-from compiler.backends.backend import Order
-from compiler.backends.cuda_graphs import CudaGraphs, captured
+from compiler.backends.backend import BuildRequest
+from compiler.backends.eager import record_steps_on_gpu
+from compiler.cuda_graph import CudaGraphRecorder
 from specs import Spec
 
 GPU = torch.device("cuda")
@@ -58,7 +59,7 @@ def test_it_runs_once_then_is_recorded_and_all_share_their_memory(said: list[str
         said.append("work")
         return {}
 
-    record = CudaGraphs(GPU)
+    record = CudaGraphRecorder(GPU)
     whole = ["own waits for caller's", "work", "begin in None", "work", "end", "caller's waits for own"]
     _, replay = record(work)
     assert said == whole
@@ -76,7 +77,7 @@ def test_what_goes_wrong_in_between_is_what_is_told(said: list[str]) -> None:
         return {}
 
     with pytest.raises(torch.OutOfMemoryError):
-        CudaGraphs(GPU)(work)
+        CudaGraphRecorder(GPU)(work)
     assert said[-2:] == ["fails", "end"]
 
 
@@ -87,10 +88,10 @@ def test_programs_are_recorded_on_a_gpu_if_they_only_translate(
     spec = small()
     program = build(spec, backend="eager")
     assert isinstance(program, EmittedProgram)
-    order = Order(spec, program.graphs, program.weights(), device)
-    assert (captured(program, order)._captured is not None) == (device != "cpu")
+    order = BuildRequest(spec, program.graphs, program.weights(), device)
+    assert (record_steps_on_gpu(program, order)._recorded is not None) == (device != "cpu")
     for purposes in ([Purpose.SCORE], [Purpose.TRAIN, *TRANSLATE]):
         other = trainable(spec, purposes) if Purpose.TRAIN in purposes else build(spec, purposes, backend="eager")
         assert isinstance(other, EmittedProgram)
-        order = Order(spec, graphs(spec, purposes), other.weights(), device)
-        assert captured(other, order)._captured is None
+        order = BuildRequest(spec, graphs(spec, purposes), other.weights(), device)
+        assert record_steps_on_gpu(other, order)._recorded is None

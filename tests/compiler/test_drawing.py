@@ -11,8 +11,8 @@ import pytest
 
 import specs
 from compiler import TRANSLATE, Graph, Purpose, graphs, lower
+from compiler.diagram import Box, Column, columns
 from compiler.drawing import draw
-from compiler.figure import Box, Column, columns
 from specs import Spec
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,7 +33,7 @@ def boxes(both: tuple[Column, Column]) -> list[Box]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("without", [[], NOTHING_FUSED])
 def test_it_is_svg_in_which_no_box_lies_on_another(name: str, without: list[str]) -> None:
-    drawing = draw(panels(specs.load(name, {"compilation": {"without": without}})), "A & <B>")
+    drawing = draw(panels(specs.load(name, {"compilation": {"disabled_passes": without}})), "A & <B>")
     root = ElementTree.fromstring(drawing)
     assert root.findtext(f"{SVG}title") == "A & <B>"
     drawn = list(root.iter(f"{SVG}g"))
@@ -59,7 +59,9 @@ def test_a_box_stands_above_what_it_reads(
     small: Callable[..., Spec], without: list[str], architecture: dict[str, object]
 ) -> None:
     spec = small(**architecture)
-    spec = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": tuple(without)})})
+    spec = spec.model_copy(
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": tuple(without)})}
+    )
     for drawn in panels(spec).values():
         both = columns(drawn)
         for number, column in enumerate(both):

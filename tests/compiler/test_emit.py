@@ -49,7 +49,7 @@ def test_a_program_has_the_parameters_of_its_graph(name: str) -> None:
     """Counted on the meta device's shapes, before passes: no memory is needed even for big."""
     spec = specs.load(name)
     every = tuple(p.name for p in compiler.PASSES)
-    bare = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": every})})
+    bare = spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": every})})
     lowered = graphs(bare, [Purpose.TRAIN])
     program = compiler.EmittedProgram(bare, lowered, {}, "")
     assert sum(p.numel() for p in program.parameters()) == compiler.parameters(spec)

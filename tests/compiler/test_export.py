@@ -13,25 +13,25 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, Purpose, build, graphs
-from compiler.agree import disagreement
 from compiler.assemble import find_device
-from compiler.backends import BACKENDS, Order, choose
-from compiler.backends.export import TRANSLATING, exports
-from compiler.backends.inductor import _with_variants
-from compiler.backends.tensorrt import check, fingerprint, profiles, settings, sizes
-from compiler.decoder import ROOMS
-from compiler.initial import initial_weights
+from compiler.backends import BACKENDS, BuildRequest, choose_backend
+from compiler.backends.conformance import disagreement
+from compiler.backends.export import TRANSLATING, export_programs
+from compiler.backends.inductor import _allow_variants
+from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles, size_profiles
+from compiler.decoder import CACHE_BLOCK
+from compiler.initialization import initial_weights
 from specs import Spec, ZooError
 
 
-def _order(spec: Spec, device: str = "cpu", folder: Path | None = None) -> Order:
+def _order(spec: Spec, device: str = "cpu", folder: Path | None = None) -> BuildRequest:
     lowered = graphs(spec, TRANSLATE, device)
-    return Order(spec, lowered, initial_weights(spec, lowered), device, folder=folder)
+    return BuildRequest(spec, lowered, initial_weights(spec, lowered), device, folder=folder)
 
 
 @pytest.fixture
 def exported(small: Callable[..., Spec]):
-    return exports(_order(small(N=1)))
+    return export_programs(_order(small(N=1)))
 
 
 def _called(program) -> list[str]:
@@ -56,8 +56,8 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported) -> No
     program = exported[Purpose.DECODE_STEP].module(check_guards=False)  # they are stricter than the code
     graph = graphs(small(N=1), TRANSLATE)[Purpose.DECODE_STEP]
     for batch, beams, source, room in ((1, 1, 1, 16), (2, 1, 9, 32), (1, 4, 3, 16), (5, 3, 2, 48)):
-        sizes = {"batch": batch, "beams": beams, "source": source, "room": room}
-        shapes = {name: [size(**sizes) for size in type_.shape] for name, type_ in graph.inputs.items()}
+        size_profiles = {"batch": batch, "beams": beams, "source": source, "capacity": room}
+        shapes = {name: [size(**size_profiles) for size in type_.shape] for name, type_ in graph.inputs.items()}
         inputs = [
             torch.full(shape, 3) if graph.inputs[name].kind == "integer" else torch.zeros(shape)
             for name, shape in shapes.items()
@@ -69,7 +69,7 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported) -> No
 def test_auto_says_what_nothing_here_can_do(small: Callable[..., Spec]) -> None:
     order = replace(_order(small(), "cuda"), precision="int8")
     with pytest.raises(ZooError, match="the backend `eager` cannot run this") as caught:
-        choose("auto", order)
+        choose_backend("auto", order)
     assert "int8" in str(caught.value.hint)
 
 
@@ -78,7 +78,7 @@ def test_there_is_one_cpu() -> None:
 
 
 def test_a_call_of_what_inductor_compiles_leaves_nothing_behind() -> None:
-    called = _with_variants(lambda parameters, inputs: {})
+    called = _allow_variants(lambda parameters, inputs: {})
     before = torch._dynamo.config.recompile_limit
     called(torch.nn.Module(), {})
     variables = len(copy_context())
@@ -98,7 +98,7 @@ class TestOnnx:
             keys.append(key)
             raise ZooError("enough")
 
-        if problem := BACKENDS["onnx"].absent():
+        if problem := BACKENDS["onnx"].unavailable_reason():
             pytest.skip(problem)
         monkeypatch.setattr(sys.modules["compiler.backends.onnx"], "Artefact", kept)
         weights = build(small()).weights()
@@ -147,57 +147,57 @@ class TestAot:
 
 class TestTensorRt:
     def test_it_refuses_what_it_cannot_do(self, small: Callable[..., Spec]) -> None:
-        refuses = BACKENDS["tensorrt"].refuses
+        refuses = BACKENDS["tensorrt"].unsupported_reason
         assert refuses(_order(small(), "cuda")) is None
         assert "NVIDIA GPU" in (refuses(_order(small())) or "")
         assert "int8" in (refuses(replace(_order(small(), "cuda"), precision="int8")) or "")
         training = graphs(small(), [Purpose.TRAIN, *TRANSLATE], "cuda")
-        assert "only translates" in (refuses(Order(small(), training, {}, "cuda")) or "")
+        assert "can only translate" in (refuses(BuildRequest(small(), training, {}, "cuda")) or "")
 
     def test_profiles_hold_every_length_that_the_spec_has(self, small: Callable[..., Spec]) -> None:
         spec = small()
         spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update={"length_factor": 3.0})})
         step = graphs(spec)[Purpose.DECODE_STEP]
-        found = profiles(step, spec)
+        found = input_profiles(step, spec)
         assert set(found) == set(step.inputs)
         for profile in found.values():
             for least, usual, most in zip(*profile, strict=True):
                 assert 1 <= least <= usual <= most
         longest = spec.corpus.max_length + 1
-        assert found["source"].most[1] == longest
-        assert found["decoder.0.keys"].most[2] >= 3 * longest + spec.decoding.extra_length
+        assert found["source"].max[1] == longest
+        assert found["decoder.0.keys"].max[2] >= 3 * longest + spec.decoding.extra_length
         rows, (batch, beams) = found["decoder.0.keys"].usual[0], found["token"].usual
         assert rows == batch * beams
 
     @pytest.mark.parametrize("factor", [0.5, 0.97, 1.0, 3.0])
-    @pytest.mark.parametrize("extra", range(0, ROOMS, 3))
+    @pytest.mark.parametrize("extra", range(0, CACHE_BLOCK, 3))
     def test_profiles_hold_the_longest_translation(self, small: Callable[..., Spec], factor: float, extra: int) -> None:
         """BOS and all of its tokens are read, the last of them to find that it ends."""
         spec = small()
         how = {"length_factor": factor, "extra_length": extra}
         spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update=how)})
         limit = int(spec.corpus.max_length * factor) + extra
-        assert sizes(spec)["room"].most[0] >= limit + 1
+        assert size_profiles(spec)["capacity"].max[0] >= limit + 1
 
     def test_a_beam_that_is_too_wide_is_told_how_it_may_be_wider(self, small: Callable[..., Spec]) -> None:
         spec = small()
-        wanted = {"token": profiles(graphs(spec)[Purpose.DECODE_STEP], spec)["token"]}
-        batch, beams = wanted["token"].most
+        wanted = {"token": input_profiles(graphs(spec)[Purpose.DECODE_STEP], spec)["token"]}
+        batch, beams = wanted["token"].max
         with pytest.raises(ZooError, match="was built for at most") as caught:
-            check(wanted, [torch.zeros(batch, beams + 1)])
+            check_shapes(wanted, [torch.zeros(batch, beams + 1)])
         assert "`decoding.beam`" in str(caught.value.hint)
 
     def test_a_shape_beyond_its_profile_is_an_error(self, small: Callable[..., Spec]) -> None:
         spec = small()
-        wanted = profiles(graphs(spec)[Purpose.ENCODE], spec)
-        check(wanted, [torch.zeros(wanted["source"].most)])
+        wanted = input_profiles(graphs(spec)[Purpose.ENCODE], spec)
+        check_shapes(wanted, [torch.zeros(wanted["source"].max)])
         with pytest.raises(ZooError, match="was built for at most") as caught:
-            check(wanted, [torch.zeros(1, wanted["source"].most[1] + 1)])
+            check_shapes(wanted, [torch.zeros(1, wanted["source"].max[1] + 1)])
         assert caught.value.hint
 
     @pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cu130", "2.14.0"])
     def test_the_settings_are_those_of_the_version(self, version: str) -> None:
-        chosen = settings(version, "cuda:0")
+        chosen = compile_settings(version, "cuda:0")
         assert chosen["attn_bias_is_causal"] is False
         assert chosen["decompose_attention"] is True
         assert not chosen["cache_built_engines"]
@@ -221,11 +221,12 @@ class TestTensorRt:
         assert needed == set(initial_weights(small(N=1), lowered))
 
     def test_the_fingerprint_knows_the_topology(self, small: Callable[..., Spec]) -> None:
-        found = [fingerprint(_order(small(**a)), {"torch": "2"}) for a in ({}, {"N": 1}, {"h": 1}, {"norm": "pre"})]
+        found = [engine_key(_order(small(**a)), {"torch": "2"}) for a in ({}, {"N": 1}, {"h": 1}, {"norm": "pre"})]
         assert len({str(each) for each in found}) == 4
 
     @pytest.mark.skipif(
-        BACKENDS["tensorrt"].absent() is not None, reason="TensorRT's libraries or an NVIDIA GPU are not here"
+        BACKENDS["tensorrt"].unavailable_reason() is not None,
+        reason="TensorRT's libraries or an NVIDIA GPU are not here",
     )
     def test_an_engine_agrees_with_the_interpreter(self, small: Callable[..., Spec], tmp_path: Path) -> None:
         program = build(small(N=1), device="cuda", backend="tensorrt", folder=tmp_path / "compiled")

@@ -29,7 +29,7 @@ print(os.waitpid(child, 0)[1], torch.get_num_threads())
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
 def test_a_fork_after_a_score_scores_the_same(backend: str) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, backend], capture_output=True, text=True, check=False, timeout=200

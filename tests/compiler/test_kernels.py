@@ -1,10 +1,11 @@
-"""The kernels of the native backend against a few lines of torch, for every kind of processor that this one can be."""
+"""The kernels of the native backend against a few lines of torch, compiled for several processors."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,18 +14,19 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import layer_norm
 
-from compiler import integers, runtime
-from compiler.instruction import MAX_INT8_ROWS, Code, Curve, Status
+from compiler import runtime
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Opcode, Status
+from compiler.program import top_k
 from compiler.recurrences import ssru
-from compiler.top_k import top_k
 
+pytestmark = pytest.mark.integration
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
 """Rows, inputs, outputs."""
-CURVES: Mapping[Curve, Callable[[Tensor], Tensor]] = {
-    Curve.STRAIGHT: torch.clone,
-    Curve.RELU: torch.relu,
-    Curve.SILU: functional.silu,
-    Curve.GELU: functional.gelu,
+ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
+    ActivationKind.NONE: torch.clone,
+    ActivationKind.RELU: torch.relu,
+    ActivationKind.SILU: functional.silu,
+    ActivationKind.GELU: functional.gelu,
 }
 
 
@@ -35,83 +37,87 @@ def _seed() -> Iterator[None]:
         yield
 
 
-def close(ours: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+def close(actual: Tensor, expected: Tensor) -> None:
+    """Compare float32 results whose sums are in another order."""
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "inner", "outer"), SHAPES)
-@pytest.mark.parametrize("curve", CURVES)
-def test_products(by_hand: Any, rows: int, inner: int, outer: int, curve: Curve) -> None:
-    x, w, bias = torch.randn(rows, inner + 3), torch.randn(outer, inner).T / inner**0.5, torch.randn(outer)
-    machine = by_hand()
-    a, out = machine.embed(x), machine.buffer(outer + 9)
-    p = machine.matrix(w, bias if curve else None)
-    machine.add(Code.LINEAR, a=a, a_at=3, out=out, out_at=5, width=outer, curve=curve, matrix=p)
-    machine.show(out, outer, at=5)
-    close(machine.once(rows), CURVES[curve](x[:, 3:] @ w + bool(curve) * bias))
-
-
-@pytest.mark.parametrize("curve", CURVES)
-def test_curves_are_torchs_far_from_zero_too(by_hand: Any, curve: Curve) -> None:
-    x = torch.cat([torch.linspace(-12, 12, 2001), torch.tensor([-200.0, -90.0, -0.0, 90.0, 200.0])])[:, None]
-    machine = by_hand()
-    machine.show(machine.add(Code.BEND, a=machine.embed(x), out=machine.buffer(1), width=1, curve=curve), 1)
-    torch.testing.assert_close(machine.once(len(x)), CURVES[curve](x), rtol=1e-6, atol=2e-6)
-
-
-def whole(rows: int, inner: int) -> Tensor:
-    """Rows with integers and halves whose largest is 127, so that they are rounded without being scaled."""
+def integer_rows(rows: int, inner: int) -> Tensor:
+    """Return rows of integers and halves whose largest magnitude is 127, so that quantisation does not scale them."""
     x = torch.randint(-20, 21, (rows, inner)) * 0.5
     x[:, 0] = 127.0 * (1 - 2 * (torch.arange(rows) % 2))
     return x
 
 
-@pytest.mark.parametrize(("rows", "inner", "outer"), SHAPES)
-def test_sums_of_8_bit_integers_are_exact(by_hand: Any, rows: int, inner: int, outer: int) -> None:
-    x, w = whole(rows, inner), torch.randint(-127, 128, (inner, outer), dtype=torch.int8)
-    w[: inner // 3, 0], w[: inner // 3, -1] = 127, -127  # beyond 16 bits, yet within a float's 24
-    x[0] = 127.0
-    machine = by_hand()
-    out = machine.buffer(outer)
-    p = machine.matrix(w, scales=torch.ones(outer))
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=p)
-    machine.show(out, outer)
-    assert torch.equal(machine.once(rows).round().double(), x.double().round() @ w.double())
+def test_a_product_with_bias_and_activation_is_torchs(new_program: Any) -> None:
+    for (rows, inner, outer), kind in product(SHAPES, ACTIVATIONS):
+        x, w, bias = torch.randn(rows, inner + 3), torch.randn(outer, inner).T / inner**0.5, torch.randn(outer)
+        program = new_program()
+        a, out = program.embed(x), program.buffer(outer + 9)
+        p = program.matrix(w, bias if kind else None)
+        program.add(Opcode.LINEAR, a=a, a_column=3, out=out, out_column=5, width=outer, activation=kind, matrix=p)
+        program.output(out, outer, column=5)
+        close(program.run_once(rows), ACTIVATIONS[kind](x[:, 3:] @ w + bool(kind) * bias))
 
 
-@pytest.mark.parametrize(("rows", "inner", "outer"), SHAPES)
-def test_rows_are_scaled_each_by_itself(by_hand: Any, rows: int, inner: int, outer: int) -> None:
-    x, w = torch.randn(rows, inner) * torch.rand(rows, 1), torch.randint(-127, 128, (outer, inner), dtype=torch.int8).T
-    scales, bias = torch.rand(outer) / 127 / inner**0.5, torch.randn(outer)
-    x[rows // 2] = 0.0
-    machine = by_hand()
-    out = machine.buffer(outer)
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, matrix=machine.matrix(w, bias, scales))
-    machine.show(out, outer)
-    close(machine.once(rows), integers.quantised_linear(x, w, scales, bias))
+def test_activations_are_torchs_far_from_zero(new_program: Any) -> None:
+    x = torch.cat([torch.linspace(-12, 12, 2001), torch.tensor([-200.0, -90.0, -0.0, 90.0, 200.0])])[:, None]
+    for kind, expected in ACTIVATIONS.items():
+        program = new_program()
+        out = program.buffer(1)
+        program.output(program.add(Opcode.ACTIVATE, a=program.embed(x), out=out, width=1, activation=kind), 1)
+        # The approximations of exp and of the error function have an error of up to 2e-7.
+        torch.testing.assert_close(program.run_once(len(x)), expected(x), rtol=1e-6, atol=2e-6)
+
+
+def test_sums_of_8_bit_products_are_exact(new_program: Any) -> None:
+    for rows, inner, outer in SHAPES:
+        x, w = integer_rows(rows, inner), torch.randint(-127, 128, (inner, outer), dtype=torch.int8)
+        w[: inner // 3, 0], w[: inner // 3, -1] = 127, -127  # sums need more than 16 bits, but fit float32's 24
+        x[0] = 127.0
+        program = new_program()
+        out = program.buffer(outer)
+        p = program.matrix(w, scales=torch.ones(outer))
+        program.add(Opcode.LINEAR, a=program.embed(x), out=out, width=outer, matrix=p)
+        program.output(out, outer)
+        assert torch.equal(program.run_once(rows).round().double(), x.double().round() @ w.double())
+
+
+def test_each_row_is_quantised_with_its_own_scale(new_program: Any) -> None:
+    for rows, inner, outer in SHAPES:
+        x = torch.randn(rows, inner) * torch.rand(rows, 1)
+        x[rows // 2] = 0.0
+        w = torch.randint(-127, 128, (outer, inner), dtype=torch.int8).T
+        scales, bias = torch.rand(outer) / 127 / inner**0.5, torch.randn(outer)
+        program = new_program()
+        out = program.buffer(outer)
+        program.add(Opcode.LINEAR, a=program.embed(x), out=out, width=outer, matrix=program.matrix(w, bias, scales))
+        program.output(out, outer)
+        close(program.run_once(rows), runtime.quantised_linear(x, w, scales, bias))
 
 
 @pytest.mark.parametrize(
     ("rows", "width", "halves", "first"), [(1, 5, False, 2), (131, 37, False, 0), (3, 64, True, 300), (3, 2, True, 0)]
 )
-def test_rows_by_themselves(by_hand: Any, rows: int, width: int, halves: bool, first: int) -> None:
+def test_row_operations_are_torchs(new_program: Any, rows: int, width: int, halves: bool, first: int) -> None:
+    """Learned and sinusoidal positions, layer norm, layer norm of a sum, and addition."""
     x, y, gain, bias = torch.randn(rows, width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
     table = torch.randn(9, width)
-    machine = by_hand()
-    a, b, out = machine.embed(x, scale=3.0), machine.embed(y), machine.buffer(width)
-    machine.add(Code.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
-    machine.add(Code.POSITION, a=out, out=out, width=width, halves=halves, first=first)
-    machine.add(Code.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
-    machine.add(Code.ADD, a=out, b=b, out=out, width=width)
-    machine.add(Code.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
-    machine.show(a, width)
+    program = new_program()
+    a, b, out = program.embed(x, scale=3.0), program.embed(y), program.buffer(width)
+    program.add(Opcode.POSITION, a=a, out=out, width=width, rows=len(table), table=table)
+    program.add(Opcode.POSITION, a=out, out=out, width=width, halves=halves, first=first)
+    program.add(Opcode.NORM, a=out, b=b, out=out, width=width, gain=gain, bias=bias, epsilon=1e-5)
+    program.add(Opcode.ADD, a=out, b=b, out=out, width=width)
+    program.add(Opcode.NORM, a=out, out=a, width=width, gain=gain, bias=bias, epsilon=1e-2)
+    program.output(a, width)
     tokens = torch.arange(rows)
-    state = machine.start(tokens, [1] * rows)
+    state = program.start(tokens, [1] * rows)
     for t in range(5):
-        place = torch.tensor([[first + t]])
-        encoding = runtime.sinusoids(torch.zeros(1, 1, width), place, halves=halves)[0, :, :width].float()
+        position = torch.tensor([[first + t]])
+        encoding = runtime.sinusoids(torch.zeros(1, 1, width), position, halves=halves)[0, :, :width].float()
         expected = layer_norm(3 * x + table[t] + encoding + y, (width,), gain, bias) + y
-        close(machine.shown(state, tokens), layer_norm(expected, (width,), gain, bias, 1e-2))
+        close(program.run(state, tokens), layer_norm(expected, (width,), gain, bias, 1e-2))
 
 
 def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: float) -> Tensor:
@@ -120,292 +126,259 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: fl
 
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(1, 64, 32), (3, 5, 7), (4, 16, 48)])
-def test_attention_to_the_source_and_to_the_memory(by_hand: Any, heads: int, key_width: int, value_width: int) -> None:
-    """The encoder's attention is read token by token: the step looks for its own token, and finds no other."""
+def test_attention_over_source_and_memory(new_program: Any, heads: int, key_width: int, value_width: int) -> None:
+    """The step reads the encoder's result for a token by attention whose only match is that token."""
     ids, k, v = 40, heads * key_width, heads * value_width
     q_table, k_table, v_table = (torch.randn(ids, width) for width in (k, k, v))
     size = {"heads": heads, "key_width": key_width, "value_width": value_width, "scale": 0.3}
-    machine = by_hand(memory=[ids, v, k, v])
-    a, b, c = (machine.embed(table, machine.encode) for table in (q_table, k_table, v_table))
-    out, own = machine.buffer(v), machine.embed(torch.eye(ids), machine.encode)
-    machine.add(Code.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, width=v, **size)
-    for slot, (buffer, width, parts, keys) in enumerate(
-        [(own, ids, 1, 1), (out, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0)]
-    ):
-        machine.add(Code.KEEP, machine.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
-    both, query = machine.buffer(2 * v), machine.embed(q_table)
-    sole = {"heads": 1, "key_width": ids, "value_width": v, "scale": 1.0}
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=both, width=v, **sole)
-    machine.add(Code.ATTEND_MEMORY, a=query, b=2, c=3, out=both, out_at=v, width=v, **size)
-    machine.show(both, 2 * v)
+    program = new_program(memory=[ids, v, k, v])
+    a, b, c = (program.embed(table, program.encode) for table in (q_table, k_table, v_table))
+    out, one_hot = program.buffer(v), program.embed(torch.eye(ids), program.encode)
+    program.add(Opcode.ATTEND_SOURCE, program.encode, a=a, b=b, c=c, out=out, width=v, **size)
+    slots = [(one_hot, ids, 1, 1), (out, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0)]
+    for slot, (buffer, width, parts, keys) in enumerate(slots):
+        program.add(Opcode.STORE_MEMORY, program.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
+    both, query = program.buffer(2 * v), program.embed(q_table)
+    lookup = {"heads": 1, "key_width": ids, "value_width": v, "scale": 1.0}
+    program.add(Opcode.ATTEND_MEMORY, a=program.embed(torch.eye(ids) * 1000), b=0, c=1, out=both, width=v, **lookup)
+    program.add(Opcode.ATTEND_MEMORY, a=query, b=2, c=3, out=both, out_column=v, width=v, **size)
+    program.output(both, 2 * v)
     sources = [torch.randperm(ids)[:length] for length in (1, 16, 17, 33, 40, 2)]
-    state = machine.start(torch.cat(sources), [len(s) for s in sources])
+    state = program.start(torch.cat(sources), [len(s) for s in sources])
     beams = 5
-    machine.select(state, range(len(sources)), torch.zeros(len(sources), beams, dtype=torch.long))
+    program.select(state, range(len(sources)), torch.zeros(len(sources), beams, dtype=torch.long))
     tokens = torch.stack([s[torch.arange(beams) % len(s)] for s in sources])
-    shown = machine.shown(state, tokens.flatten()).unflatten(0, (-1, beams))
-    for source, token, found in zip(sources, tokens, shown, strict=True):
-        keys, values = k_table[source], v_table[source]
-        close(found[:, :v], attention(q_table[token], keys, values, heads, 0.3))
-        close(found[:, v:], attention(q_table[token], keys, values, heads, 0.3))
+    results = program.run(state, tokens.flatten()).unflatten(0, (-1, beams))
+    for source, token, result in zip(sources, tokens, results, strict=True):
+        expected = attention(q_table[token], k_table[source], v_table[source], heads, 0.3)
+        close(result, torch.cat([expected, expected], 1))
 
 
 @pytest.mark.parametrize("width", [16, 37])
-def test_averages_of_a_source_go_either_way(by_hand: Any, width: int) -> None:
-    """Both side by side, read token by token: the step looks for its own token."""
+def test_an_ssru_over_a_source_runs_in_both_directions(new_program: Any, width: int) -> None:
+    """The step reads the encoder's result for a token by attention whose only match is that token."""
     ids = 40
     gates, values = torch.randn(ids, width), torch.randn(ids, width)
-    machine = by_hand(memory=[ids, 2 * width])
-    gate, value, own = (machine.embed(table, machine.encode) for table in (gates, values, torch.eye(ids)))
-    both = machine.buffer(2 * width)
-    for at, backwards in ((0, False), (width, True)):
-        out = machine.buffer(width)
-        given = {"a": gate, "b": value, "out": out, "width": width, "backwards": backwards}
-        machine.add(Code.AVERAGE_SOURCE, machine.encode, **given)
-        machine.add(Code.COPY, machine.encode, a=out, out=both, out_at=at, width=width)
-    machine.add(Code.KEEP, machine.encode, out=0, a=own, width=ids, heads=1, keys=True)
-    machine.add(Code.KEEP, machine.encode, out=1, a=both, width=2 * width, heads=1)
-    sole = {"heads": 1, "key_width": ids, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
-    found = machine.buffer(2 * width)
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.eye(ids) * 1000), b=0, c=1, out=found, **sole)
-    machine.show(found, 2 * width)
+    program = new_program(memory=[ids, 2 * width])
+    gate, value, one_hot = (program.embed(table, program.encode) for table in (gates, values, torch.eye(ids)))
+    both = program.buffer(2 * width)
+    for column, backwards in ((0, False), (width, True)):
+        out = program.buffer(width)
+        fields = {"a": gate, "b": value, "out": out, "width": width, "backwards": backwards}
+        program.add(Opcode.SSRU_SOURCE, program.encode, **fields)
+        program.add(Opcode.COPY, program.encode, a=out, out=both, out_column=column, width=width)
+    program.add(Opcode.STORE_MEMORY, program.encode, out=0, a=one_hot, width=ids, heads=1, keys=True)
+    program.add(Opcode.STORE_MEMORY, program.encode, out=1, a=both, width=2 * width, heads=1)
+    lookup = {"heads": 1, "key_width": ids, "value_width": 2 * width, "scale": 1.0, "width": 2 * width}
+    out = program.buffer(2 * width)
+    program.add(Opcode.ATTEND_MEMORY, a=program.embed(torch.eye(ids) * 1000), b=0, c=1, out=out, **lookup)
+    program.output(out, 2 * width)
     sources = [torch.randperm(ids)[:length] for length in (1, 17, 40)]
-    state = machine.start(torch.cat(sources), [len(source) for source in sources])
-    for place in (0, -1):
-        shown = machine.shown(state, torch.stack([source[place] for source in sources]))
-        for each, source in zip(shown, sources, strict=True):
-            forwards, backwards = (
-                ssru(gates[turned][None], values[turned][None])[0] for turned in (source, source.flip(0))
-            )
-            close(each, torch.cat([forwards[place], backwards.flip(0)[place]]))
+    state = program.start(torch.cat(sources), [len(source) for source in sources])
+    for position in (0, -1):
+        results = program.run(state, torch.stack([source[position] for source in sources]))
+        for result, source in zip(results, sources, strict=True):
+            forwards, backwards = (ssru(gates[s][None], values[s][None])[0] for s in (source, source.flip(0)))
+            close(result, torch.cat([forwards[position], backwards.flip(0)[position]]))
 
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(2, 16, 64), (3, 5, 7)])
-def test_a_hypothesis_remembers_its_own_past(by_hand: Any, heads: int, key_width: int, value_width: int) -> None:
-    """Hypotheses are chosen, sentences dropped and joined at random, beside a copy that keeps every past apart."""
+def test_each_hypothesis_keeps_its_own_past(new_program: Any, heads: int, key_width: int, value_width: int) -> None:
+    """Hypotheses are selected, sentences dropped and joined at random; each past is compared with a copy."""
     ids, k, v, beams = 30, heads * key_width, heads * value_width, 4
     q_table, k_table, v_table = (torch.randn(ids, width) for width in (k, k, v))
-    machine = by_hand(cache=[k, k, v])
-    query, key, value = (machine.embed(table) for table in (q_table, k_table, v_table))
-    machine.add(Code.APPEND, a=key, out=0, width=k)
-    machine.add(Code.APPEND, a=value, out=2, width=v)
-    out, size = machine.buffer(v + k), {"heads": heads, "key_width": key_width, "value_width": value_width}
-    machine.add(Code.ATTEND_CACHE, a=query, b=0, c=2, out=out, width=v, scale=0.5, **size)
-    machine.add(Code.AVERAGE, a=query, b=key, c=1, out=out, out_at=v, width=k)
-    machine.show(out, v + k)
-    machine.open()
+    program = new_program(cache=[k, k, v])
+    query, key, value = (program.embed(table) for table in (q_table, k_table, v_table))
+    program.add(Opcode.APPEND_CACHE, a=key, out=0, width=k)
+    program.add(Opcode.APPEND_CACHE, a=value, out=2, width=v)
+    out, size = program.buffer(v + k), {"heads": heads, "key_width": key_width, "value_width": value_width}
+    program.add(Opcode.ATTEND_CACHE, a=query, b=0, c=2, out=out, width=v, scale=0.5, **size)
+    program.add(Opcode.SSRU_STEP, a=query, b=key, c=1, out=out, out_column=v, width=k)
+    program.output(out, v + k)
+    program.open()
 
     def step(state: int, pasts: list[list[list[int]]]) -> None:
         for past in (past for sentence in pasts for past in sentence):
             past.append(int(torch.randint(ids, ())))
-        every = [torch.tensor(past) for sentence in pasts for past in sentence]
-        shown = machine.shown(state, torch.stack([past[-1] for past in every]))
-        for found, past in zip(shown, every, strict=True):
-            close(found[None, :v], attention(q_table[past[-1:]], k_table[past], v_table[past], heads, 0.5))
-            close(found[v:], ssru(q_table[past][None], k_table[past][None])[0, -1])
+        flat = [torch.tensor(past) for sentence in pasts for past in sentence]
+        results = program.run(state, torch.stack([past[-1] for past in flat]))
+        for result, past in zip(results, flat, strict=True):
+            close(result[None, :v], attention(q_table[past[-1:]], k_table[past], v_table[past], heads, 0.5))
+            close(result[v:], ssru(q_table[past][None], k_table[past][None])[0, -1])
 
     def choose(state: int, pasts: list[list[list[int]]], kept: Sequence[int]) -> list[list[list[int]]]:
         parents = torch.stack([torch.randint(len(pasts[i]), (beams,)) for i in kept])
-        machine.select(state, kept, parents)
+        program.select(state, kept, parents)
         return [[list(pasts[i][p]) for p in row] for i, row in zip(kept, parents.tolist(), strict=True)]
 
-    state, pasts = machine.start(torch.arange(3), [1] * 3), [[[]] for _ in range(3)]
+    state, pasts = program.start(torch.arange(3), [1] * 3), [[[]] for _ in range(3)]
     for turn in range(45):
         step(state, pasts)
         pasts = choose(state, pasts, [i for i in range(len(pasts)) if i == 0 or turn % 7 != 3])
         if turn % 7 == 5:
-            more, others = machine.start(torch.arange(2), [1] * 2), [[[]] for _ in range(2)]
-            step(more, others)
-            others = choose(more, others, range(2))
-            assert machine.library.zoo_join(state, more) == 0
-            machine.library.zoo_free_state(more)
+            other_state, others = program.start(torch.arange(2), [1] * 2), [[[]] for _ in range(2)]
+            step(other_state, others)
+            others = choose(other_state, others, range(2))
+            assert program.library.zoo_join(state, other_state) == 0
+            program.library.zoo_free_state(other_state)
             pasts += others
-    machine.library.zoo_free_state(state)
+    program.library.zoo_free_state(state)
 
 
-@pytest.mark.parametrize("quantised", [False, True])
-@pytest.mark.parametrize(("rows", "ids", "count"), [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)])
-@pytest.mark.parametrize("tied", [False, True])
-def test_the_likeliest(by_hand: Any, rows: int, ids: int, count: int, quantised: bool, tied: bool) -> None:
-    inner = 20
-    x, w = whole(rows, inner), torch.randint(-9, 10, (ids + 3, inner), dtype=torch.int8).T
-    x[:, 0] = 127.0
-    w[0] = 0 if tied else torch.randint(-9, 10, (ids + 3,))  # without it, few numbers are reached by many
-    x = x.round() if tied else x
-    machine = by_hand()
-    scales = torch.full((ids + 3,), 0.125 if tied else 0.01)
-    matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
-    machine.logits(machine.embed(x), matrix, ids)
-    machine.open()
-    tokens = torch.arange(rows)
-    values, chosen, ends, every = machine.next(machine.start(tokens, [1] * rows), tokens, count)
-    logits = (x.round() if quantised else x) @ (w.float() * scales)[:, :ids]
-    close(every, logits.log_softmax(-1))
-    expected = top_k(every, count)
-    real = expected.values > -torch.inf
-    there = real.shape[1]
-    assert torch.equal(values[:, :there], expected.values)
-    assert torch.equal(chosen[:, :there][real], expected.tokens[real])
-    assert torch.equal(ends, expected.ends)
-    assert (values[:, there:] == -torch.inf).all()
-    assert (chosen[values == -torch.inf] == 0).all()
-    again = machine.next(machine.start(tokens, [1] * rows), tokens, count, all_of_them=False)
-    assert torch.equal(values, again[0])
-    assert torch.equal(chosen, again[1])
-
-
-@pytest.mark.parametrize("quantised", [False, True])
-@pytest.mark.parametrize(("ids", "count"), [(6, 8), (37, 3), (1000, 8), (5003, 12)])
-@pytest.mark.parametrize("share", [0.002, 0.3, 1.0])
-@pytest.mark.parametrize("tied", [False, True])
-def test_the_likeliest_of_those_that_are_allowed(
-    by_hand: Any, ids: int, count: int, quantised: bool, share: float, tied: bool
-) -> None:
-    """By a mask a row, or one for all; the sum is that of all ids, suppressed or not."""
-    inner, rows = 20, 5
-    x, w = whole(rows, inner), torch.randint(-9, 10, (ids, inner), dtype=torch.int8).T
-    x[:, 0] = 127.0
+def table_with_ties(ids: int, inner: int, tied: bool) -> tuple[Tensor, Tensor]:
+    """Return an int8 table and its scales. If `tied`, many tokens have equal logits."""
+    w = torch.randint(-9, 10, (ids, inner), dtype=torch.int8).T
     w[0] = 0 if tied else torch.randint(-9, 10, (ids,))
-    x, scales = x.round() if tied else x, torch.full((ids,), 0.125 if tied else 0.01)
-    machine = by_hand()
-    matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
-    machine.logits(machine.embed(x), matrix, ids)
-    machine.open()
-    tokens = torch.arange(rows)
-    every = machine.next(machine.start(tokens, [1] * rows), tokens)[3]
-    mask = torch.rand(rows, ids) < share
-    for allowed in (mask, mask[:1].expand(rows, -1)):
-        state = machine.start(tokens, [1] * rows)
-        values, chosen, ends, _ = machine.next(state, tokens, count, all_of_them=False, allowed=allowed)
-        expected = top_k(every, count, allowed)
-        real, there = expected.values > -torch.inf, expected.values.shape[1]
-        assert torch.equal(values[:, :there], expected.values)
-        assert torch.equal(chosen[:, :there][real], expected.tokens[real])
-        assert torch.equal(ends, expected.ends)
-        assert (values[:, there:] == -torch.inf).all()
+    return w, torch.full((ids,), 0.125 if tied else 0.01)
 
 
+def check_top(actual: tuple[Tensor, ...], everything: Tensor, count: int, allowed: Tensor | None = None) -> None:
+    """The kernels must choose the same tokens as `top_k` does among their own log-probabilities, also among equals."""
+    values, ids, ends, _ = actual
+    expected = top_k(everything, count, allowed)
+    exists, available = expected.values > -torch.inf, expected.values.shape[1]
+    assert torch.equal(values[:, :available], expected.values)
+    assert torch.equal(ids[:, :available][exists], expected.tokens[exists])
+    assert torch.equal(ends, expected.ends)
+    assert (values[:, available:] == -torch.inf).all()
+    assert (ids[values == -torch.inf] == 0).all()
+
+
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_what_is_not_a_number_stays_so_in_its_row(by_hand: Any, quantised: bool) -> None:
-    x, w = whole(3, 40), torch.randint(-9, 10, (40, 50), dtype=torch.int8)
-    x[1, 7] = torch.nan
-    machine = by_hand()
-    scales = torch.full((50,), 0.1)
-    matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w.float() * scales)
-    machine.logits(machine.embed(x), matrix, 50)
-    values, ids, ends, every = machine.next(machine.start(torch.arange(3), [1] * 3), torch.arange(3), 4)
-    for numbers in (values, ends[:, None], every):
-        assert numbers.isnan().all(1).tolist() == [False, True, False]
-    assert ((ids >= 0) & (ids < 50)).all()
+def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
+    inner = 20
+    for rows, ids, count in [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)]:
+        x = integer_rows(rows, inner)
+        x[:, 0] = 127.0
+        x = x.round() if tied else x
+        w, scales = table_with_ties(ids + 3, inner, tied)  # the last 3 columns are no tokens
+        program = new_program()
+        program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
+        results = program.first_step(rows, count)
+        logits = (x.round() if quantised else x) @ (w.float() * scales)[:, :ids]
+        close(results[3], logits.log_softmax(-1))
+        check_top(results, results[3], count)
+        check_top(program.first_step(rows, count, with_all=False), results[3], count)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("quantised", [False, True])
+def test_top_k_of_the_allowed_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
+    """With a mask per row or one for all rows. The sum of probabilities includes suppressed tokens."""
+    inner, rows = 20, 5
+    for ids, count in [(6, 8), (37, 3), (1000, 8), (5003, 12)]:
+        x = integer_rows(rows, inner)
+        x[:, 0] = 127.0
+        x = x.round() if tied else x
+        w, scales = table_with_ties(ids, inner, tied)
+        program = new_program()
+        program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
+        everything = program.first_step(rows, 1)[3]
+        for share in (0.002, 0.3, 1.0):
+            mask = torch.rand(rows, ids) < share
+            for allowed in (mask, mask[:1].expand(rows, -1)):
+                results = program.first_step(rows, count, with_all=False, allowed=allowed)
+                check_top(results, everything, count, allowed)
 
 
 @pytest.mark.parametrize("spread", [1e-4, 1e-2, 1.0])
-@pytest.mark.parametrize("count", [1, 4, 12])
-def test_what_rounding_makes_equal_is_in_the_order_of_pieces(by_hand: Any, spread: float, count: int) -> None:
-    """However many logits it is: beside one token that is nearly certain, few numbers are left to the others."""
-    table, rows = torch.rand(3000, 1) * spread, torch.tensor([[1.0], [0.5], [2.0]])
+def test_logits_that_round_to_equal_log_probabilities_are_ordered_by_id(new_program: Any, spread: float) -> None:
+    """If one token is nearly certain, the log-probabilities of the others have few different values."""
+    table, x = torch.rand(3000, 1) * spread, torch.tensor([[1.0], [0.5], [2.0]])
     table[2000] = 10_000.0
-    machine = by_hand()
-    machine.logits(machine.embed(rows), machine.matrix(table.T), len(table))
-    tokens = torch.arange(len(rows))
-    values, ids, _, every = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count)
-    expected = top_k(every, count)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(ids, expected.tokens)
-    odd = (torch.arange(len(table)) % 2 == 1).expand(len(rows), -1)
-    values, ids, *_ = machine.next(machine.start(tokens, [1] * len(rows)), tokens, count, allowed=odd)
-    expected = top_k(every, count, odd)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(ids, expected.tokens)
+    odd = (torch.arange(len(table)) % 2 == 1).expand(len(x), -1)
+    for count in (1, 4, 12):
+        program = new_program()
+        program.logits(program.embed(x), program.matrix(table.T), len(table))
+        results = program.first_step(len(x), count)
+        check_top(results, results[3], count)
+        check_top(program.first_step(len(x), count, allowed=odd), results[3], count, odd)
 
 
-def test_threads_share_a_program(by_hand: Any) -> None:
+def test_threads_can_share_a_program(new_program: Any) -> None:
     x, w = torch.randn(300, 48), torch.randn(48, 200)
-    machine = by_hand()
-    machine.logits(machine.embed(x), machine.matrix(w), 200)
-    machine.open()
+    program = new_program()
+    program.logits(program.embed(x), program.matrix(w), 200)
+    program.open()
 
     def run(rows: int) -> bool:
         tokens = torch.arange(rows)
-        state = machine.start(tokens, [1] * rows)
-        every = machine.next(state, tokens)[3]
-        machine.library.zoo_free_state(state)
-        return torch.allclose(every, (x[:rows] @ w).log_softmax(-1), atol=1e-4)
+        state = program.start(tokens, [1] * rows)
+        log_probabilities = program.next(state, tokens)[3]
+        program.library.zoo_free_state(state)
+        return torch.allclose(log_probabilities, (x[:rows] @ w).log_softmax(-1), atol=1e-4)
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, [1, 300, 7, 131] * 20))
 
 
-@pytest.mark.parametrize("code", [-1, len(Code), 2**30])
-def test_an_instruction_that_is_none_is_refused(by_hand: Any, code: int) -> None:
-    machine = by_hand()
-    machine.show(machine.embed(torch.randn(9, 16)), 16)
-    machine.step[0].code = code
-    assert machine.open() == Status.UNKNOWN
-
-
-def test_a_matrix_that_is_too_wide_is_said_to_be_that(library: Any) -> None:
-    made, w = ctypes.c_void_p(), torch.zeros(MAX_INT8_ROWS + 1, 1, dtype=torch.int8)
-    shape = (*w.shape, *w.stride(), None)
-    of = library.zoo_matrix_int8
-    assert of(w.data_ptr(), torch.ones(1).data_ptr(), *shape, ctypes.byref(made)) == Status.TOO_WIDE
-    assert library.zoo_matrix(w.data_ptr(), 2**40, 1, 1, 1, None, ctypes.byref(made)) == Status.TOO_WIDE
-    assert made.value is None
-
-
-@pytest.mark.parametrize("token", [-1, 9, 2**40])
-def test_a_piece_that_is_none_is_refused(by_hand: Any, token: int) -> None:
-    machine = by_hand()
-    machine.embed(torch.randn(9, 16), machine.encode)
-    machine.show(machine.embed(torch.randn(9, 16)), 16)
-    state, tokens = machine.start(torch.tensor([8]), [1]), torch.tensor([token])
-    outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
-    given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None, None, 0)
-    assert machine.library.zoo_step(machine.program, state, *given) == Status.IMPOSSIBLE
-    made = ctypes.c_void_p()
-    lengths = torch.tensor([1], dtype=torch.int32)
-    assert (
-        machine.library.zoo_encode(machine.program, tokens.data_ptr(), lengths.data_ptr(), 1, ctypes.byref(made))
-        == Status.IMPOSSIBLE
-    )
-
-
-def test_a_position_after_the_last_learned_one_is_refused(by_hand: Any) -> None:
-    machine, width = by_hand(), 16
-    a, out = machine.embed(torch.randn(9, width)), machine.buffer(width)
-    machine.add(Code.POSITION, a=a, out=out, width=width, rows=2, table=torch.randn(2, width))
-    machine.show(out, width)
-    tokens = torch.tensor([8])
-    state = machine.start(tokens, [1])
-    for expected in (Status.DONE, Status.DONE, Status.IMPOSSIBLE):
-        outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
-        given = (tokens.data_ptr(), 1, *(each.data_ptr() for each in outputs), None, None, 0)
-        assert machine.library.zoo_step(machine.program, state, *given) == expected
-
-
-@pytest.mark.parametrize(("sentences", "parents"), [([1], [[0]]), ([0, 0], [[0], [0]]), ([0], [[1]]), ([0], [[-1]])])
-def test_a_row_that_is_none_is_refused(by_hand: Any, sentences: list[int], parents: list[list[int]]) -> None:
-    machine = by_hand()
-    machine.show(machine.embed(torch.randn(9, 16)), 16)
-    tokens = torch.tensor([8])
-    state = machine.start(tokens, [1])
-    kept, rows = torch.tensor(sentences), torch.tensor(parents)
-    given = (kept.data_ptr(), len(kept), rows.data_ptr(), rows.shape[1])
-    assert machine.library.zoo_select(state, *given) == Status.IMPOSSIBLE
-    machine.shown(state, tokens)
-
-
-def test_a_rows_sum_does_not_depend_on_the_rows_beside_it(by_hand: Any) -> None:
-    """Bit for bit: near ties between hypotheses would fall otherwise in another batch."""
+def test_a_row_does_not_depend_on_the_other_rows(new_program: Any) -> None:
+    """Bitwise: otherwise nearly tied hypotheses would change their order in another batch."""
     x, w = torch.randn(300, 16), 4 * torch.randn(16, 8000)
-    machine = by_hand()
-    machine.logits(machine.embed(x), machine.matrix(w), 8000)
-    machine.open()
+    program = new_program()
+    program.logits(program.embed(x), program.matrix(w), 8000)
 
     def values(tokens: Tensor) -> Tensor:
-        state = machine.start(tokens, [1] * len(tokens))
-        return machine.next(state, tokens, count=4, all_of_them=False)[0]
+        return program.next(program.start(tokens, [1] * len(tokens)), tokens, count=4, with_all=False)[0]
 
     together = values(torch.arange(300))
-    for some in (torch.arange(1), torch.arange(30, 34), torch.arange(290, 300), torch.arange(100, 228)):
-        assert torch.equal(values(some), together[some])
+    for rows in (torch.arange(1), torch.arange(30, 34), torch.arange(290, 300), torch.arange(100, 228)):
+        assert torch.equal(values(rows), together[rows])
+
+
+def test_an_unknown_opcode_is_refused(new_program: Any) -> None:
+    for opcode in (-1, len(Opcode), 2**30):
+        program = new_program()
+        program.output(program.embed(torch.randn(9, 16)), 16)
+        program.step[0].opcode = opcode
+        assert program.open() == Status.UNKNOWN
+
+
+def test_a_matrix_that_is_too_large_is_refused(library: Any) -> None:
+    handle, w = ctypes.c_void_p(), torch.zeros(MAX_INT8_ROWS + 1, 1, dtype=torch.int8)
+    arguments = (w.data_ptr(), torch.ones(1).data_ptr(), *w.shape, *w.stride(), None, ctypes.byref(handle))
+    assert library.zoo_matrix_int8(*arguments) == Status.TOO_LARGE
+    assert library.zoo_matrix(w.data_ptr(), 2**40, 1, 1, 1, None, ctypes.byref(handle)) == Status.TOO_LARGE
+    assert handle.value is None
+
+
+def step_status(program: Any, state: int, tokens: Tensor) -> int:
+    outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
+    arguments = (tokens.data_ptr(), 1, *(tensor.data_ptr() for tensor in outputs), None, None, 0)
+    return int(program.library.zoo_step(program.handle, state, *arguments))
+
+
+def test_a_token_that_does_not_exist_is_refused(new_program: Any) -> None:
+    program = new_program()
+    program.embed(torch.randn(9, 16), program.encode)
+    program.output(program.embed(torch.randn(9, 16)), 16)
+    state, handle, lengths = program.start(torch.tensor([8]), [1]), ctypes.c_void_p(), torch.ones(1, dtype=torch.int32)
+    for token in (-1, 9, 2**40):
+        tokens = torch.tensor([token])
+        assert step_status(program, state, tokens) == Status.OUT_OF_RANGE
+        arguments = (tokens.data_ptr(), lengths.data_ptr(), 1, ctypes.byref(handle))
+        assert program.library.zoo_encode(program.handle, *arguments) == Status.OUT_OF_RANGE
+
+
+def test_a_position_beyond_the_learned_ones_is_refused(new_program: Any) -> None:
+    program, width = new_program(), 16
+    a, out = program.embed(torch.randn(9, width)), program.buffer(width)
+    program.add(Opcode.POSITION, a=a, out=out, width=width, rows=2, table=torch.randn(2, width))
+    program.output(out, width)
+    tokens = torch.tensor([8])
+    state = program.start(tokens, [1])
+    statuses = [step_status(program, state, tokens) for _ in range(3)]
+    assert statuses == [Status.DONE, Status.DONE, Status.OUT_OF_RANGE]
+
+
+def test_selecting_a_row_that_does_not_exist_is_refused_and_changes_nothing(new_program: Any) -> None:
+    program = new_program()
+    program.output(program.embed(torch.randn(9, 16)), 16)
+    tokens = torch.tensor([8])
+    state = program.start(tokens, [1])
+    for sentences, parents in (([1], [[0]]), ([0, 0], [[0], [0]]), ([0], [[1]]), ([0], [[-1]])):
+        kept, rows = torch.tensor(sentences), torch.tensor(parents)
+        arguments = (kept.data_ptr(), len(kept), rows.data_ptr(), rows.shape[1])
+        assert program.library.zoo_select(state, *arguments) == Status.OUT_OF_RANGE
+        program.run(state, tokens)

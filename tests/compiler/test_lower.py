@@ -13,7 +13,7 @@ from torch.nn import functional
 import compiler
 import specs
 from compiler import Purpose, interpret, lower
-from compiler.graph import GraphError, stored, verify
+from compiler.graph import GraphError, stored_tensors, verify
 from compiler.runtime import sinusoids
 from specs import Spec
 
@@ -57,7 +57,7 @@ def test_models_of_their_own_for_each_side_leave_the_weights_those_of_one_vocabu
         specs.load("tiny", {"architecture": {"tied_embeddings": tied}, "vocabulary": {"separate_models": separate}})
         for separate in (False, True)
     )
-    one, other = (stored([lower(spec, Purpose.TRAIN)]) for spec in both)
+    one, other = (stored_tensors([lower(spec, Purpose.TRAIN)]) for spec in both)
     assert one == other
 
 
@@ -107,7 +107,7 @@ def test_the_interpreter_is_torchs_transformer(
 
 
 def _random_weights(spec: Spec) -> dict[str, torch.Tensor]:
-    return {n: torch.randn(t.shape) / 4 for n, t in stored([lower(spec, Purpose.SCORE)]).items()}
+    return {n: torch.randn(t.shape) / 4 for n, t in stored_tensors([lower(spec, Purpose.SCORE)]).items()}
 
 
 def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Module:

@@ -11,26 +11,26 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import layer_norm
 
-from compiler import TRANSLATE, graphs, integers
-from compiler.backends import BACKENDS, Order
+from compiler import TRANSLATE, graphs, runtime
+from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
-from compiler.initial import initial_weights
-from compiler.instruction import Code, Curve
+from compiler.initialization import initial_weights
+from compiler.instruction import ActivationKind, Opcode
 from specs import EOS, Spec, ZooError
-from zoo.generation.beam import Beam
-from zoo.generation.source import Source
-from zoo.generation.workers import searched
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import search
 
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
 BITS = [each | sign for each in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
 """NaNs of both signs, quiet and signalling, and the infinities."""
 ROWS, WIDTH = len(BITS) + 4, 40
 """The last rows are clean."""
-CURVES: Mapping[Curve, Callable[[Tensor], Tensor]] = {
-    Curve.STRAIGHT: torch.clone,
-    Curve.RELU: torch.relu,
-    Curve.SILU: functional.silu,
-    Curve.GELU: functional.gelu,
+CURVES: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
+    ActivationKind.NONE: torch.clone,
+    ActivationKind.RELU: torch.relu,
+    ActivationKind.SILU: functional.silu,
+    ActivationKind.GELU: functional.gelu,
 }
 
 
@@ -57,11 +57,11 @@ def test_rows_by_themselves(by_hand: Any, kernel: str) -> None:
     gain, bias = torch.randn(WIDTH), torch.randn(WIDTH)
     machine = by_hand()
     a, b, out = machine.embed(x, scale=2.0), machine.embed(y), machine.buffer(WIDTH)
-    norm = {"code": Code.NORM, "gain": gain, "bias": bias, "epsilon": 1e-5}
+    norm = {"opcode": Opcode.NORM, "gain": gain, "bias": bias, "epsilon": 1e-5}
     expected, fields = {
         "embed": (2 * x, None),
-        "add": (2 * x + y, {"code": Code.ADD, "b": b}),
-        "position": (2 * x + y[0], {"code": Code.POSITION, "rows": ROWS, "table": y}),
+        "add": (2 * x + y, {"opcode": Opcode.ADD, "b": b}),
+        "position": (2 * x + y[0], {"opcode": Opcode.POSITION, "rows": ROWS, "table": y}),
         "norm": (layer_norm(2 * x, (WIDTH,), gain, bias), norm),
         "norm of a sum": (layer_norm(2 * x + y, (WIDTH,), gain, bias), {**norm, "b": b}),
     }[kernel]
@@ -74,7 +74,7 @@ def test_rows_by_themselves(by_hand: Any, kernel: str) -> None:
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("inner", [WIDTH, 5, 37])
 @pytest.mark.parametrize("quantised", [False, True])
-def test_products(by_hand: Any, curve: Curve, inner: int, quantised: bool) -> None:
+def test_products(by_hand: Any, curve: ActivationKind, inner: int, quantised: bool) -> None:
     """The ReLU makes 0 of minus infinity, and so it may."""
     x, outer = planted(torch.randn(ROWS, inner)), 23
     w, scales = torch.randint(-127, 128, (inner, outer), dtype=torch.int8), torch.rand(outer) / 127
@@ -82,9 +82,9 @@ def test_products(by_hand: Any, curve: Curve, inner: int, quantised: bool) -> No
     machine = by_hand()
     out = machine.buffer(outer)
     matrix = machine.matrix(w, scales=scales) if quantised else machine.matrix(w * scales)
-    machine.add(Code.LINEAR, a=machine.embed(x), out=out, width=outer, curve=curve, matrix=matrix)
+    machine.add(Opcode.LINEAR, a=machine.embed(x), out=out, width=outer, activation=curve, matrix=matrix)
     machine.show(out, outer)
-    expected = integers.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+    expected = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
     agree(machine.once(ROWS), CURVES[curve](expected))
 
 
@@ -104,19 +104,19 @@ def test_attention(by_hand: Any, where: str, length: int) -> None:
     machine = by_hand(memory=[width, width, 1, width], cache=[width, width])
     a, b, c = (machine.embed(table, machine.encode) for table in tables.values())
     out, one = machine.buffer(width), machine.embed(torch.ones(ROWS, 1), machine.encode)
-    machine.add(Code.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, **size)
+    machine.add(Opcode.ATTEND_SOURCE, machine.encode, a=a, b=b, c=c, out=out, **size)
     kept = [(b, width, heads, 1), (c, width, heads, 0), (one, 1, 1, 1), (out, width, 1, 0)]
     for slot, (buffer, numbers, parts, keys) in enumerate(kept):
-        machine.add(Code.KEEP, machine.encode, out=slot, a=buffer, width=numbers, heads=parts, keys=keys)
+        machine.add(Opcode.STORE_MEMORY, machine.encode, out=slot, a=buffer, width=numbers, heads=parts, keys=keys)
     every = machine.buffer(3 * width)
     query, key, value = (machine.embed(table) for table in tables.values())
     # The mean of all that the encoder's attention gave: the same score for each of its positions.
     mean = {"heads": 1, "key_width": 1, "value_width": width, "scale": 1.0, "width": width}
-    machine.add(Code.ATTEND_MEMORY, a=machine.embed(torch.ones(ROWS, 1)), b=2, c=3, out=every, **mean)
-    machine.add(Code.ATTEND_MEMORY, a=query, b=0, c=1, out=every, out_at=width, **size)
-    machine.add(Code.APPEND, a=key, out=0, width=width)
-    machine.add(Code.APPEND, a=value, out=1, width=width)
-    machine.add(Code.ATTEND_CACHE, a=query, b=0, c=1, out=every, out_at=2 * width, **size)
+    machine.add(Opcode.ATTEND_MEMORY, a=machine.embed(torch.ones(ROWS, 1)), b=2, c=3, out=every, **mean)
+    machine.add(Opcode.ATTEND_MEMORY, a=query, b=0, c=1, out=every, out_column=width, **size)
+    machine.add(Opcode.APPEND_CACHE, a=key, out=0, width=width)
+    machine.add(Opcode.APPEND_CACHE, a=value, out=1, width=width)
+    machine.add(Opcode.ATTEND_CACHE, a=query, b=0, c=1, out=every, out_column=2 * width, **size)
     machine.show(every, 3 * width)
 
     clean = range(len(BITS), ROWS)
@@ -143,7 +143,7 @@ def test_the_likeliest(by_hand: Any, ids: int, quantised: bool) -> None:
     machine.logits(machine.embed(x), matrix, ids)
     tokens = torch.arange(ROWS)
     values, chosen, ends, every = machine.next(machine.start(tokens, [1] * ROWS), tokens, count=4)
-    logits = integers.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+    logits = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
     for numbers in (values, ends[:, None], every):
         assert numbers.isnan().all(1).tolist() == logits.log_softmax(-1).isnan().any(1).tolist()
         assert not numbers[len(BITS) :].isnan().any()
@@ -196,8 +196,8 @@ def test_a_model_with_such_a_number_translates_nothing(small: Callable[..., Spec
         # A token that the source does not have, and that has a logit.
         place = 50 * spec.architecture.d_model if name == "embedding" else 0
         broken.view(-1).view(torch.int32)[place] = bits - (bits >> 31 << 32)
-        order = Order(spec, lowered, {**clean, name: broken}, precision=precision)
+        order = BuildRequest(spec, lowered, {**clean, name: broken}, precision=precision)
         for backend in ("eager", "native"):
             program: Any = BACKENDS[backend].build(order)
             with pytest.raises(ZooError, match="not usable numbers"):
-                next(searched(program, [[source]], Beam(2, 0.6), 64))
+                next(search(program, [[source]], BeamSearch(2, 0.6), 64))

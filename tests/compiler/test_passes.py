@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
-from compiler.agree import disagreement
-from compiler.backends import Order
+from compiler.backends import BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
 from compiler.graph import Graphs
-from compiler.operations.attention import Attention, Kernel
-from compiler.operations.embedding import Embed
+from compiler.operations.attention import Attention, AttentionKernel
+from compiler.operations.elementwise import Dropout
+from compiler.operations.embedding import Embedding
 from compiler.operations.operation import GraphError
 from compiler.operations.projection import Linear, Logits
-from compiler.operations.residual import Dropout
-from compiler.terms import Terms
+from compiler.options import CompileOptions
 from specs import Spec, ZooError
 
 MIXING: tuple[dict[str, object], ...] = (
@@ -113,7 +113,7 @@ def test_the_emitted_code_rounds_as_the_interpreter_does(
 def test_scales_are_folded_into_weights_that_nothing_else_reads(small: Callable[..., Spec]) -> None:
     for tied, embeddings in (("all", 4.0), ("target", 1.0), ("none", 1.0)):
         lowered = graphs(small(tied_embeddings=tied))
-        scales = [n.operation.scale for n in lowered[Purpose.ENCODE].nodes if isinstance(n.operation, Embed)]
+        scales = [n.operation.scale for n in lowered[Purpose.ENCODE].nodes if isinstance(n.operation, Embedding)]
         assert scales == [embeddings], tied
         attention = [n.operation for g in lowered.values() for n in g.nodes if isinstance(n.operation, Attention)]
         assert {a.scale for a in attention} == {1.0}
@@ -137,7 +137,7 @@ def test_a_step_takes_a_row_a_sentence_and_writes_where_there_is_room(small: Cal
     step = graphs(small())[Purpose.DECODE_STEP]
     shapes = {name: str(type_) for name, type_ in step.inputs.items()}
     assert shapes["token"] == shapes["position"] == "i[batch, beams]"
-    assert shapes["decoder.1.memory_key_heads"] == "f[batch, 2, source, 6]"
+    assert shapes["decoder.1.cross_key_heads"] == "f[batch, 2, source, 6]"
     assert shapes["decoder.1.values"] == "f[batch·beams, 2, room, 4]"
 
 
@@ -147,13 +147,13 @@ def test_attention_is_fused_on_a_gpu_where_there_is_no_dropout(small: Callable[.
         for purpose, graph in lowered.items():
             kernels = {n.operation.kernel for n in graph.nodes if isinstance(n.operation, Attention)}
             dropped = purpose is Purpose.TRAIN and attention_dropout
-            assert kernels == {Kernel.EXPLICIT if dropped else Kernel.FUSED}
+            assert kernels == {AttentionKernel.EXPLICIT if dropped else AttentionKernel.FUSED}
 
 
 def test_fused_attention_computes_the_same(small: Callable[..., Spec]) -> None:
     spec = small()
     weights = build(spec).weights()
-    order = Order(spec, graphs(spec, TRANSLATE, "cuda"), weights)
+    order = BuildRequest(spec, graphs(spec, TRANSLATE, "cuda"), weights)
     for purpose, error in disagreement(eager.build(order)).items():
         assert error < 1e-5, purpose
 
@@ -229,11 +229,11 @@ def test_an_unknown_pass_is_refused(small: Callable[..., Spec]) -> None:
 
 
 def _without(spec: Spec, *names: str) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"without": names})})
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"disabled_passes": names})})
 
 
 def test_what_a_pass_breaks_is_refused(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaking(given: Graphs, spec: Spec, terms: Terms) -> Graphs:
+    def breaking(given: Graphs, spec: Spec, terms: CompileOptions) -> Graphs:
         return {purpose: replace(graph, nodes=graph.nodes[1:]) for purpose, graph in given.items()}
 
     monkeypatch.setattr(passes, "PASSES", (passes.Pass(breaking),))

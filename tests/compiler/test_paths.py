@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from compiler import Purpose, lower, paths
-from compiler.complexity import END, START, complexity, stack
+from compiler import Purpose, complexity, lower
+from compiler.complexity import END, START, complexity, sublayer_stack
 from compiler.graph import Graph
 from specs import (
     Convolution,
@@ -82,7 +82,7 @@ def brute(graph: Graph, n: int) -> dict[int, int]:
     """By distance of two positions, the operations over positions on the shortest path, one position at a time."""
     known = {(START, 0): 0}
     for node in graph.nodes:
-        reach = node.operation.over_positions()
+        reach = node.operation.receptive_field()
         for place, value in enumerate(node.inputs):
             for (of, far), length in list(known.items()):
                 if of != value:
@@ -114,12 +114,12 @@ def brute(graph: Graph, n: int) -> dict[int, int]:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_what_is_connected_is_what_single_positions_show(of: SelfAttention, causal: bool, layers: int) -> None:
-    graph = stack(of, 8, layers, causal=causal)
+    graph = sublayer_stack(of, 8, layers, causal=causal)
     for n in (2, 5, 9, 14, 27, 40):
-        found, single = paths.path(graph, START, graph.outputs[END], n), brute(graph, n)
+        found, single = complexity.path_length(graph, START, graph.outputs[END], n), brute(graph, n)
         assert (found is not None) == (len(single) == n)
         assert found is None or found >= single[n - 1]
-        reach = paths.furthest(graph, START, graph.outputs[END], n)
+        reach = complexity.connected_distance(graph, START, graph.outputs[END], n)
         assert set(range(reach + 1)) <= set(single)
 
 
@@ -127,8 +127,8 @@ def test_of_several_kinds_the_shortest_path_counts(small: Callable[..., Spec]) -
     """A convolution, then a recurrence: from the furthest on, all but two of the positions one after another."""
     kinds = [{"kind": "convolution", "kernel": 5, "dilated": False}, {"kind": "ssru"}, {"kind": "feed_forward"}]
     graph = lower(small(N=1, encoder=kinds), Purpose.ENCODE)
-    assert paths.path(graph, "placed", graph.outputs["memory"], 20) == 1 + 18
-    assert paths.steps(graph, 20) == paths.steps(graph, 20, "encoder.0") == 21
+    assert complexity.path_length(graph, "placed", graph.outputs["memory"], 20) == 1 + 18
+    assert complexity.sequential_operations(graph, 20) == complexity.sequential_operations(graph, 20, "encoder.0") == 21
 
 
 def test_a_decoder_looks_at_its_memory_and_not_ahead(small: Callable[..., Spec]) -> None:
@@ -136,4 +136,4 @@ def test_a_decoder_looks_at_its_memory_and_not_ahead(small: Callable[..., Spec])
     graph = lower(small(N=2, decoder=[{"kind": "ssru"}, {"kind": "cross_attention"}]), Purpose.SCORE)
     start = next(n.name for n in graph.nodes if n.name.startswith("placed") and "target" in str(n.type))
     (logits,) = (node.inputs[0] for node in graph.nodes if node.name == "logits")
-    assert paths.path(graph, start, logits, 12) == 12
+    assert complexity.path_length(graph, start, logits, 12) == 12

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, lower, trainable
-from compiler.agree import disagreement
 from compiler.backends import BACKENDS
-from compiler.decoder import ROOMS
+from compiler.backends.conformance import disagreement
+from compiler.decoder import CACHE_BLOCK
 from specs import BOS, EOS, PAD, Spec, ZooError
 
 
@@ -47,7 +47,7 @@ WITHOUT = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_
 @pytest.fixture(params=WITHOUT, ids="-".join)
 def program(request, small: Callable[..., Spec]):
     spec = small()
-    without = spec.compilation.model_copy(update={"without": request.param})
+    without = spec.compilation.model_copy(update={"disabled_passes": request.param})
     return build(spec.model_copy(update={"compilation": without}), TRANSLATE)
 
 
@@ -68,7 +68,7 @@ def test_selected_rows_go_on_as_themselves(program) -> None:
 def test_joined_sentences_go_on_as_themselves(program) -> None:
     """At positions of their own, and beside sources of other lengths; past the room that a cache has at first."""
     first, second = torch.tensor([[7, 8, 9, 10, 3]]), torch.tensor([[5, 3], [6, 3]])
-    long = [[token] for token in range(4, 4 + ROOMS + 3)]
+    long = [[token] for token in range(4, 4 + CACHE_BLOCK + 3)]
     _, a = _steps(program, program.encode(first), [2], *long[:-5])
     _, b = _steps(program, program.encode(second), [2, 2], [31, 32])
     joined = program.join(a, b)
@@ -80,7 +80,7 @@ def test_joined_sentences_go_on_as_themselves(program) -> None:
     other, _ = _steps(program, program.encode(second[1:]), [2], [32], *([42],) * 4, [51])
     torch.testing.assert_close(found[1:], other, atol=1e-5, rtol=0)
     only = program.select(joined, torch.tensor([1]), torch.tensor([[0]]))
-    assert max(value.shape[2] for value in only.carried.values()) <= ROOMS
+    assert max(value.shape[2] for value in only.carried.values()) <= CACHE_BLOCK
 
 
 def test_the_likeliest_are_those_of_all(program) -> None:
@@ -123,7 +123,7 @@ def test_half_the_variance_is_that_of_queries_keys_and_values(small: Callable[..
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callable[..., Spec]) -> None:
     spec = small()
     bare = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"without": ("fuse_projections",)})}
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": ("fuse_projections",)})}
     )
     a, b = build(spec, [Purpose.TRAIN]).weights(), build(bare, [Purpose.TRAIN]).weights()
     assert all(torch.equal(a[name], b[name]) for name in a)

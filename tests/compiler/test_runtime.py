@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from compiler import integers, runtime
-from compiler.operations.probability import Loss
+from compiler import runtime
+from compiler.operations.probability import CrossEntropy
 from specs import PAD
 
 
@@ -34,19 +34,21 @@ def test_sinusoids_in_halves_are_the_authors_codes() -> None:
     assert not torch.equal(counted, runtime.sinusoids(torch.zeros(1, 40, 10)))
 
 
-@pytest.mark.parametrize("inner", [integers.MAX_PRODUCTS, integers.MAX_PRODUCTS + 1, 3 * integers.MAX_PRODUCTS - 5])
+@pytest.mark.parametrize(
+    "inner", [runtime.MAX_INT8_PRODUCTS, runtime.MAX_INT8_PRODUCTS + 1, 3 * runtime.MAX_INT8_PRODUCTS - 5]
+)
 def test_sums_in_int8_are_exact_however_many_products_they_have(inner: int) -> None:
     matrix = torch.full((inner, 16), 127, dtype=torch.int8)
     matrix[:, 1], matrix[::2, 2] = -127, 0
     x = torch.full((17, inner), 127.0)
     x[1, ::3] = -127.0
     expected = (x.double() @ matrix.double()).float()
-    assert torch.equal(integers.quantised_linear(x, matrix, torch.ones(16)), expected)
+    assert torch.equal(runtime.quantised_linear(x, matrix, torch.ones(16)), expected)
 
 
 def test_rows_in_int8_that_are_tiny_are_nothing_and_those_that_are_infinite_are_no_numbers() -> None:
     x = torch.tensor([[1e-39, -1e-40, 0.0], [1.0, torch.inf, 0.0], [1.0, torch.nan, 0.0]])
-    found = integers.quantised_linear(x, torch.ones(3, 2, dtype=torch.int8), torch.ones(2))
+    found = runtime.quantised_linear(x, torch.ones(3, 2, dtype=torch.int8), torch.ones(2))
     assert found[0].abs().max() < 1e-38
     assert found[1:].isnan().all()
 
@@ -92,7 +94,7 @@ def test_pieces_that_cannot_come_have_no_part_in_a_smoothed_loss(wrong_classes: 
     spread = 0.1 / (7 if wrong_classes else 8)
     right = F.one_hot(numbers[labels[real]], 8) * (0.9 - spread * wrong_classes)
     expected = -((right + spread) * log_p).sum()
-    loss = Loss(0.1, wrong_classes)
+    loss = CrossEntropy(0.1, wrong_classes)
     whole = runtime.smoothed_loss(x @ table.T + bias, labels, 0.1, wrong_classes)
     chunked = runtime.chunked_loss(x, table, labels, 0.1, wrong_classes, 11, bias)
     for found in (whole, chunked, loss.interpret([x @ table.T + bias, labels], [])):

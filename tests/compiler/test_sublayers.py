@@ -11,12 +11,12 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, graphs, trainable
-from compiler.agree import disagreement
 from compiler.backends import BACKENDS
-from compiler.complexity import stack
-from compiler.decoder import ROOMS
+from compiler.backends.conformance import disagreement
+from compiler.complexity import sublayer_stack
+from compiler.decoder import CACHE_BLOCK
 from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
-from compiler.windows import convolved, convolved_apart, restricted_attention, window_mask
+from compiler.windows import convolve, convolve_depthwise, restricted_attention, window_mask
 from specs import RestrictedAttention, Spec, ZooError
 
 KINDS: dict[str, dict[str, object]] = {
@@ -123,17 +123,17 @@ class TestFormulas:
     def test_convolutions_are_torchs(self, dilation: int, length: int) -> None:
         x, kernel, bias = torch.randn(2, length, 4), torch.randn(3, 4, 6), torch.randn(6)
         same = functional.conv1d(x.mT, kernel.permute(2, 1, 0), bias, padding="same", dilation=dilation).mT
-        torch.testing.assert_close(convolved(x, kernel, bias, (1, 1), dilation), same)
+        torch.testing.assert_close(convolve(x, kernel, bias, (1, 1), dilation), same)
         before = functional.pad(x, (0, 0, 2 * dilation, 0))
         past = functional.conv1d(before.mT, kernel.permute(2, 1, 0), bias, dilation=dilation).mT
-        torch.testing.assert_close(convolved(x, kernel, bias, (2, 0), dilation), past)
-        torch.testing.assert_close(convolved(before, kernel, bias, (0, 0), dilation), past)
+        torch.testing.assert_close(convolve(x, kernel, bias, (2, 0), dilation), past)
+        torch.testing.assert_close(convolve(before, kernel, bias, (0, 0), dilation), past)
 
     def test_a_separable_one_is_a_convolution_whose_kernel_is_a_product(self) -> None:
         x, apart, across = torch.randn(2, 7, 4), torch.randn(3, 4), torch.randn(4, 4)
         zeros = torch.zeros(4)
-        whole = convolved(x, apart[:, :, None] * across, zeros, (1, 1), 1)
-        torch.testing.assert_close(convolved_apart(x, apart, zeros, (1, 1), 1) @ across, whole)
+        whole = convolve(x, apart[:, :, None] * across, zeros, (1, 1), 1)
+        torch.testing.assert_close(convolve_depthwise(x, apart, zeros, (1, 1), 1) @ across, whole)
 
 
 @every_kind
@@ -144,7 +144,7 @@ def test_it_agrees_with_the_interpreter_step_by_step(
     layers: Callable[..., Spec], of: dict[str, object], without: list[str]
 ) -> None:
     spec = layers(of, N=3)
-    compilation = spec.compilation.model_copy(update={"without": tuple(without)})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": tuple(without)})
     found = disagreement(build(spec.model_copy(update={"compilation": compilation}), [Purpose.TRAIN, *TRANSLATE]))
     assert set(found) == {Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP}
     assert all(error < 1e-5 for error in found.values()), found
@@ -204,7 +204,7 @@ def test_dropout_of_its_attention_falls_in_training_alone(layers: Callable[..., 
 def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = build(layers(of, N=3), [Purpose.TRAIN, *TRANSLATE])
     source, target = torch.randint(4, 101, (3, 19)), torch.randint(4, 101, (3, 6))
-    at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "room": ROOMS, "read": 0}
+    at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "capacity": CACHE_BLOCK, "past": 0}
     runs: dict[Purpose, Callable[[], object]] = {
         Purpose.SCORE: lambda: program.score(source, target),
         Purpose.ENCODE: lambda: program.encode(source),
@@ -229,7 +229,7 @@ def test_kernels_without_a_word_for_it_refuse_and_auto_goes_on(
 ) -> None:
     spec = layers(of)
     assert build(spec, TRANSLATE, backend="auto").backend == "eager"
-    if BACKENDS["native"].absent() is None:
+    if BACKENDS["native"].unavailable_reason() is None:
         with pytest.raises(ZooError) as refused:
             build(spec, TRANSLATE, backend="native")
         assert refused.value.hint == f"it has no instructions for `{of['kind']}`: take the backend `eager`"
@@ -240,7 +240,7 @@ def test_states_hold_what_the_kind_needs_and_no_more(layers: Callable[..., Spec]
     """Of fixed size, however long the translation is: keys and values of a window, inputs, a state."""
     step = graphs(layers(of, N=2))[Purpose.DECODE_STEP]
     a = layers(of).architecture
-    own = {name: type_ for name, type_ in step.inputs.items() if name in step.carried}
+    own = {name: type_ for name, type_ in step.inputs.items() if name in step.states}
     numbers = sum((type_.bytes() for type_ in own.values()), cost(step).flops * 0)(batch=1, beams=1) // 4
     expected = {
         "restricted_attention": 2 * 2 * a.h * (a.d_k + a.d_v),
@@ -254,9 +254,9 @@ def test_states_hold_what_the_kind_needs_and_no_more(layers: Callable[..., Spec]
 
 def test_restricted_attention_needs_no_room_for_all_pairs() -> None:
     """16,384 positions: their full weights would be a gibibyte a head."""
-    graph = stack(RestrictedAttention(kind="restricted_attention", radius=16), 64, 1)
-    node = next(node for node in graph.nodes if node.operation.over_positions())
-    kept = node.operation.kept([graph.types[i] for i in node.inputs], graph.shapes(node))
+    graph = sublayer_stack(RestrictedAttention(kind="restricted_attention", radius=16), 64, 1)
+    node = next(node for node in graph.nodes if node.operation.receptive_field())
+    kept = node.operation.saved_elements([graph.types[i] for i in node.inputs], graph.shapes(node))
     assert kept(batch=1, source=16_384) < 16_384 * 16 * 64
     query: Tensor = torch.randn(1, 1, 16_384, 8)
     assert restricted_attention(query, query, query, (16, 16), 16, 1.0).isfinite().all()

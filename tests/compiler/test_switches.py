@@ -16,19 +16,19 @@ import pytest
 import torch
 
 from compiler import Purpose, build, trainable
-from compiler.switches import ONEDNN, fast_float32, matrix_libraries, matrix_library, quiet
+from compiler.switches import ONEDNN, fast_float32, matrix_libraries, matrix_library, suppress_warnings_in_logs
 from specs import Spec
 
 OWNED = """
 import os, resource, torch
-from compiler.switches import own_process
+from compiler.switches import tune_process_memory
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(2**24)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 faults()
 before = faults()
-own_process()
+tune_process_memory()
 for _ in range(8):
     torch.ones(2**24)
 print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"])
@@ -36,8 +36,8 @@ print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.enviro
 KNOWN = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 MANY_SHAPES = """
 import ctypes, torch
-from compiler.switches import ONEDNN, fast_float32, own_process
-own_process()
+from compiler.switches import ONEDNN, fast_float32, tune_process_memory
+tune_process_memory()
 class Counts(ctypes.Structure):
     _fields_ = [(f"_{i}", ctypes.c_size_t) for i in range(7)] + [("used", ctypes.c_size_t), ("_", ctypes.c_size_t * 2)]
 library = ctypes.CDLL(None)
@@ -118,7 +118,7 @@ def test_logs_are_heard_again_after_the_last_thread_that_is_quiet(level: int) ->
 
     logging.disable(level)
     try:
-        assert _first_in_first_out(quiet, disabled) == max(level, logging.WARNING)
+        assert _first_in_first_out(suppress_warnings_in_logs, disabled) == max(level, logging.WARNING)
         assert disabled() == level
     finally:
         logging.disable(logging.NOTSET)
@@ -133,7 +133,7 @@ def test_programs_leave_torch_as_it_was(small: Callable[..., Spec]) -> None:
         program(source, target).smoothed.backward()
         for name in ("eager", "native"):
             build(small(), backend=name).score(source, target)
-        with pytest.raises(ValueError, match="not built to train"):
+        with pytest.raises(ValueError, match="not built for the purpose `train`"):
             build(small(), [Purpose.SCORE])(source, target)
         assert (_route(), torch.get_num_threads(), dict(os.environ)) == ("ieee", threads, environment)
     finally:

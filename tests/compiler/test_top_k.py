@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compiler.top_k import top_k
+from compiler.program import top_k
 from specs import BOS, EOS, PAD
 
 
@@ -45,7 +45,7 @@ def test_what_is_barred_is_left_out_before_the_choice(
     monkeypatch: pytest.MonkeyPatch, share: float, levels: int, asynchronous: bool
 ) -> None:
     """What is left has the values that it had; where too little is, -inf fills up."""
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: asynchronous)
+    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: asynchronous)
     generator = torch.Generator().manual_seed(levels)
     rows = -torch.randint(levels, (40, 60), generator=generator).float()
     allowed = torch.rand(40, 60, generator=generator) < share

@@ -11,7 +11,7 @@ from hostile import archives, nodes, values
 from hostile.judge import right
 from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
-from zoo.data.prepare import Prepared
+from zoo.data.prepare import PreparedCorpus
 
 _MEGABYTE = 1 << 20
 _PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for side in (0, 1))
@@ -31,7 +31,7 @@ def run(draw: Random, trial: Trial) -> None:
     done = trial.zoo("prepare", "own.yaml")
     if done.status == 0:
         (folder,) = (each for each in (trial.home / "prepared").iterdir() if (each / "manifest.json").is_file())
-        prepared = Prepared(folder)
+        prepared = PreparedCorpus(folder)
         prepared.verify()
         read = prepared.counts.read if split == "train" else len(prepared.texts(split)[0]) if split != "test" else None
         right(None in (read, counted) or read == counted, f"{read} lines are read of {counted}")

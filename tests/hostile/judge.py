@@ -14,7 +14,7 @@ import torch
 
 from hostile.clock import Clock
 from specs import ZooError
-from zoo.system.ram import most_used
+from zoo.system.device_memory import peak_memory
 
 SECONDS = 10
 BYTES = 2 << 30
@@ -69,7 +69,7 @@ def bound_memory() -> None:
 
 def used() -> int:
     """The most memory that this process ever had, in bytes; not what its parent had, which getrusage may count."""
-    return most_used(torch.device("cpu"))
+    return peak_memory(torch.device("cpu"))
 
 
 def of_the_house(error: ZooError) -> None:

@@ -48,7 +48,7 @@ Stream = bytes | Failing | None
 
 def called(arguments: Sequence[str], stdin: Stream = b"", stdout: Stream = b"", stderr: Stream = b"") -> Done:
     """What `zoo ARGUMENTS` does. Raises what escapes from it, which nothing should."""
-    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.explained
+    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error
     told: list[Exception] = []
 
     def explained(error: Exception, *rest: str) -> object:
@@ -59,14 +59,14 @@ def called(arguments: Sequence[str], stdin: Stream = b"", stdout: Stream = b"", 
     sys.argv = ["zoo", *arguments]
     streams = [_stream(files[0], "strict"), _stream(files[1], "strict"), _stream(files[2], "backslashreplace")]
     sys.stdin, sys.stdout, sys.stderr = streams  # type: ignore[assignment]
-    errors.explained = explained  # type: ignore[assignment]
+    errors.to_zoo_error = explained  # type: ignore[assignment]
     try:
         app.main()
         status: object = "none at all"
     except SystemExit as end:
         status = 0 if end.code is None else end.code
     finally:
-        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.explained = before
+        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error = before
         out, err = (_written(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
     return Done(status, out, err, told[-1] if told else None)
 

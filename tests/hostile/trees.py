@@ -10,9 +10,9 @@ from typing import get_args
 from hostile import values
 from hostile.judge import right
 from hostile.trial import Trial
-from zoo.data.prepare import Prepared
-from zoo.text.trees.symbols import Linearisation
-from zoo.text.trees.tree import read
+from zoo.data.prepare import PreparedCorpus
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tokenizer import Linearisation
 
 _TREES = (
     "(TOP (S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ sees) (NP (DT a) (JJ small) (NN house)))))",
@@ -44,9 +44,9 @@ def run(draw: Random, trial: Trial) -> None:
     done = trial.zoo("prepare", "own.yaml")
     if done.status == 0:
         (folder,) = (each for each in (trial.home / "prepared").iterdir() if (each / "manifest.json").is_file())
-        prepared = Prepared(folder)
+        prepared = PreparedCorpus(folder)
         for source, tree in zip(*prepared.texts("dev"), strict=True):
-            right(len(source.split()) == len(list(read(tree).leaves())), f"{source!r} is not of {tree!r}")
+            right(len(source.split()) == len(list(read_tree(tree).leaves())), f"{source!r} is not of {tree!r}")
 
 
 def _content(draw: Random) -> bytes:

@@ -16,8 +16,7 @@ from compiler import build
 from hostile import foreign
 from specs import Spec
 from zoo.files import manifest
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
+from zoo.generation.translator import Translation, Translator
 from zoo.models.weights import Weights
 from zoo.publishing import publish, upload
 from zoo.text.vocabulary import Vocabulary

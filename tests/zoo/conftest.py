@@ -15,14 +15,14 @@ import pytest
 import torch
 
 import specs
-from compiler.top_k import top_k
+from compiler.program import top_k
 from specs import EOS, PAD, Spec
 from zoo.files import manifest
-from zoo.generation.beam import Beam
-from zoo.generation.source import Source
-from zoo.generation.translation import ForcedScore, Translation
-from zoo.generation.translator import Translator
-from zoo.generation.workers import searched
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import search
+from zoo.generation.scoring import TokenScores
+from zoo.generation.translator import Translation, Translator
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
 
@@ -123,7 +123,7 @@ def searching(
 ):
     """What is found for each source (tokens without EOS), with a `beam` of such a size, and its other fields."""
     if chooser is None:
-        chooser = Beam(choice.pop("beam"), **choice)
+        chooser = BeamSearch(choice.pop("beam"), **choice)
     prefixes, words = prefixes or [()] * len(sources), words or [0] * len(sources)
     several = [
         Source(index, (*ids, EOS), limit, tuple(prefix), words=number)
@@ -131,7 +131,7 @@ def searching(
     ]
     size = windows or max(1, len(several))
     read = (several[start : start + size] for start in range(0, len(several), size))
-    found = list(searched(program, read, chooser, tokens, workers, device))
+    found = list(search(program, read, chooser, tokens, workers, device))
     assert sorted(index for index, _ in found) == list(range(len(several)))
     return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]
 
@@ -160,10 +160,10 @@ class Letters:
     def decode(self, tokens, side="target"):
         return "".join(ALPHABET[token - 4] if token >= 4 else "?" for token in tokens)
 
-    def named(self, tokens, side="target"):
+    def token_strings(self, tokens, side="target"):
         return list(self.decode(tokens))
 
-    def has_words(self, side):
+    def is_word_level(self, side):
         return False
 
 
@@ -187,7 +187,7 @@ class Listening(Report):
     def __init__(self):
         self.said, self.warnings = [], []
 
-    def say(self, text):
+    def info(self, text):
         self.said.append(text)
 
     def warn(self, text):
@@ -228,10 +228,10 @@ class Words(Report):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ class Parrot:
 
     def forced(self, sources, targets, *, tokens, report):
         self.asked.append(("forced", tokens))
-        return [ForcedScore((math.log(0.5),) * (len(target.split()) + 1)) for target in targets]
+        return [TokenScores((math.log(0.5),) * (len(target.split()) + 1)) for target in targets]
 
 
 @pytest.fixture

@@ -63,7 +63,9 @@ def test_a_model_is_a_module_to_train(small: Callable[..., Spec]) -> None:
 def test_load_takes_a_name_a_folder_and_a_spec(trained: Callable[..., Run]) -> None:
     run = trained("runs/tiny")
     text = "we read two books"
-    assert zoo.load("tiny", device="cpu").translate(text) == zoo.load(str(run.folder), tokens=50).translate(text)
+    assert zoo.load("tiny", device="cpu").translate(text) == zoo.load(str(run.folder), max_batch_tokens=50).translate(
+        text
+    )
     assert zoo.load(run.folder, device="cpu").translate(text) == zoo.load([run.folder], device="cpu").translate(text)
     with pytest.raises(ZooError, match="there is no model"):
         zoo.load("../x")

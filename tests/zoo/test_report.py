@@ -6,7 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo import report
-from zoo.report import Plain, Report, sizes
+from zoo.report import PlainReport, Report, sizes
 
 
 class Clock:
@@ -22,7 +22,7 @@ def clock(monkeypatch):
 
 def test_a_silent_report_takes_everything(capfd):
     silent = Report()
-    silent.say("a")
+    silent.info("a")
     silent.warn("b")
     with silent.progress("c", None, "steps") as progress:
         progress.advance(3, loss=1.5)
@@ -30,14 +30,14 @@ def test_a_silent_report_takes_everything(capfd):
 
 
 def test_plain_words_go_to_stderr(capsys):
-    Plain().say("hello")
-    Plain().warn("look")
+    PlainReport().info("hello")
+    PlainReport().warn("look")
     assert capsys.readouterr() == ("", "hello\nwarning: look\n")
 
 
 def test_plain_progress_is_a_line_now_and_then(clock):
     stream = io.StringIO()
-    with Plain(stream, every=10).progress("training", 1000, "steps") as progress:
+    with PlainReport(stream, every=10).progress("training", 1000, "steps") as progress:
         for _ in range(40):
             clock.now += 1
             progress.advance(10, loss=3.21987, device="cpu")
@@ -49,7 +49,7 @@ def test_plain_progress_is_a_line_now_and_then(clock):
 
 def test_the_last_line_is_not_said_again_at_the_end(clock):
     stream = io.StringIO()
-    with Plain(stream, every=10).progress("training", 20, "steps") as progress:
+    with PlainReport(stream, every=10).progress("training", 20, "steps") as progress:
         for _ in range(2):
             clock.now += 10
             progress.advance(10)
@@ -74,7 +74,7 @@ def test_two_sizes_never_read_the_same(pair, told):
 
 def test_short_work_is_no_line(clock):
     stream = io.StringIO()
-    with Plain(stream).progress("reading", None, "pairs") as progress:
+    with PlainReport(stream).progress("reading", None, "pairs") as progress:
         clock.now += 9
         progress.advance(1)
     assert stream.getvalue() == ""
@@ -82,7 +82,7 @@ def test_short_work_is_no_line(clock):
 
 def test_what_was_done_before_is_no_measure_of_speed(clock):
     stream = io.StringIO()
-    with Plain(stream, every=10).progress("fetching", 2_000_000, "bytes") as progress:
+    with PlainReport(stream, every=10).progress("fetching", 2_000_000, "bytes") as progress:
         progress.advance(1_000_000)
         clock.now += 10
         progress.advance(100_000)
@@ -130,7 +130,9 @@ def test_figures(value, words):
     ],
 )
 def test_what_would_move_a_terminal_is_spelled_out(capsys, text, shown):
-    assert report.harmless(text) == shown
-    assert report.harmless(text).replace("\t", r"\x09") == ZooError(text).summary, "an error spells it alike"
-    Plain().warn(text)
+    assert report.escape_control_characters(text) == shown
+    assert report.escape_control_characters(text).replace("\t", r"\x09") == ZooError(text).summary, (
+        "an error spells it alike"
+    )
+    PlainReport().warn(text)
     assert capsys.readouterr().err == f"warning: {shown}\n"

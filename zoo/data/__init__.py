@@ -1,1 +1,1 @@
-"""From parallel text to batches: clean, prepare, store, group."""
+"""Corpora: clean and prepare parallel text, store its tokens, and form batches."""

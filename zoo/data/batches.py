@@ -1,11 +1,11 @@
-"""Batches: pairs of about the same length, within a budget of source and of target tokens (paper, section 5.1)."""
+"""Batches of pairs with similar lengths, within a budget of source and of target tokens (paper, section 5.1)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,84 +14,108 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.order import Indices, Lengths, by_length, in_bands, runs
 from zoo.data.store import Store
-from zoo.system.installed import memory, require
+from zoo.system.memory import machine_memory, require_memory
 
 Tokens = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+Lengths = npt.NDArray[np.int32]
 
-_ORDERED = 64  # bytes a pair: where it stands, how long it is, and what it is sorted by
-_BANDS = 1.5  # to the square root of the batches: measured, a little more of them than of batches in each
+_BYTES_PER_ORDERED_PAIR = 64  # index, lengths and sort keys of a pair
+_LENGTH_NOISE = 0.05
+"""Relative noise of the lengths that pairs are sorted by. It adds one percent of padding, and halves how many pairs are
+in the same batch again in the next epoch."""
+_BANDS_PER_SQRT_BATCHES = 1.5
+"""Number of length bands, relative to the square root of the number of batches. Measured: padding is least if there are
+slightly more bands than batches in each band."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs of sentences, padded with PAD. A row of `source` ends with EOS; one of `target` is BOS ... EOS."""
+    """Padded token IDs of sentence pairs.
+
+    Attributes:
+        source: Tokens and EOS of each source, then PAD.
+        target: BOS, tokens and EOS of each target, then PAD.
+        source_tokens: Number of source tokens, with EOS, without padding.
+        target_tokens: Number of target tokens to predict: with EOS, without BOS and padding.
+    """
 
     source: Int64[Tensor, "batch source"]
     target: Int64[Tensor, "batch 1+target"]
     source_tokens: int
-    """Tokens of all sources, with their EOS, without padding."""
     target_tokens: int
-    """What is to be predicted: tokens of all targets, with their EOS, without padding and BOS."""
 
     @classmethod
-    def of(cls, source: Tensor, target: Tensor) -> Self:
-        """With the tokens counted."""
+    def from_tensors(cls, source: Int64[Tensor, "batch source"], target: Int64[Tensor, "batch 1+target"]) -> Self:
+        """Build a batch from its tensors and count its tokens."""
         return cls(source, target, int((source != PAD).sum()), int((target != PAD).sum()) - len(target))
 
     @classmethod
-    def nothing(cls) -> Self:
-        """A row with nothing to predict: it has neither loss nor gradients."""
-        return cls.of(torch.tensor([[EOS]]), torch.tensor([[BOS, PAD]]))
+    def empty(cls) -> Self:
+        """Return a batch of one row with no token to predict. It has neither loss nor gradients."""
+        return cls.from_tensors(torch.tensor([[EOS]]), torch.tensor([[BOS, PAD]]))
 
     def __len__(self) -> int:
         return len(self.source)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch there; the copy does not wait."""
-        source, target = (each.to(device, non_blocking=True) for each in (self.source, self.target))
+        """Copy the batch to a device asynchronously."""
+        source, target = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target))
         return Batch(source, target, self.source_tokens, self.target_tokens)
 
     def split(self, parts: int) -> list[Batch]:
-        """At most `parts` batches of about as many rows, none empty, each trimmed to its own longest rows."""
+        """Split the batch into at most `parts` batches of nearly equal numbers of rows, without excess padding."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         if len(rows) == 1:
             return [self]
         pairs = zip(torch.split(self.source, rows), torch.split(self.target, rows), strict=True)
-        return [Batch.of(_trimmed(source), _trimmed(target)) for source, target in pairs]
+        return [Batch.from_tensors(_trim(source), _trim(target)) for source, target in pairs]
 
 
 class BatchSize(NamedTuple):
-    """Of a batch: what it has without padding, EOS counted, and how many places its tensors have with it."""
+    """Numbers of rows and tokens of a batch, or of several batches together."""
 
     rows: int
     source_tokens: int
+    """Source tokens with EOS, without padding."""
     target_tokens: int
-    places: int
+    """Target tokens with EOS, without BOS and padding."""
+    padded_tokens: int
+    """Source and target tokens, with EOS and padding."""
 
     def share(self, count: int) -> BatchSize:
-        """Of one of `count` parts of it."""
+        """Return the size of one of `count` equal shares, rounded up."""
         return BatchSize(*(-(-number // max(1, count)) for number in self))
 
 
 class EpochBatches(Sequence[Indices]):
-    """The batches of one epoch, each an array of indices of pairs: every pair in exactly one of them."""
+    """Batches of one epoch, each an array of indices of pairs. Each pair is in exactly one batch.
+
+    Attributes:
+        total: Size of all batches together.
+    """
 
     def __init__(self, order: Indices, bounds: Indices, total: BatchSize) -> None:
+        """Cut an order of pairs into batches.
+
+        Args:
+            order: Indices of pairs.
+            bounds: Start and end of each batch in `order`, `[batches, 2]`.
+            total: Size of all batches together.
+        """
         self._order, self._bounds = order, bounds
         self.total = total
-        """Of all of them together."""
 
     @property
     def padding(self) -> float:
-        """Share of all places of the batches, source and target, that are padding."""
+        """Share of padding among all source and target tokens."""
         tokens = self.total.source_tokens + self.total.target_tokens
-        return 1 - tokens / self.total.places if self.total.places else 0.0
+        return 1 - tokens / self.total.padded_tokens if self.total.padded_tokens else 0.0
 
     @property
     def mean(self) -> BatchSize:
-        """Of a batch."""
+        """Mean size of a batch."""
         return self.total.share(len(self))
 
     def __len__(self) -> int:
@@ -112,117 +136,176 @@ class EpochBatches(Sequence[Indices]):
 
 
 class Pairs(NamedTuple):
-    """Tokens of some pairs, without BOS and EOS: for each an array [length]."""
+    """Token IDs of sentence pairs, without BOS and EOS. Each source and each target is an array `[length]`."""
 
     sources: Sequence[Tokens]
     targets: Sequence[Tokens]
 
     @classmethod
-    def of(cls, store: Store, indices: npt.ArrayLike) -> Self:
-        """The pairs at `indices`, in this order."""
+    def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
+        """Read the pairs at `indices`, in this order."""
         rows = [int(index) for index in np.asarray(indices)]
         return cls([store.source(row) for row in rows], [store.target(row) for row in rows])
 
     @property
     def size(self) -> BatchSize:
-        """Of the batch that they make."""
+        """Size of the batch that consists of these pairs."""
         source, target = ([len(row) + 1 for row in side] for side in self)
         return BatchSize(len(source), sum(source), sum(target), len(source) * (max(source) + max(target)))
 
     def share(self, rank: int, count: int) -> Pairs:
-        """Every so many of them: where they are sorted by length, the shares are alike."""
+        """Return every `count`-th pair, starting at `rank`. Shares of pairs that are sorted by length are similar."""
         return Pairs(self.sources[rank::count], self.targets[rank::count])
 
-    def batch(self) -> Batch:
-        """As one batch; of none, `Batch.nothing`."""
+    def to_batch(self) -> Batch:
+        """Pad the pairs to a batch. Without pairs, return `Batch.empty()`."""
         if not self.sources:
-            return Batch.nothing()
-        return Batch.of(_padded(self.sources, first=()), _padded(self.targets, first=(BOS,)))
+            return Batch.empty()
+        return Batch.from_tensors(_pad(self.sources, prefix=()), _pad(self.targets, prefix=(BOS,)))
 
 
 def epoch_batches(
     store: Store, source_tokens: int, target_tokens: int, seed: int, epoch: int, weights: Sequence[float] = ()
 ) -> EpochBatches:
-    """Batches with rows * (longest source + EOS) <= source_tokens, and the same of the targets.
+    """Divide the pairs of an epoch into batches of similar lengths.
 
-    Which pairs meet and the order of the batches follow from `seed` and `epoch` alone. With `weights`, one for each
-    part of the corpus, an epoch has each of its pairs so many times; of a fraction others in each epoch. Raises
-    ZooError where a pair is longer than a budget, and where the weights leave no pair.
+    In each batch, rows * (longest source + EOS) <= source_tokens, and likewise for the targets. Contents and order of
+    the batches follow from `seed` and `epoch` alone.
+
+    Args:
+        store: Tokens of the training text.
+        source_tokens: Budget of source tokens per batch.
+        target_tokens: Budget of target tokens per batch.
+        seed: Seed of the training.
+        epoch: Number of the epoch.
+        weights: How often an epoch contains the pairs of each part of the corpus. For a fraction, pairs are drawn
+            again in each epoch. Defaults to 1 for all parts.
+
+    Raises:
+        ZooError: A pair is longer than a budget, or the weights leave no pair.
     """
-    pairs = _drawn(store, weights, seed, epoch)
+    pairs = _draw_pairs(store, weights, seed, epoch)
     source, target = store.source_lengths[pairs] + 1, store.target_lengths[pairs] + 1
     _check_longest(source, source_tokens, "source")
     _check_longest(target, target_tokens, "target")
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
-    order = by_length(source, target, random)
+    order = _order_by_length(source, target, random)
     source, target = source[order], target[order]
-    bounds = runs(source, target, source_tokens, target_tokens)
+    bounds = _batch_bounds(source, target, source_tokens, target_tokens)
     random.shuffle(bounds)
-    return EpochBatches(order if isinstance(pairs, slice) else pairs[order], bounds, _total(source, target, bounds))
+    indices = order if isinstance(pairs, slice) else pairs[order]
+    return EpochBatches(indices, bounds, _total_size(source, target, bounds))
 
 
-def cut(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list[Pairs]:
-    """These pairs in batches within both budgets, by the lengths that they have here, in an order by the seed alone.
+def batch_pairs(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list[Pairs]:
+    """Divide a few thousand pairs into batches within both budgets, in an order that follows from the seed.
 
-    For a few thousand pairs, which have been drawn anew: batches are too few for `epoch_batches`, whose targets would
-    differ in each. No pair may be longer than a budget.
+    For so few pairs, the order of `epoch_batches` would put very different target lengths into one batch. No pair may
+    be longer than a budget.
     """
     source, target = (np.array([len(row) + 1 for row in side], np.int32) for side in pairs)
     batches = max(source.sum() / source_tokens, target.sum() / target_tokens)
-    order = in_bands(source, target, max(1, round(_BANDS * math.sqrt(batches))))
-    bounds = runs(source[order], target[order], source_tokens, target_tokens)
+    order = _order_in_bands(source, target, max(1, round(_BANDS_PER_SQRT_BATCHES * math.sqrt(batches))))
+    bounds = _batch_bounds(source[order], target[order], source_tokens, target_tokens)
     np.random.default_rng(seed).shuffle(bounds)
     sources, targets = ([side[index] for index in order] for side in pairs)
     return [Pairs(sources[start:end], targets[start:end]) for start, end in bounds]
 
 
-def _drawn(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
-    """The pairs of an epoch, by the weights of their parts."""
+def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
+    """Select the pairs of an epoch by the weights of their parts."""
     if all(weight == 1.0 for weight in weights):
         return slice(None)
-    many = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
+    total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
     hint = "lower the weights of `corpus.train`"
-    require(many * _ORDERED, memory(), f"to order an epoch of {many:,.0f} pairs", hint)
-    random, start, drawn = np.random.default_rng([seed, epoch, 1]), 0, []
+    require_memory(total * _BYTES_PER_ORDERED_PAIR, machine_memory(), f"to order an epoch of {total:,.0f} pairs", hint)
+    random, start, indices = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)
-        drawn += [np.arange(start, start + count)] * whole
-        drawn.append(start + random.permutation(count)[: round((weight - whole) * count)])
+        indices += [np.arange(start, start + count)] * whole
+        indices.append(start + random.permutation(count)[: round((weight - whole) * count)])
         start += count
-    if not sum(map(len, drawn)):
-        hint = "raise them: the weight of a part times its pairs is how many an epoch has of it"
-        raise ZooError("an epoch has no pair at all: so small are the weights of `corpus.train`", hint=hint)
-    return np.concatenate(drawn)
+    if not sum(map(len, indices)):
+        hint = "raise them: an epoch has the weight of a part times its number of pairs"
+        raise ZooError("the weights of `corpus.train` are so small that an epoch has no pair", hint=hint)
+    return np.concatenate(indices)
 
 
-def _total(source: Lengths, target: Lengths, bounds: Indices) -> BatchSize:
+def _order_by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> Indices:
+    """Order pairs by source length, then by target length, both with noise, so that each epoch has other batches.
+
+    Target lengths alternately rise and fall, so that neighbours are similar even where the source length changes.
+    """
+    order = random.permutation(len(source))
+    source_key, target_key = (_noisy_lengths(lengths, random) for lengths in (source, target))
+    for key in (np.where(source_key % 2 == 0, -target_key, target_key), source_key):
+        order = order[np.argsort(key[order], kind="stable")]
+    return order
+
+
+def _order_in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
+    """Order pairs by `count` equally large bands of source length, and within each band by target length."""
+    by_source = np.lexsort((target, source))
+    band = np.empty(len(source), np.int64)
+    band[by_source] = np.arange(len(source)) * count // max(1, len(source))
+    return np.lexsort((np.where(band % 2 == 0, target, -target), band))
+
+
+def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
+    """Add noise to lengths. The result has 16 bits if possible, because numpy sorts those in linear time."""
+    noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
+    return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
+
+
+def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int) -> Indices:
+    """Cut ordered pairs into the longest consecutive batches that both budgets allow.
+
+    Returns:
+        Start and end of each batch, `[batches, 2]`.
+    """
+    bounds, start, count = [], 0, len(source)
+    while start < count:
+        # The lengths of the first pair bound the number of rows: the longest pair of the batch is not shorter.
+        rows = min(max_source // source[start], max_target // target[start], count - start)
+        row_counts = np.arange(1, rows + 1)
+        fits = np.ones(rows, bool)
+        for lengths, max_tokens in ((source, max_source), (target, max_target)):
+            fits &= np.maximum.accumulate(lengths[start : start + rows]) * row_counts <= max_tokens
+        end = start + (int(rows) if fits.all() else int(np.argmin(fits)))
+        bounds.append((start, end))
+        start = end
+    return np.array(bounds, np.int64).reshape(-1, 2)
+
+
+def _total_size(source: Lengths, target: Lengths, bounds: Indices) -> BatchSize:
     starts = np.sort(bounds[:, 0])
     rows = np.diff(np.append(starts, len(source)))
-    longest = (np.maximum.reduceat(each, starts) if len(starts) else starts for each in (source, target))
-    places = sum(int((each * rows).sum()) for each in longest)
-    return BatchSize(len(source), int(source.sum(dtype=np.int64)), int(target.sum(dtype=np.int64)), places)
+    longest = (np.maximum.reduceat(side, starts) if len(starts) else starts for side in (source, target))
+    padded = sum(int((lengths * rows).sum()) for lengths in longest)
+    return BatchSize(len(source), int(source.sum(dtype=np.int64)), int(target.sum(dtype=np.int64)), padded)
 
 
-def _check_longest(lengths: Lengths, most: int, side: str) -> None:
+def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
     longest = int(lengths.max(initial=0))
-    if longest > most:
+    if longest > budget:
         raise ZooError(
-            f"a {side} of {longest - 1:,} tokens and its EOS do not fit into `training.{side}_tokens` ({most:,})",
+            f"a {side} of {longest - 1:,} tokens and its EOS exceed `training.{side}_tokens` ({budget:,})",
             hint=f"write `training.{side}_tokens={longest}` or more, or lower `corpus.max_length`",
         )
 
 
-def _padded(rows: Sequence[Tokens], first: tuple[int, ...]) -> Int64[Tensor, "batch longest"]:
-    """Rows as `first`, their tokens, EOS, and PAD up to the longest."""
-    before = len(first)
-    width = max(map(len, rows), default=0) + before + 1
+def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Int64[Tensor, "batch longest"]:
+    """Build rows of `prefix`, tokens, EOS and padding."""
+    width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
-    array[:, :before] = first
-    for place, row in zip(array, rows, strict=True):
-        place[before : before + len(row)] = row
-        place[before + len(row)] = EOS
+    array[:, : len(prefix)] = prefix
+    for padded, row in zip(array, rows, strict=True):
+        end = len(prefix) + len(row)
+        padded[len(prefix) : end] = row
+        padded[end] = EOS
     return torch.from_numpy(array)
 
 
-def _trimmed(rows: Int64[Tensor, "batch longest"]) -> Int64[Tensor, "batch shorter"]:
+def _trim(rows: Int64[Tensor, "batch longest"]) -> Int64[Tensor, "batch shorter"]:
+    """Remove the columns that contain only padding."""
     return rows[:, : int((rows != PAD).sum(1).max())]

@@ -1,4 +1,4 @@
-"""Which pairs of a corpus are trained on, and why the others are not."""
+"""Decide which pairs of the training text are used, and count why the others are not."""
 
 from __future__ import annotations
 
@@ -12,127 +12,149 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError
-from zoo.data.parallel import Pair
-from zoo.system.installed import memory, require
+from zoo.data.corpus import Pair
+from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
-Fates = npt.NDArray[np.uint8]
-_PAIR, _TASK = 2, 40  # bytes a pair, and more for each task: its hashes, and their order
-_LOOKED_AT = 1 << 20  # pairs
-_FEWER = "train on fewer pairs, or hold none out and keep duplicates"
+PairStatuses = npt.NDArray[np.uint8]
+_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # the second for each task: hashes and their order
+_PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
+_MEMORY_HINT = "train on fewer pairs, or hold none out and keep duplicates"
 
 
-class Fate(IntEnum):
-    """What becomes of a pair of the training text."""
+class PairStatus(IntEnum):
+    """Use of a pair of the training text."""
 
     KEPT = 0
     EMPTY = 1
     DUPLICATE = 2
     DEV = 3
     TEST = 4
-    BESIDE = 5
+    SAME_SOURCE = 5
+    """Not used: has the same source as a pair of dev or test."""
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Pairs of the training text, by what became of them; every pair that was read counts once but in `control`."""
+class CleaningCounts:
+    """Numbers of training pairs by their use. Each pair that was read counts once, except in `control`."""
 
     read: int = 0
     empty: int = 0
     """Dropped: a side has no text."""
     duplicate: int = 0
-    """Dropped: the same pair came before."""
+    """Dropped: the same pair occurred before."""
     held_out: int = 0
-    """Not trained on: held out for dev or test, or of the same source as a pair that is."""
+    """Not trained on: held out for dev or test, or has the same source as such a pair."""
     long: int = 0
     """Dropped: a side has more than `corpus.max_length` tokens."""
     ratio: int = 0
     """Dropped: one side has more than `corpus.max_ratio` times the tokens of the other."""
     kept: int = 0
     control: int = 0
-    """Control characters in it became spaces; not dropped for that."""
+    """Pairs in which spaces replaced control characters. They are not dropped for this reason."""
 
     def __str__(self) -> str:
-        """All of it on a line for people."""
+        """Return all counts in one line."""
         reasons = {
             "with an empty side": self.empty,
-            "seen before": self.duplicate,
+            "duplicates": self.duplicate,
             "held out": self.held_out,
             "too long": self.long,
-            "of too uneven lengths": self.ratio,
+            "with too different lengths": self.ratio,
         }
-        told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
-        spaced = f" (control characters became spaces in {self.control:,})" if self.control else ""
-        return f"{self.read:,} pairs read{spaced}, {self.kept:,} kept; left out: {told or 'none'}"
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+        control = f" (spaces replaced control characters in {self.control:,})" if self.control else ""
+        return f"{self.read:,} pairs read{control}, {self.kept:,} kept; dropped: {dropped or 'none'}"
 
     def as_dict(self) -> dict[str, int]:
-        """The same as plain data."""
+        """Return the counts as a dictionary."""
         return asdict(self)
 
 
-def judge(pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int = 0) -> tuple[Fates, Counts]:
-    """The fate of every training pair as far as its text alone decides it: [pairs], and the counts so far.
+def classify_pairs(
+    pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int = 0
+) -> tuple[PairStatuses, CleaningCounts]:
+    """Classify all training pairs by their text.
 
-    `dev` and `test` pairs are held out: those of the sources with the smallest hashes, so that the choice follows
-    from the sentences and not from their places. All pairs of one source go together; where those of a set's last
-    source are more than the set takes, the rest is left out. Memory: 2 bytes a pair, and 40 for each of the
-    two tasks while it works.
+    Dev and test pairs are those whose sources have the smallest hashes. Their choice therefore depends on the
+    sentences and not on their order. All pairs of a source are held out together. If the last source of a set has more
+    pairs than the set needs, its remaining pairs are not used.
 
-    Raises ZooError where there are too few sources to hold out `dev` and `test` pairs, and where the memory has no room
-    for that.
+    The function takes 2 bytes per pair, and while it works 40 more for each of its two tasks.
+
+    Args:
+        pairs: The training text.
+        deduplicate: Whether to drop repeated pairs.
+        dev: Number of pairs to hold out for dev.
+        test: Number of pairs to hold out for test.
+
+    Returns:
+        Status of each pair, `[pairs]`, and the counts so far.
+
+    Raises:
+        ZooError: There are too few pairs to hold out, or too little memory.
     """
-    fates, sources, both = array("B"), array("Q"), array("Q")
+    statuses, source_hashes, pair_hashes = array("B"), array("Q"), array("Q")
     control = 0
-    takes = _PAIR + _TASK * (bool(dev or test) + deduplicate)
+    pair_bytes = _BYTES_PER_PAIR + _BYTES_PER_HASHED_PAIR * (bool(dev or test) + deduplicate)
     for source, target in pairs:
-        if len(fates) % _LOOKED_AT == 0:
-            require(len(fates) * takes, memory(), "to judge the pairs of `corpus.train`", _FEWER)
+        if len(statuses) % _PAIRS_BETWEEN_MEMORY_CHECKS == 0:
+            require_memory(
+                len(statuses) * pair_bytes, machine_memory(), "to classify the pairs of `corpus.train`", _MEMORY_HINT
+            )
         cleaned = clean(source), clean(target)
         control += (source.strip(), target.strip()) != cleaned
-        fates.append(Fate.KEPT if all(cleaned) else Fate.EMPTY)
+        statuses.append(PairStatus.KEPT if all(cleaned) else PairStatus.EMPTY)
         if dev or test:
-            sources.append(_hash(cleaned[0]))
+            source_hashes.append(_hash(cleaned[0]))
         if deduplicate:
-            both.append(_hash("\n".join(cleaned)))
-    judged = np.array(fates, np.uint8)
+            pair_hashes.append(_hash("\n".join(cleaned)))
+    result = np.array(statuses, np.uint8)
     if deduplicate:
-        _mark_duplicates(judged, np.array(both, np.uint64))
+        _mark_duplicates(result, np.array(pair_hashes, np.uint64))
     if dev or test:
-        _hold_out(judged, np.array(sources, np.uint64), ((Fate.DEV, dev), (Fate.TEST, test)))
-    of = np.bincount(judged, minlength=len(Fate))
-    return judged, Counts(
-        read=len(judged),
-        empty=int(of[Fate.EMPTY]),
-        duplicate=int(of[Fate.DUPLICATE]),
-        held_out=int(of[Fate.DEV] + of[Fate.TEST] + of[Fate.BESIDE]),
-        kept=int(of[Fate.KEPT]),
+        _hold_out(result, np.array(source_hashes, np.uint64), ((PairStatus.DEV, dev), (PairStatus.TEST, test)))
+    count = np.bincount(result, minlength=len(PairStatus))
+    return result, CleaningCounts(
+        read=len(result),
+        empty=int(count[PairStatus.EMPTY]),
+        duplicate=int(count[PairStatus.DUPLICATE]),
+        held_out=int(count[PairStatus.DEV] + count[PairStatus.TEST] + count[PairStatus.SAME_SOURCE]),
+        kept=int(count[PairStatus.KEPT]),
         control=control,
     )
 
 
-def with_fate(pairs: Iterable[Pair], fates: Fates, fate: Fate) -> Iterator[Pair]:
-    """The cleaned pairs that have this fate."""
-    for (source, target), given in zip(pairs, fates, strict=False):
-        if given == fate:
+def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: PairStatus) -> Iterator[Pair]:
+    """Yield the cleaned pairs that have a status."""
+    for (source, target), pair_status in zip(pairs, statuses, strict=False):
+        if pair_status == status:
             yield clean(source), clean(target)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What tokens a training pair may have; `most` tokens a side, `ratio` of the longer side to the shorter."""
+class LengthLimits:
+    """Limits for the tokens of a training pair."""
 
-    most: int
-    ratio: float | None
+    max_length: int
+    """Maximum tokens per side."""
+    max_ratio: float | None
+    """Maximum ratio of the longer side to the shorter."""
 
-    def sift(
-        self, source: Sequence[list[int]], target: Sequence[list[int]], counts: Counts
-    ) -> tuple[list[int], Counts]:
-        """Which of the pairs are within the limits, and `counts` with the others taken out."""
+    def filter(
+        self, source: Sequence[list[int]], target: Sequence[list[int]], counts: CleaningCounts
+    ) -> tuple[list[int], CleaningCounts]:
+        """Select the pairs within the limits.
+
+        Returns:
+            Indices of these pairs, and `counts` with the other pairs counted as dropped.
+        """
         lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
         shorter, longer = lengths.min(0), lengths.max(0)
         empty = shorter == 0
-        long = ~empty & (longer > self.most)
-        uneven = ~empty & ~long & (longer > (np.inf if self.ratio is None else self.ratio) * np.maximum(shorter, 1))
+        long = ~empty & (longer > self.max_length)
+        max_ratio = np.inf if self.max_ratio is None else self.max_ratio
+        uneven = ~empty & ~long & (longer > max_ratio * np.maximum(shorter, 1))
         kept: list[int] = np.flatnonzero(~(empty | long | uneven)).tolist()
         counts = replace(
             counts,
@@ -145,32 +167,33 @@ class Limits:
 
 
 def _hash(text: str) -> int:
-    """64 bits: of ten million sentences about three in a million worlds share one by chance."""
+    """Return a hash of 64 bits. Among ten million sentences, a collision has a probability of three in a million."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _mark_duplicates(fates: Fates, hashes: npt.NDArray[np.uint64]) -> None:
-    kept = np.flatnonzero(fates == Fate.KEPT)
+def _mark_duplicates(statuses: PairStatuses, hashes: npt.NDArray[np.uint64]) -> None:
+    kept = np.flatnonzero(statuses == PairStatus.KEPT)
     _, first = np.unique(hashes[kept], return_index=True)
-    again = np.ones(len(kept), bool)
-    again[first] = False
-    fates[kept[again]] = Fate.DUPLICATE
+    repeated = np.ones(len(kept), bool)
+    repeated[first] = False
+    statuses[kept[repeated]] = PairStatus.DUPLICATE
 
 
-def _hold_out(fates: Fates, hashes: npt.NDArray[np.uint64], sets: Iterable[tuple[Fate, int]]) -> None:
-    kept = np.flatnonzero(fates == Fate.KEPT)
-    # Stable: by hash, and pairs of one source in the order of the text.
+def _hold_out(statuses: PairStatuses, hashes: npt.NDArray[np.uint64], sets: Iterable[tuple[PairStatus, int]]) -> None:
+    kept = np.flatnonzero(statuses == PairStatus.KEPT)
+    # A stable sort leaves the pairs of one source in the order of the text.
     order = kept[np.argsort(hashes[kept], kind="stable")]
     sorted_hashes = hashes[order]
-    begin = 0
-    for fate, wanted in sets:
-        end = begin + wanted
+    start = 0
+    for status, count in sets:
+        end = start + count
         if end > len(order):
             raise ZooError(
-                f"`corpus.{fate.name.lower()}` holds out {wanted:,} pairs, and train has {len(order) - begin:,} left",
-                hint="hold out fewer pairs, or give train more",
+                f"`corpus.{status.name.lower()}` holds out {count:,} pairs, but train has only "
+                f"{len(order) - start:,} left",
+                hint="hold out fewer pairs, or add training text",
             )
-        fates[order[begin:end]] = fate
-        last = np.searchsorted(sorted_hashes, sorted_hashes[end - 1], side="right") if wanted else begin
-        fates[order[end:last]] = Fate.BESIDE
-        begin = max(int(last), end)
+        statuses[order[start:end]] = status
+        last = np.searchsorted(sorted_hashes, sorted_hashes[end - 1], side="right") if count else start
+        statuses[order[end:last]] = PairStatus.SAME_SOURCE
+        start = max(int(last), end)

@@ -1,4 +1,4 @@
-"""`zoo prepare`: from a spec's corpus to a vocabulary and token stores, once for every corpus."""
+"""`zoo prepare`: turn the corpus of a spec into a vocabulary and token stores, once per corpus."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ import numpy as np
 
 from specs import EOS, Parsing, Spec, ZooError
 from specs.notation import dump
-from zoo.data.ahead import ahead
-from zoo.data.cleaning import Counts, Fate, Fates, Limits, judge, with_fate
-from zoo.data.parallel import Pair, ParallelText, Split
+from zoo.data.cleaning import (
+    CleaningCounts,
+    LengthLimits,
+    PairStatus,
+    PairStatuses,
+    classify_pairs,
+    pairs_with_status,
+)
+from zoo.data.corpus import Pair, ParallelCorpus, Split
+from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
 from zoo.files import hashes, manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
@@ -24,265 +31,301 @@ from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
 from zoo.report import Report, size
 from zoo.text.lines import clean, read_lines
-from zoo.text.vocabulary import Vocabulary, learned_from, require_to_learn
+from zoo.text.vocabulary import Vocabulary, check_learnable, learning_pairs
 
-_FORMAT = 2  # what is prepared from the same corpus changes with it
-_CHUNK = 8192
-_CHUNK_TEXT = 4_000_000  # characters; to encode one takes fifty bytes
-_SCORED_TEXT = 256_000_000
-_AROUND = 200  # bytes that a pair takes beside its text
-_SCORED: dict[Split, Fate] = {"dev": Fate.DEV, "test": Fate.TEST}
-_COUNTS, _SECTIONS = "counts.json", "sections.yaml"
-_HASHED_BYTES = 1 << 30  # of more than this, opening looks at the sizes alone; training verifies it as it goes
+_FORMAT = 2  # increase it whenever the same corpus gives other prepared files
+_CHUNK_PAIRS = 8192
+_CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
+_MAX_SCORED_TEXT = 256_000_000
+_PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
+_SCORED_SPLITS: dict[Split, PairStatus] = {"dev": PairStatus.DEV, "test": PairStatus.TEST}
+_COUNTS_FILE, _SECTIONS_FILE = "counts.json", "sections.yaml"
+# Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
+_HASHED_BYTES = 1 << 30
+
+TokenChunk = tuple[list[list[int]], list[list[int]]]
+"""Token IDs of the sources and of the targets of some pairs."""
 
 
-class Prepared:
-    """A corpus ready to train on: a folder with its vocabulary, and a token store for each split."""
+class PreparedCorpus:
+    """Folder with everything that training reads: a vocabulary, and a token store per split.
+
+    Attributes:
+        folder: The folder.
+        fingerprint: Its name, which follows from the content of the corpus and the settings (see `fingerprint`).
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Opens what `prepare` wrote. Raises ZooError where it is damaged."""
+        """Open a folder that `prepare` wrote.
+
+        Raises:
+            ZooError: A file is missing or damaged.
+        """
         self.folder = folder
         self.fingerprint = folder.name
         self._verified = manifest.check(folder, hashed_bytes=_HASHED_BYTES)
         hold_while_alive(self, folder)
 
     def verify(self) -> None:
-        """Looks at what opening took on trust. Raises ZooError, naming the file, where it is not as it was written."""
+        """Check the hashes of files of which only the sizes were checked when the folder was opened.
+
+        Raises:
+            ZooError: A file is damaged or cannot be read.
+        """
         if not self._verified:
             try:
                 self._verified = manifest.check(self.folder)
             except UnreadableError:
                 raise
             except ZooError as error:
-                hint = f"remove the folder `{self.folder}`: `zoo prepare` makes it anew"
+                hint = f"remove the folder `{self.folder}` and run `zoo prepare` again"
                 raise ZooError(error.summary, hint=hint, exit_code=1) from error
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Of both languages."""
+        """Vocabulary of both languages."""
         return Vocabulary.load(self.folder)
 
     @cached_property
-    def counts(self) -> Counts:
-        """What cleaning left of the training text, and why not more."""
-        return Counts(**read_json(self.folder / _COUNTS))
+    def counts(self) -> CleaningCounts:
+        """Numbers of training pairs that cleaning kept and dropped."""
+        return CleaningCounts(**read_json(self.folder / _COUNTS_FILE))
 
     def store(self, split: Split) -> Store:
-        """The tokens of a split."""
+        """Open the token store of a split."""
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> tuple[list[str], list[str]]:
-        """Sources and targets of dev or test, as they are written but for control characters; nothing of train."""
+        """Return sources and targets of dev or test as they are in the corpus, but without control characters.
+
+        Raises:
+            ValueError: The split is train, whose text is not stored.
+        """
         if split == "train":
-            raise ValueError("the text of train is not kept")
+            raise ValueError("the text of the training set is not stored")
         source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
         return source, target
 
 
-def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> Prepared:
-    """The prepared corpus of a spec: found in `storage.prepared()`, or made there.
+def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
+    """Return the prepared corpus of a spec, and create it in `storage.prepared()` if it does not exist.
 
-    `vocabulary` is that of the model which the training starts from, where it starts from one; else one is learned.
+    Downloads archives, learns the vocabulary from the training text, and writes token stores and cleaning counts. The
+    folder is published atomically. If another process publishes it first, that folder is used. A damaged folder is
+    created again, with a warning.
 
-    Made are: fetched archives, the vocabulary (learned from the training text), the stores, the counts of what
-    was left out. The folder appears whole at the end; where another process was faster, its folder is used. A
-    damaged one is made anew, with a warning. Raises ZooError where the corpus or the vocabulary's size cannot be
-    used, where the network or the disk fails.
+    Args:
+        spec: Spec with the sections `corpus`, `vocabulary` and `task`.
+        report: Receives progress and warnings.
+        vocabulary: Vocabulary of the model that the training starts from, if any. Otherwise one is learned.
+
+    Raises:
+        ZooError: The corpus or the size of the vocabulary is not usable, or the network or the disk fails.
     """
     if not spec.corpus.train:
         raise ZooError(
             "there is nothing to train on: `corpus.train` is empty",
-            hint="write the parts of the corpus: `corpus.train`, `corpus.dev`",
+            hint="list the parts of the corpus in `corpus.train` and `corpus.dev`",
         )
     if vocabulary is not None and vocabulary.source_end != EOS:
         raise ZooError(
-            "the model to start from reads no EOS behind a source, and a training puts one there",
+            "the model to start from reads no EOS after a source, but training appends one",
             hint="start from another model, or train without `training.start_from`",
         )
     if spec.training.start_from is None:
         vocabulary = None
     if vocabulary is None:
-        require_to_learn(spec.vocabulary, spec.task)
-    with closing(ParallelText(spec, report, storage.prepared())) as text:
-        folder = storage.prepared() / fingerprint(spec, text, vocabulary)
-        if found := _found(folder, report):
-            return found
-        # Tokens take two bytes each, most words one token; a line takes 16 bytes of offsets. The sentences of the
-        # grammar are written down there, too, for as long as it lasts.
-        require_space(folder, 2 * text.bytes() + (1 << 24), "the prepared corpus")
-        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:  # another process may have been faster
-            _Preparation(spec, text, vocabulary, partial, report).write()
-            if fingerprint(spec, text, vocabulary) != folder.name:
-                problem = "the files of the corpus have changed while they were read"
-                raise ZooError(problem, hint="start again when they are whole", exit_code=1)
-    prepared = Prepared(folder)
-    report.say(f"prepared in {folder}")
+        check_learnable(spec.vocabulary, spec.task)
+    with closing(ParallelCorpus(spec, report, storage.prepared())) as corpus:
+        folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
+        if prepared := _open_existing(folder, report):
+            return prepared
+        # Most words are one token of two bytes, and each line has 16 bytes of offsets. The generated sentences of the
+        # built-in corpus are temporarily on this disk, too.
+        require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
+        with (
+            suppress(FolderExistsError),
+            atomic_folder(folder, replace=False) as partial,
+        ):  # another process may have been faster
+            _Preparation(spec, corpus, vocabulary, partial, report).write()
+            if fingerprint(spec, corpus, vocabulary) != folder.name:
+                problem = "the files of the corpus changed while they were read"
+                raise ZooError(problem, hint="run the command again when they are complete", exit_code=1)
+    prepared = PreparedCorpus(folder)
+    report.info(f"prepared in {folder}")
     return prepared
 
 
-def _found(folder: Path, report: Report) -> Prepared | None:
-    """What was prepared before; None where nothing was, or what is damaged, which is removed then."""
+def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
+    """Open a folder that was prepared before. Return None if there is none, or after removing a damaged one."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        judged = hashes.file_identity(folder)
+        identity = hashes.file_identity(folder)
         try:
-            return Prepared(folder)
-        except UnreadableError:  # by this user, or just now: it may be whole
+            return PreparedCorpus(folder)
+        except UnreadableError:  # only unreadable for this user or at this moment: the files may be intact
             raise
         except ZooError as error:
-            if hashes.file_identity(folder) != judged:  # another process was quicker to make it anew
-                return _found(folder, report)
-            report.warn(f"{error.summary}; preparing the corpus anew")
+            if hashes.file_identity(folder) != identity:  # meanwhile, another process created the folder again
+                return _open_existing(folder, report)
+            report.warn(f"{error.summary}; preparing the corpus again")
             remove_folder(folder)
     return None
 
 
-def known_counts(spec: Spec) -> Counts | None:
-    """What cleaning left of a corpus whose files are here; None where it has not been prepared."""
-    with closing(ParallelText(spec, Report())) as text:
-        folder = storage.prepared() / fingerprint(spec, text)
-    return Counts(**read_json(folder / _COUNTS)) if (folder / _COUNTS).is_file() else None
+def known_counts(spec: Spec) -> CleaningCounts | None:
+    """Return the cleaning counts of a corpus that has been prepared, or None. Its files must be on this machine."""
+    with closing(ParallelCorpus(spec, Report())) as corpus:
+        path = storage.prepared() / fingerprint(spec, corpus) / _COUNTS_FILE
+    return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 
-def fingerprint(spec: Spec, text: ParallelText, vocabulary: Vocabulary | None = None) -> str:
-    """16 hexadecimal digits that change with anything the prepared corpus follows from, and with nothing else."""
-    corpus, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
+def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None = None) -> str:
+    """Return 16 hexadecimal digits that change exactly if the content of the prepared corpus would change."""
+    section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
+    # These fields were added later. Corpora that do not use them keep their fingerprints.
     if not tokens["byte_fallback"]:
-        del tokens["byte_fallback"]  # later fields: what was prepared before them stays what it is
+        del tokens["byte_fallback"]
     if tokens["target_size"] is None:
         del tokens["target_size"]
     if isinstance(spec.task, Parsing) and vocabulary is None:
         tokens["linearisation"] = spec.task.linearisation
     parts = {
         "format": _FORMAT,
-        "text": text.identity(),
-        "cleaning": [corpus.max_length, corpus.max_ratio, corpus.deduplicate],
+        "text": corpus.identity(),
+        "cleaning": [section.max_length, section.max_ratio, section.deduplicate],
         "vocabulary": tokens if vocabulary is None else vocabulary.digest,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class _Preparation:
-    """The making of one folder: read, judge, learn, encode, describe."""
+    """Writes the files of one prepared corpus."""
 
     def __init__(
-        self, spec: Spec, text: ParallelText, vocabulary: Vocabulary | None, folder: Path, report: Report
+        self, spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None, folder: Path, report: Report
     ) -> None:
-        self.spec, self.text, self.vocabulary, self.folder, self.report = spec, text, vocabulary, folder, report
-        self.read: list[int] = []
+        self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
+        self.part_counts: list[int] = []
+        """Number of training pairs that were read from each part of the corpus."""
 
     def write(self) -> None:
-        # The small sets first: what is wrong with them is told before the long work.
-        own = {split: self._whole(split) for split in _SCORED}
-        judged, counts = judge(
-            self._shown("reading", self._read()),
+        """Read, classify, learn, encode, and describe the result."""
+        # Read the small sets first, to report their errors before the long work.
+        scored = {split: self._read_scored(split) for split in _SCORED_SPLITS}
+        statuses, counts = classify_pairs(
+            self._with_progress("reading", self._read_train()),
             deduplicate=self.spec.corpus.deduplicate,
-            dev=self.text.held_out("dev"),
-            test=self.text.held_out("test"),
+            dev=self.corpus.held_out("dev"),
+            test=self.corpus.held_out("test"),
         )
         _require_pairs(counts)
-        vocabulary = self.vocabulary or self._learned(judged, counts)
+        vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
         vocabulary.save(self.folder)
-        counts = self._write_train(judged, counts, vocabulary)
-        for split, fate in _SCORED.items():
-            held_out = with_fate(self.text.pairs("train"), judged, fate) if self.text.held_out(split) else ()
-            self._write_texts(split, [*own[split], *held_out], vocabulary)
-        self._describe(counts)
+        counts = self._write_train(statuses, counts, vocabulary)
+        for split, status in _SCORED_SPLITS.items():
+            train = self.corpus.pairs("train")
+            held_out = pairs_with_status(train, statuses, status) if self.corpus.held_out(split) else ()
+            self._write_scored(split, [*scored[split], *held_out], vocabulary)
+        self._write_description(counts)
 
-    def _whole(self, split: Split) -> list[Pair]:
-        """The pairs of dev or test: they are held in memory."""
-        pairs, taken = [], 0
-        for source, target in self.text.pairs(split):
+    def _read_scored(self, split: Split) -> list[Pair]:
+        """Return the pairs of dev or test, which must fit into memory."""
+        pairs, memory = [], 0
+        for source, target in self.corpus.pairs(split):
             pairs.append((clean(source), clean(target)))
-            taken += len(source) + len(target) + _AROUND
-            if taken > _SCORED_TEXT:
-                hint = "a few thousand pairs do: all of it is translated and scored"
-                raise ZooError(f"`corpus.{split}` has more than {size(_SCORED_TEXT)} of text", hint=hint)
+            memory += len(source) + len(target) + _PAIR_OVERHEAD
+            if memory > _MAX_SCORED_TEXT:
+                hint = "use a few thousand pairs: all of them are translated and scored"
+                raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
         return pairs
 
-    def _read(self) -> Iterator[Pair]:
-        """The pairs of train; `read` has how many each of its parts has."""
+    def _read_train(self) -> Iterator[Pair]:
+        """Yield the training pairs, and count those of each part."""
         for part in range(len(self.spec.corpus.train)):
-            self.read.append(0)
-            for pair in self.text.pairs_of("train", part):
-                self.read[part] += 1
+            self.part_counts.append(0)
+            for pair in self.corpus.part_pairs("train", part):
+                self.part_counts[part] += 1
                 yield pair
 
-    def _learned(self, judged: Fates, counts: Counts) -> Vocabulary:
-        sample = learned_from(counts.kept)
-        chosen = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
-        self.report.say(f"learning {self.spec.vocabulary.size:,} tokens from {chosen} pairs")
-        return Vocabulary.learn(lambda: self._train(judged), self.spec.vocabulary, counts.kept, self.spec.task)
+    def _learn_vocabulary(self, statuses: PairStatuses, counts: CleaningCounts) -> Vocabulary:
+        sample = learning_pairs(counts.kept)
+        of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
+        self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
+        return Vocabulary.learn(lambda: self._kept_pairs(statuses), self.spec.vocabulary, counts.kept, self.spec.task)
 
-    def _train(self, judged: Fates) -> Iterator[Pair]:
-        return with_fate(self.text.pairs("train"), judged, Fate.KEPT)
+    def _kept_pairs(self, statuses: PairStatuses) -> Iterator[Pair]:
+        return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT)
 
-    def _write_train(self, judged: Fates, counts: Counts, vocabulary: Vocabulary) -> Counts:
-        limits, done = Limits(self.spec.corpus.max_length, self.spec.corpus.max_ratio), 0
-        parts = np.repeat(np.arange(len(self.read), dtype=np.uint16), self.read)[judged == Fate.KEPT]
-        with self._writer("train", vocabulary, len(self.read)) as writer:
-            pairs = self._shown("encoding", self._train(judged), counts.kept)
-            for source, target in encoded(pairs, vocabulary):
-                kept, counts = limits.sift(source, target, counts)
-                numbers = parts[done : done + len(source)][kept]
-                writer.add([source[index] for index in kept], [target[index] for index in kept], numbers)
+    def _write_train(self, statuses: PairStatuses, counts: CleaningCounts, vocabulary: Vocabulary) -> CleaningCounts:
+        limits, done = LengthLimits(self.spec.corpus.max_length, self.spec.corpus.max_ratio), 0
+        all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
+        parts = all_parts[statuses == PairStatus.KEPT]
+        with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
+            pairs = self._with_progress("encoding", self._kept_pairs(statuses), counts.kept)
+            for source, target in encode_pairs(pairs, vocabulary):
+                kept, counts = limits.filter(source, target, counts)
+                kept_parts = parts[done : done + len(source)][kept]
+                writer.add([source[index] for index in kept], [target[index] for index in kept], kept_parts)
                 done += len(source)
         _require_pairs(counts)
         return counts
 
-    def _write_texts(self, split: Split, pairs: list[Pair], vocabulary: Vocabulary) -> None:
-        """Tokens and text of dev or test, nothing left out."""
-        with self._writer(split, vocabulary) as writer:
-            for source, target in encoded(pairs, vocabulary):
+    def _write_scored(self, split: Split, pairs: list[Pair], vocabulary: Vocabulary) -> None:
+        """Write tokens and text of all pairs of dev or test."""
+        with self._store_writer(split, vocabulary) as writer:
+            for source, target in encode_pairs(pairs, vocabulary):
                 writer.add(source, target)
         for side, name in enumerate(("source", "target")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (self.folder / split / f"{name}.txt").write_text(text, encoding="utf-8", newline="\n")
 
-    def _writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
+    def _store_writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
         return StoreWriter(self.folder / split, max(vocabulary.sizes), parts)
 
-    def _describe(self, counts: Counts) -> None:
+    def _write_description(self, counts: CleaningCounts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
-        (self.folder / _SECTIONS).write_text(dump(sections), encoding="utf-8")
-        write_json(self.folder / _COUNTS, counts.as_dict())
+        (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
+        write_json(self.folder / _COUNTS_FILE, counts.as_dict())
         manifest.write(self.folder)
 
-    def _shown(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:
+    def _with_progress(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:
         with self.report.progress(label, total, "pairs") as progress:
             for chunk in _chunks(pairs):
                 yield from chunk
                 progress.advance(len(chunk))
 
 
-def _require_pairs(counts: Counts) -> None:
+def _require_pairs(counts: CleaningCounts) -> None:
     if not counts.kept:
-        hint = "look at `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
+        hint = "check `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
         raise ZooError(f"there is nothing to train on: {counts}", hint=hint)
 
 
-def encoded(
-    pairs: Iterable[Pair], vocabulary: Vocabulary
-) -> Generator[tuple[list[list[int]], list[list[int]]], None, None]:
-    """Tokens of sources and targets, chunk by chunk: while one is used, the next is encoded and the one after read."""
+def encode_pairs(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Generator[TokenChunk, None, None]:
+    """Yield the token IDs of pairs, chunk by chunk.
 
-    def made() -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-        with closing(ahead(_chunks(pairs))) as chunks:
+    While a chunk is used, background threads encode the next chunk and read the one after it.
+    """
+
+    def encode() -> Iterator[TokenChunk]:
+        with closing(prefetch(_chunks(pairs))) as chunks:
             for chunk in chunks:
                 sources, targets = zip(*chunk, strict=True)
                 yield vocabulary.encode_all(sources, "source"), vocabulary.encode_all(targets, "target")
 
-    return ahead(made())
+    return prefetch(encode())
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Group pairs into chunks, bounded by their number and by their text."""
     chunk: list[Pair] = []
-    text = 0
+    characters = 0
     for pair in pairs:
         chunk.append(pair)
-        text += len(pair[0]) + len(pair[1])
-        if len(chunk) == _CHUNK or text >= _CHUNK_TEXT:
+        characters += len(pair[0]) + len(pair[1])
+        if len(chunk) == _CHUNK_PAIRS or characters >= _CHUNK_CHARACTERS:
             yield chunk
-            chunk, text = [], 0
+            chunk, characters = [], 0
     if chunk:
         yield chunk

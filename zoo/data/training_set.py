@@ -1,75 +1,123 @@
-"""What is trained on: the pairs of a store in the batches of each epoch, by a spec's rules."""
+"""Training batches of each epoch, with or without subword regularisation."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple, Self
 
 import numpy as np
+import sentencepiece
 
 from compiler.seeds import stream
 from specs import Spec
-from zoo.data.ahead import ahead
-from zoo.data.batches import BatchSize, EpochBatches, Pairs, cut, epoch_batches
-from zoo.data.prepare import Prepared
-from zoo.data.sampling import Sampling
+from zoo.data.batches import BatchSize, EpochBatches, Pairs, Tokens, batch_pairs, epoch_batches
+from zoo.data.prefetch import prefetch
+from zoo.data.prepare import PreparedCorpus
 from zoo.data.store import Store
+from zoo.text.vocabulary import Side, Vocabulary
 
-POOL = 64
-"""Batches of an epoch whose pairs are drawn and cut anew together: at 25,000 tokens a side some seconds of drawing, in
-which the pool before is trained on, and 30 MB. More of them would need less padding."""
+POOL_BATCHES = 64
+"""Number of batches that are sampled together for subword regularisation.
+
+At 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool. A
+larger pool would need less padding.
+"""
 
 
-class Given(NamedTuple):
-    """A batch to train on, and the place in the data after it."""
+class SubwordSampler:
+    """Samples other tokens for the same sentences (subword regularisation), with SentencePiece.
+
+    A BPE vocabulary leaves out merges. A unigram vocabulary samples by the probabilities of the tokenisations.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, alpha: float, max_length: int) -> None:
+        """Choose the parameters.
+
+        Args:
+            vocabulary: Vocabulary of the sentences.
+            alpha: Probability to leave out a merge (BPE), or exponent of the probabilities (unigram).
+            max_length: Maximum tokens per sentence. A sentence whose sample is longer keeps its tokens.
+        """
+        self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
+
+    def __call__(self, pairs: Pairs, seed: int) -> Pairs:
+        """Return the same sentences in tokens that follow from the seed (63 bits) alone."""
+        # SentencePiece seeds its random numbers only once per thread, so each call needs a new thread.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._sample_pairs, pairs, seed).result()
+
+    def _sample_pairs(self, pairs: Pairs, seed: int) -> Pairs:
+        sentencepiece.set_random_generator_seed(seed % 2**32)
+        return Pairs(
+            [self._sample(row, "source") for row in pairs.sources],
+            [self._sample(row, "target") for row in pairs.targets],
+        )
+
+    def _sample(self, row: Tokens, side: Side) -> Tokens:
+        sample = self._vocabulary.sample(row.tolist(), self._alpha, side)
+        return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row
+
+
+class TrainingBatch(NamedTuple):
+    """Batch to train on, and the position in the data after it."""
 
     pairs: Pairs
-    """In the tokens that they are trained in."""
+    """Token IDs of the batch."""
     epoch: int
     batch: int
-    """Batches of the epoch that are done; of those that are cut anew, those before the pool."""
-    drawn: int
-    """Batches that are done of the pool after these; 0 where none is cut anew."""
+    """Number of finished batches of the epoch. With subword regularisation, those before the current pool."""
+    pool_batch: int
+    """Number of finished batches of the current pool. 0 without subword regularisation."""
 
 
 class TrainingSet:
-    """The batches of a training. What is in a batch follows from the spec's seed and its place in the data.
+    """Batches of a training run. The content of a batch follows from the spec's seed and its position in the data.
 
-    Where tokens are drawn anew, they have other lengths than those by which an epoch is cut: so the pairs of POOL of
-    its batches are drawn together, and then cut into batches that are within the budgets.
+    Sampled tokens have other lengths than the stored tokens by which an epoch is divided. With subword regularisation,
+    the pairs of POOL_BATCHES batches are therefore sampled together, and divided again into batches within the budgets.
     """
 
     def __init__(
-        self, spec: Spec, store: Store, sampling: Sampling | None = None, verified: Future[None] | None = None
+        self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, verified: Future[None] | None = None
     ) -> None:
-        """`sampling` draws the tokens of each pool anew; `verified` comes once the store has been found whole."""
-        self._spec, self.store, self._sampling, self._verified = spec, store, sampling, verified
-        self._planned: tuple[int, EpochBatches] | None = None
+        """Combine a store with the training settings.
+
+        Args:
+            spec: Spec with the sections `training` and `corpus`.
+            store: Tokens of the training text.
+            sampler: Samples the tokens of each pool, if any.
+            verified: Result of verifying the store in the background, if any.
+        """
+        self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
+        self._epoch: tuple[int, EpochBatches] | None = None
         self._pool: tuple[tuple[int, int], list[Pairs]] | None = None
 
     @classmethod
-    def of(cls, spec: Spec, prepared: Prepared, verified: Future[None] | None = None) -> Self:
-        """Of a prepared corpus, whose tokens are drawn anew where the spec says so."""
+    def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
+        """Use a prepared corpus, with subword regularisation if the spec asks for it."""
         alpha = spec.training.subword_regularization
-        sampling = None if alpha is None else Sampling(prepared.vocabulary, alpha, spec.corpus.max_length)
-        return cls(spec, prepared.store("train"), sampling, verified)
+        sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
+        return cls(spec, prepared.store("train"), sampler, verified)
 
     @property
-    def draws(self) -> bool:
-        """Whether tokens are drawn anew."""
-        return self._sampling is not None
+    def samples_subwords(self) -> bool:
+        """Whether subword regularisation is active."""
+        return self._sampler is not None
 
-    def batches(self, epoch: int) -> EpochBatches:
-        """Of an epoch, by the tokens of the store; the one that was asked for last is kept.
+    def epoch_batches(self, epoch: int) -> EpochBatches:
+        """Return the batches of an epoch, by the tokens of the store. Only the last requested epoch is cached.
 
-        Raises ZooError as `epoch_batches` does. Not for two threads at a time.
+        Not thread-safe.
+
+        Raises:
+            ZooError: As `zoo.data.batches.epoch_batches` does.
         """
-        if self._planned is None or self._planned[0] != epoch:
-            self._planned = None  # before the next, so that there is one of them at a time
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = None  # frees the previous epoch's memory before the next epoch is computed
             training, parts = self._spec.training, self._spec.corpus.train
-            self._planned = (
+            self._epoch = (
                 epoch,
                 epoch_batches(
                     self.store,
@@ -80,52 +128,71 @@ class TrainingSet:
                     weights=[getattr(part, "weight", 1.0) for part in parts],
                 ),
             )
-        return self._planned[1]
+        return self._epoch[1]
 
-    def mean(self, epoch: int, batch: int = 0) -> BatchSize:
-        """Of a batch of an epoch; where tokens are drawn anew, of the pool from there on. Not for two threads."""
-        if not self.draws:
-            return self.batches(epoch).mean
-        sizes = [pairs.size for pairs in self._drawn(*next(self._places(epoch, batch, POOL)))]
-        return BatchSize(*(sum(each) for each in zip(*sizes, strict=True))).share(len(sizes))
+    def mean_size(self, epoch: int, batch: int = 0) -> BatchSize:
+        """Return the mean size of a batch in an epoch. Not thread-safe.
 
-    def given(self, epoch: int, batch: int = 0, drawn: int = 0) -> Generator[Given, None, None]:
-        """What is trained on from this place on, without end. Nobody else may ask for batches while it lasts."""
-        if self.draws:
-            yield from self._cut_anew(epoch, batch, drawn)
-        for at, number in self._places(epoch, batch, 1):
-            yield Given(Pairs.of(self.store, self.batches(at)[number]), at, number + 1, 0)
+        With subword regularisation, it is the mean of the pool that begins at `batch`.
+        """
+        if not self.samples_subwords:
+            return self.epoch_batches(epoch).mean
+        sizes = [pairs.size for pairs in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
+        return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).share(len(sizes))
 
-    def _cut_anew(self, epoch: int, batch: int, drawn: int) -> Iterator[Given]:
-        pools = ((*place, self._drawn(*place)) for place in self._places(epoch, batch, POOL))
-        with closing(ahead(pools, most=1)) as coming:
-            for at, start, pool in coming:
-                for number in range(drawn, len(pool)):
-                    yield Given(pool[number], at, start, number + 1)
-                drawn = 0
+    def batches_from(self, epoch: int, batch: int = 0, pool_batch: int = 0) -> Generator[TrainingBatch, None, None]:
+        """Yield training batches from a position on, without end.
 
-    def _places(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
-        """Epochs, and the numbers of their batches from this one on, by steps of so many."""
+        No other thread may use the training set meanwhile.
+
+        Args:
+            epoch: Epoch of the first batch.
+            batch: Number of finished batches of the epoch.
+            pool_batch: Number of finished batches of the pool that begins at `batch`.
+        """
+        if self.samples_subwords:
+            yield from self._sampled_batches(epoch, batch, pool_batch)
+        for at, number in self._positions(epoch, batch, 1):
+            yield TrainingBatch(Pairs.from_store(self.store, self.epoch_batches(at)[number]), at, number + 1, 0)
+
+    def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> Iterator[TrainingBatch]:
+        pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
+        with closing(prefetch(pools, max_items=1)) as prefetched:
+            for at, start, pool in prefetched:
+                for number in range(pool_batch, len(pool)):
+                    yield TrainingBatch(pool[number], at, start, number + 1)
+                pool_batch = 0
+
+    def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
+        """Yield epochs and batch numbers from a position on, in steps of `step` batches, without end."""
         while True:
-            for number in range(batch, len(self.batches(epoch)), step):
+            for number in range(batch, len(self.epoch_batches(epoch)), step):
                 yield epoch, number
             epoch, batch = epoch + 1, 0
 
-    def _drawn(self, epoch: int, start: int) -> list[Pairs]:
-        """The batches of the pool that starts there; the one that was asked for last is kept."""
+    def _sample_pool(self, epoch: int, start: int) -> list[Pairs]:
+        """Return the batches of the pool at a position. Only the last requested pool is cached."""
         if self._pool is None or self._pool[0] != (epoch, start):
-            assert self._sampling is not None
+            assert self._sampler is not None
             self._pool, training = None, self._spec.training
-            indices = np.concatenate(self.batches(epoch)[start : start + POOL])
-            seeds = (stream(training.seed, what, epoch, start) for what in ("tokens", "order"))
-            pairs = self._sampling(Pairs.of(self.store, indices), next(seeds))
-            self._pool = (epoch, start), cut(pairs, training.source_tokens, training.target_tokens, next(seeds))
+            indices = np.concatenate(self.epoch_batches(epoch)[start : start + POOL_BATCHES])
+            # The names of the streams must not change: the sampled tokens follow from them.
+            token_seed, order_seed = (stream(training.seed, name, epoch, start) for name in ("pieces", "order"))
+            pairs = self._sampler(Pairs.from_store(self.store, indices), token_seed)
+            self._pool = (
+                (epoch, start),
+                batch_pairs(pairs, training.source_tokens, training.target_tokens, order_seed),
+            )
         return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:
-        """Returns where the store is as it was written, or, without `wait`, where that is not known yet.
+        """Check the result of verifying the store in the background.
 
-        Raises ZooError, naming the file, where it is not.
+        Args:
+            wait: Whether to wait for the result. Without it, an unfinished verification counts as successful.
+
+        Raises:
+            ZooError: A file of the store has changed since it was written.
         """
         if self._verified and (wait or self._verified.done()):
             self._verified.result()

@@ -1,1 +1,1 @@
-"""How good outputs are: metrics, and a model on the sets of its own corpus."""
+"""Evaluation of models: BLEU, chrF, TER, perplexity and bracket F1, with significance by bootstrap resampling."""

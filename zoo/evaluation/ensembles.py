@@ -1,4 +1,4 @@
-"""Several runs scored as one, by the mean of their probabilities: kept beside the first of them."""
+"""Evaluation of ensembles of runs. The scores are saved in the folder of the first run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from specs import ZooError
-from zoo.data.parallel import Split
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.evaluate import scored
-from zoo.evaluation.own_sets import split_named, texts, unchanged
-from zoo.evaluation.scores import Scores
+from zoo.data.corpus import Split
+from zoo.evaluation.evaluate import check_split, read_split, weights_unchanged
+from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.scores import Scores, compute_scores
 from zoo.files.atomic import write_json
 from zoo.files.reading import file_exists, read_json
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder, differing_fields
 from zoo.models.weights import known_digest
@@ -26,81 +26,105 @@ FILE = "ensembles.json"
 
 
 @dataclass(frozen=True)
-class KeptEnsemble:
-    """Folders of its runs, in the order in which they were named, and its scores by set."""
+class SavedEnsemble:
+    """Scores of an ensemble that are saved in the folder of its first run.
+
+    Attributes:
+        members: Folders of the runs, in the order in which they were named.
+        scores: Scores by set.
+    """
 
     members: tuple[Path, ...]
     scores: Mapping[str, Any]
 
 
 def evaluate_ensemble(
-    folders: Sequence[Path], split: str, *, tokens: int | None = None, report: Report | None = None, **how: Unpack[How]
+    folders: Sequence[Path],
+    split: str,
+    *,
+    max_batch_tokens: int | None = None,
+    report: Report | None = None,
+    **options: Unpack[BackendOptions],
 ) -> Scores:
-    """Scores of the ensemble of models on "dev" or "test" of the first, by its beam and penalty.
+    """Score an ensemble on the dev or test set of its first model, with that model's beam and length penalty.
 
-    Those of runs in float32 are kept beside the first. Raises ZooError where models do not belong together (other
-    vocabularies, another such set), and as `evaluate_model` does.
+    The float32 scores of runs are saved in the folder of the first run.
+
+    Args:
+        folders: Folders of the models.
+        split: "dev" or "test".
+        max_batch_tokens: Source tokens of a batch. None for the default.
+        report: Where messages go.
+        **options: Device, precision and backend.
+
+    Raises:
+        ZooError: The models differ in vocabulary or in this set, or a folder has no valid model.
     """
-    known, report = split_named(split), report or Report()
-    of = [ModelFolder(folder) for folder in folders]
-    _read(of[0].folder / FILE)  # damage is told before the work
-    digests = [known_digest(each.weights) for each in of]
-    models = [open_model(each.folder, tokens=tokens, report=report, **how) for each in of]
-    together = type(models[0]).ensemble(models)
-    sources, references = _set_of_all(of, models, known, report)
-    scores = scored(Answers(together, sources, references, report), together.spec.task)
-    exact = all((how.get("precision") or each.spec.compilation.precision) == "float32" for each in models)
-    same = (unchanged(each, digest, report) for each, digest in zip(of, digests, strict=True))
-    if exact and not any(each.published for each in of) and all(same):
-        _keep(of, digests, known, scores)
+    known_split, report = check_split(split), report or Report()
+    runs = [ModelFolder(folder) for folder in folders]
+    _read(runs[0].folder / FILE)  # report a damaged file before the work starts
+    digests = [known_digest(run.weights) for run in runs]
+    models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]
+    ensemble = type(models[0]).ensemble(models)
+    sources, references = _common_set(runs, models, known_split, report)
+    scores = compute_scores(ModelOutputs(ensemble, sources, references, report), ensemble.spec.task)
+    exact = all((options.get("precision") or model.spec.compilation.precision) == "float32" for model in models)
+    unchanged = (weights_unchanged(run, digest, report) for run, digest in zip(runs, digests, strict=True))
+    if exact and not any(run.published for run in runs) and all(unchanged):
+        _save(runs, digests, known_split, scores)
     return scores
 
 
-def ensembles(folder: Path) -> Iterator[KeptEnsemble]:
-    """Those kept beside a run whose weights are all what they were. Raises ZooError where the file is damaged."""
-    file = folder / FILE
-    for kept in _read(file):
-        there = [Path(os.path.normpath(folder / member["run"])) for member in kept["members"]]
-        if [known_digest(ModelFolder(run).weights) for run in there] == [m["digest"] for m in kept["members"]]:
-            yield KeptEnsemble(tuple(there), kept["scores"])
+def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
+    """Yield the saved ensembles of a run, except those of which a member's weights have changed.
+
+    Raises:
+        ZooError: The file is damaged.
+    """
+    for saved in _read(folder / FILE):
+        members = [Path(os.path.normpath(folder / member["run"])) for member in saved["members"]]
+        digests = [known_digest(ModelFolder(member).weights) for member in members]
+        if digests == [member["digest"] for member in saved["members"]]:
+            yield SavedEnsemble(tuple(members), saved["scores"])
 
 
-def _set_of_all(
-    of: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
+def _common_set(
+    runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
 ) -> tuple[list[str], list[str]]:
-    """The sentences that all are to be scored on. Else what one is asked, another may have learned."""
+    """Return the set of all models. It has to be the same: one model's test set may be in another's training data."""
     first, *others = models
-    found = texts(first.spec, split, report, first.vocabulary)
-    for other, folder in zip(others, of[1:], strict=True):
-        known = not differing_fields(other.spec, first.spec, ["corpus"])
-        if not known and texts(other.spec, split, report, other.vocabulary) != found:
+    sentences = read_split(first.spec, split, report, first.vocabulary)
+    for other, run in zip(others, runs[1:], strict=True):
+        same_corpus = not differing_fields(other.spec, first.spec, ["corpus"])
+        if not same_corpus and read_split(other.spec, split, report, other.vocabulary) != sentences:
             raise ZooError(
-                f"the {split} sets of `{of[0].folder}` and `{folder.folder}` are not the same",
-                hint=f"an ensemble is scored on the set of all its models: see `corpus.{split}` in their specs",
+                f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ",
+                hint=f"an ensemble is scored on the common set of its models: check `corpus.{split}` in their specs",
             )
-    return found
+    return sentences
 
 
-def _keep(of: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
-    """In place of what the same weights had on this set."""
-    file = of[0].folder / FILE
+def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
+    """Save the scores, replacing those of the same members: of other weights, or of the same set."""
+    file = runs[0].folder / FILE
     members = [
-        {"run": Path(os.path.relpath(each.folder, of[0].folder)).as_posix(), "digest": digest}
-        for each, digest in zip(of, digests, strict=True)
+        {"run": Path(os.path.relpath(run.folder, runs[0].folder)).as_posix(), "digest": digest}
+        for run, digest in zip(runs, digests, strict=True)
     ]
-    before = _read(file)
-    known: dict[str, Any] = next((each["scores"] for each in before if each["members"] == members), {})
-    others = [each for each in before if [m["run"] for m in each["members"]] != [m["run"] for m in members]]
+    saved = _read(file)
+    known: dict[str, Any] = next((entry["scores"] for entry in saved if entry["members"] == members), {})
+    paths = [member["run"] for member in members]
+    others = [entry for entry in saved if [member["run"] for member in entry["members"]] != paths]
     write_json(file, {"ensembles": [*others, {"members": members, "scores": {**known, split: scores}}]})
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """Each with `members`, a `run` and a `digest` of each, and `scores`; none where there is no file."""
+    """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Empty without a file."""
     try:
-        kept = list(read_json(file)["ensembles"]) if file_exists(file) else []
-        if all({"run", "digest"} == set(member) for each in kept if each["scores"] for member in each["members"]):
-            return kept
+        entries = list(read_json(file)["ensembles"]) if file_exists(file) else []
+        if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):
+            return entries
     except (KeyError, TypeError, ValueError):
         pass
-    hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it anew"
-    raise ZooError(f"`{file}` is damaged: it does not say enough", hint=hint, exit_code=1)
+    hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it again"
+    raise ZooError(f"`{file}` is damaged: an entry is incomplete", hint=hint, exit_code=1)

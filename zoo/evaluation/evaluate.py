@@ -1,42 +1,134 @@
-"""A translator against references: the scores of its task, and its speed."""
+"""Evaluation of models against references, by default on the dev or test set of their own corpus."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Unpack
 
-from specs import Task
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import metrics_of
-from zoo.evaluation.scores import Scores
-from zoo.generation.request import Choice
+from specs import Grammar, HeldOut, Parsing, Spec, ZooError
+from zoo.data.corpus import Pair, ParallelCorpus, Split, cached_builtin_pairs
+from zoo.data.prepare import prepare
+from zoo.evaluation.outputs import ModelOutputs, format_examples, save_outputs
+from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
+from zoo.files.atomic import write_json
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.config import GenerationOptions
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
+from zoo.models.folder import ModelFolder
+from zoo.models.weights import known_digest
 from zoo.report import Report
+from zoo.system.processors import device_name
+from zoo.text.lines import clean
+from zoo.text.vocabulary import Vocabulary
+
+_SPLITS: dict[str, Split] = {"dev": "dev", "test": "test"}
 
 
-def evaluate(
+def evaluate_model(
+    folder: Path,
+    split: str,
+    *,
+    max_batch_tokens: int | None = None,
+    report: Report | None = None,
+    show: bool = False,
+    **options: Unpack[BackendOptions],
+) -> Scores:
+    """Score the model in a run's or a bundle's folder, with the beam and length penalty of its spec.
+
+    The float32 scores of a run are saved in its `scores.json`, and its outputs in a file next to it. They are not saved if the
+    run's weights have changed meanwhile.
+
+    Args:
+        folder: Folder of the run or bundle.
+        split: "dev" or "test".
+        max_batch_tokens: Source tokens of a batch. None for the default.
+        report: Where messages go.
+        show: Whether to report some example outputs.
+        **options: Device, precision and backend.
+
+    Raises:
+        ZooError: The folder has no valid model, or its corpus has no such set.
+    """
+    known_split, report = check_split(split), report or Report()
+    model_folder = ModelFolder(folder)
+    digest = known_digest(model_folder.weights)
+    translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
+    sources, references = read_split(translator.spec, known_split, report, translator.vocabulary)
+    outputs = ModelOutputs(translator, sources, references, report)
+    if show:
+        report.info(format_examples(sources, references, outputs.texts))
+    scores = compute_scores(outputs, translator.spec.task)
+    precision = options.get("precision") or translator.spec.compilation.precision
+    scores[MACHINE_KEY] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
+    if precision == "float32" and not model_folder.published and weights_unchanged(model_folder, digest, report):
+        save_outputs(model_folder.answers(split), outputs)
+        write_json(model_folder.scores, {**model_folder.known_scores, split: scores})
+    return scores
+
+
+def evaluate_translator(
     translator: Translator,
     sources: Sequence[str],
     references: Sequence[str],
     report: Report,
-    **choice: Unpack[Choice],
+    **options: Unpack[GenerationOptions],
 ) -> Scores:
-    """The scores of the task that the translator is for; progress goes to `report`.
+    """Score a translator against references, by the metrics of its task. Progress goes to `report`.
 
-    Raises ZooError where there are not as many references as sources, or none.
+    Raises:
+        ZooError: The numbers of sources and references differ, or are 0.
     """
-    return scored(Answers(translator, sources, references, report, **choice), translator.spec.task)
+    return compute_scores(ModelOutputs(translator, sources, references, report, **options), translator.spec.task)
 
 
-def scored(answers: Answers, task: Task) -> Scores:
-    """The scores of a task."""
-    scores: Scores = {}
-    for metric in metrics_of(task):
-        scores |= metric.compute(answers)
-    sentences = len(answers.sources)
-    scores |= {"sentences": sentences, "seconds": answers.seconds}
-    scores["sentences_per_second"] = sentences / answers.seconds
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
-    }
+def weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
+    """Return whether a model's weights still have this digest, and warn if not: scores belong to their weights."""
+    if known_digest(folder.weights) == digest:
+        return True
+    report.warn(f"the weights of `{folder.folder}` changed during the evaluation: the scores are not saved")
+    return False
+
+
+def check_split(name: str) -> Split:
+    """Return the name of a set.
+
+    Raises:
+        ZooError: It is neither "dev" nor "test".
+    """
+    if name not in _SPLITS:
+        raise ZooError(f"`{name}` is not a set to evaluate on", hint="use `dev` or `test`")
+    return _SPLITS[name]
+
+
+def read_split(
+    spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the sources and references of a set.
+
+    The training data is only prepared if the set is held out from it.
+
+    Raises:
+        ZooError: The corpus has no such set, or it cannot be read or downloaded.
+    """
+    parts = getattr(spec.corpus, split)
+    if not parts:
+        hint = (
+            f"set `corpus.{split}` in the spec of a run; to score existing translations, use "
+            "`zoo evaluate --hypotheses FILE --references FILE`"
+        )
+        raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
+    if any(isinstance(part, HeldOut) for part in parts):
+        return prepare(spec, report, vocabulary).texts(split)
+    pairs: list[Pair] = []
+    with closing(ParallelCorpus(spec, report)) as text:
+        for number, part in enumerate(parts):
+            part_pairs = (
+                cached_builtin_pairs(split, part, trees=isinstance(spec.task, Parsing))
+                if isinstance(part, Grammar)
+                else text.part_pairs(split, number)
+            )
+            pairs += [(clean(source), clean(target)) for source, target in part_pairs]
+    return [source for source, _ in pairs], [target for _, target in pairs]

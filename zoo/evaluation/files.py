@@ -1,4 +1,4 @@
-"""Translations that are there already, in a file, against a file of references."""
+"""Scores of existing translations in a file against a file of references."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from dataclasses import asdict
 from pathlib import Path
 
 from specs import ZooError
-from zoo.data.text_file import language_of
-from zoo.evaluation.bleu import bleu
-from zoo.evaluation.overlap import doubt, lines_hint, overlap
-from zoo.evaluation.paper_bleu import known_languages, paper_bleu
+from zoo.data.text_files import language_suffix
 from zoo.evaluation.scores import Scores
+from zoo.evaluation.text_metrics import (
+    bleu,
+    corpus_score,
+    filtered_set_warning,
+    line_count_hint,
+    moses_languages,
+    paper_bleu,
+)
 from zoo.report import Report
 from zoo.text.lines import read_lines
 
-_CODE = re.compile("[a-z]{2,3}")
+_LANGUAGE_CODE = re.compile("[a-z]{2,3}")
 
 
 def evaluate_files(
@@ -27,49 +32,64 @@ def evaluate_files(
     lowercase: bool = False,
     report: Report | None = None,
 ) -> Scores:
-    """Scores of one file against another, a sentence a line.
+    """Score a file of translations, one sentence per line.
 
-    `tokenize` is of sacreBLEU's BLEU; the paper's has Moses's tokens of `language`, which is the last ending of the
-    references' name if it is not given, and is left out where that says none. Raises ZooError where the files cannot be
-    read, are not UTF-8, or differ in the number of their lines.
+    Args:
+        hypotheses: File of translations.
+        references: File of references.
+        language: Language code for the paper's BLEU. None takes it from the suffix of the references' file name; if
+            that is not a language, the paper's BLEU is left out.
+        tokenize: Tokenisation of sacreBLEU's BLEU.
+        lowercase: Whether BLEU and chrF ignore case.
+        report: Where a warning goes.
+
+    Raises:
+        ZooError: A file cannot be read, is not UTF-8, or the files differ in the number of lines.
     """
-    found, wanted = together(hypotheses, references)
-    if told := doubt(len(wanted)):
-        (report or Report()).warn(told)
-    plain = asdict(bleu(found, wanted, tokenize=tokenize, lowercase=lowercase))
-    scores: Scores = {"bleu": plain.pop("score"), **plain}
-    code = language_meant(language, references)
+    outputs, targets = read_aligned(hypotheses, references, report)
+    result = asdict(bleu(outputs, targets, tokenize=tokenize, lowercase=lowercase))
+    scores: Scores = {"bleu": result.pop("score"), **result}
+    code = resolve_language(language, references)
     if code is not None:
-        paper = paper_bleu(found, wanted, code, lowercase=lowercase)
+        paper = paper_bleu(outputs, targets, code, lowercase=lowercase)
         scores |= {"paper_bleu": paper.score, "paper_bleu_signature": paper.signature}
-    chrf = overlap("CHRF", found, wanted, lowercase=lowercase)
-    ter = overlap("TER", found, wanted)
+    chrf = corpus_score("CHRF", outputs, targets, lowercase=lowercase)
+    ter = corpus_score("TER", outputs, targets)
     return scores | {
         "chrf": chrf.score,
         "chrf_signature": chrf.signature,
         "ter": ter.score,
         "ter_signature": ter.signature,
-        "sentences": len(wanted),
+        "sentences": len(targets),
     }
 
 
-def together(hypotheses: Path | str, references: Path | str) -> tuple[list[str], list[str]]:
-    """The lines of both. Raises ZooError as `evaluate_files` does."""
-    found, wanted = read_lines(hypotheses), read_lines(references)
-    if len(found) != len(wanted):
-        problem = f"`{hypotheses}` has {len(found):,} lines and `{references}` has {len(wanted):,}"
-        raise ZooError(problem, hint=lines_hint(len(found), len(wanted)))
-    return found, wanted
+def read_aligned(
+    hypotheses: Path | str, references: Path | str, report: Report | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the lines of both files, and warn if they look like a filtered test set.
 
-
-def language_meant(given: str | None, references: Path | str) -> str | None:
-    """What is given, else the last ending of the file's name where that is a code that Moses knows, else None.
-
-    Raises ZooError for what is given and no code: Moses would take it for English without a word.
+    Raises:
+        ZooError: As `evaluate_files`.
     """
-    if given is not None and not _CODE.fullmatch(given):
-        raise ZooError(f"`{given}` is not a language's code", hint="write two or three small letters, such as de")
+    outputs, targets = read_lines(hypotheses), read_lines(references)
+    if len(outputs) != len(targets):
+        problem = f"`{hypotheses}` has {len(outputs):,} lines and `{references}` has {len(targets):,}"
+        raise ZooError(problem, hint=line_count_hint(len(outputs), len(targets)))
+    if warning := filtered_set_warning(len(targets)):
+        (report or Report()).warn(warning)
+    return outputs, targets
+
+
+def resolve_language(given: str | None, references: Path | str) -> str | None:
+    """Return the language for the paper's BLEU: the given code, or a file name's suffix that Moses knows, else None.
+
+    Raises:
+        ZooError: The given language is not a code. Moses would treat it as English without a warning.
+    """
+    if given is not None and not _LANGUAGE_CODE.fullmatch(given):
+        raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")
     if given is not None:
         return given
-    code = language_of(references)
-    return code if code and code in known_languages() else None
+    code = language_suffix(references)
+    return code if code and code in moses_languages() else None

@@ -1,39 +1,57 @@
-"""The scores of a model on a set: flat, as scores.json has them, and in words."""
+"""Scores of a model on a set: the flat mapping that `scores.json` stores, and its presentation as text."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zoo.evaluation.metric import METRICS, Metric
+from specs import Task
+from zoo.evaluation.metrics import METRICS, Metric, metrics_for
+
+if TYPE_CHECKING:
+    from zoo.evaluation.outputs import ModelOutputs
 
 Scores = dict[str, Any]
-"""What each metric says, in their order, then the sentences and the time that they took.
+"""The entries of each metric, in the order of METRICS, then the number of sentences and the time.
 
-A number that is not finite is None: JSON has no word for it.
+Numbers that are NaN or infinite, which JSON cannot represent, are None.
 """
 
-MACHINE = "machine"
-"""Under which name scores say on what the model was that fast, and by which backend: for people."""
+MACHINE_KEY = "machine"
+"""Key of the text that describes the device and backend on which the speed was measured."""
 
 
-def in_words(scores: Scores) -> str:
-    """The metrics on one line, but for those that only a table needs."""
-    several = [metric for metric in _metrics(scores) if metric.brief]
-    return ", ".join(f"{m.called} {m.written(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in several)
+def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
+    """Compute all metrics of a task, and the speed."""
+    scores: Scores = {}
+    for metric in metrics_for(task):
+        scores |= metric.compute(outputs)
+    sentences = len(outputs.sources)
+    scores |= {"sentences": sentences, "seconds": outputs.seconds}
+    scores["sentences_per_second"] = sentences / outputs.seconds
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
+    }
 
 
-def rows(scores: Scores) -> Iterator[tuple[str, str]]:
-    """What each number is called, and the number; the signatures last."""
-    found = _metrics(scores)
-    for metric in found:
-        yield metric.called, f"{metric.written(scores[metric.name])}{metric.unit and f' a word {metric.unit}'}"
-        yield from ((called, metric.written(scores[name])) for name, called in metric.details.items())
+def summary_line(scores: Scores) -> str:
+    """Return the main metrics on one line."""
+    metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
+    return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
+
+
+def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
+    """Yield the title and the value of each number. Signatures come last."""
+    metrics = _present_metrics(scores)
+    for metric in metrics:
+        yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"
+        yield from ((title, metric.format_score(scores[name])) for name, title in metric.details.items())
     yield "sentences", f"{scores['sentences']:,}" + (f" in {scores['seconds']:.1f} s" if "seconds" in scores else "")
-    signed = [metric for metric in found if metric.signature in scores]
+    signed = [metric for metric in metrics if metric.signature in scores]
     for metric in signed:
-        yield f"signature, {metric.called}" if len(signed) > 1 else "signature", scores[metric.signature]
+        yield f"signature, {metric.title}" if len(signed) > 1 else "signature", scores[metric.signature]
 
 
-def _metrics(scores: Scores) -> tuple[Metric, ...]:
+def _present_metrics(scores: Scores) -> tuple[Metric, ...]:
     return tuple(metric for metric in METRICS if metric.name in scores)

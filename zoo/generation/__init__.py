@@ -1,1 +1,1 @@
-"""From a program and a source to hypotheses."""
+"""Generation: beam search and sampling over a program, and the translators and parsers built on them."""

@@ -1,4 +1,4 @@
-"""Sentences that are searched together, step by step: one finishes and leaves, others join."""
+"""A batch of sentences that are decoded together. Finished sentences leave it, and new sentences join it."""
 
 from __future__ import annotations
 
@@ -11,152 +11,164 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder
 from specs import BOS, EOS, ZooError
-from zoo.generation.chooser import Chooser, Chosen
-from zoo.generation.constraint import Bounds
-from zoo.generation.groups import padded
-from zoo.generation.history import History, StepRecord
-from zoo.generation.source import Source
-from zoo.text.sentences import shown
+from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.constraints import ConstraintState
+from zoo.generation.hypotheses import SearchHistory, SearchStrategy, Selection, StepRecord
+from zoo.text.sentences import excerpt
 
 
 class Batch(Generic[State]):
-    """Its sentences are those that need another step."""
+    """Sentences that need another decoding step, with the state of the program and of the constraint."""
 
     def __init__(
         self,
-        program: Steps[State],
-        chooser: Chooser,
-        histories: Sequence[History],
+        program: StepwiseDecoder[State],
+        strategy: SearchStrategy,
+        histories: Sequence[SearchHistory],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
-        bounds: Bounds | None,
+        constraint: ConstraintState | None,
     ) -> None:
-        self.program, self.chooser, self.histories = program, chooser, histories
-        self._state, self._token, self._totals, self._bounds = state, token, totals, bounds
-        self._under_way: deque[_Step] = deque()
+        self.program, self.strategy, self.histories = program, strategy, histories
+        self._state, self._token, self._totals, self._constraint = state, token, totals, constraint
+        self._pending: deque[_PendingStep] = deque()
 
     @classmethod
-    def start(cls, program: Steps[State], chooser: Chooser, sources: Sequence[Source], device: torch.device) -> Self:
-        """With sentences whose prefixes, already read, are of one length.
+    def start(
+        cls, program: StepwiseDecoder[State], strategy: SearchStrategy, sources: Sequence[Source], device: torch.device
+    ) -> Self:
+        """Encode sentences whose prefixes have the same length, and read their prefixes.
 
-        Raises ZooError for a prefix that is not allowed, ValueError for a sentence that a constraint leaves nothing.
+        Raises:
+            ZooError: The constraint forbids a prefix.
+            ValueError: The constraint allows no output for a sentence.
         """
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
-        state = program.encode(padded([source.tokens for source in sources], device))
-        bounds = chooser.constraint.begun(sources, device) if chooser.constraint is not None else None
+        state = program.encode(pad_sequences([source.tokens for source in sources], device))
+        constraint = strategy.constraint.start(sources, device) if strategy.constraint is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.decode_step(state, token)
             token = torch.tensor(forced, device=device)
             totals = totals + log_probabilities.gather(1, token.unsqueeze(1))
-            if bounds is not None:
-                _check_allowed(bounds, token, sources)
-                bounds = bounds.after(None, token)
-        return cls(program, chooser, [chooser.history(source) for source in sources], state, token, totals, bounds)
+            if constraint is not None:
+                _check_allowed(constraint, token, sources)
+                constraint = constraint.advance(None, token)
+        histories = [strategy.new_history(source) for source in sources]
+        return cls(program, strategy, histories, state, token, totals, constraint)
 
-    def step(self) -> list[History]:
-        """One token on; the histories that are done."""
-        allowed = None if self._bounds is None else self._bounds.allowed()
-        chosen, self._state = self.chooser.step(
+    def step(self) -> list[SearchHistory]:
+        """Decode one more token of every sentence, and return the histories of the sentences that are done."""
+        allowed = None if self._constraint is None else self._constraint.allowed()
+        selection, self._state = self.strategy.step(
             self.program, self._state, self._token, self._totals, self.histories, allowed
         )
         for history in self.histories:
-            history.begun += 1
-        step = _Step(self.histories, chosen)
-        self._under_way.append(step)
-        # A GPU is not waited for: that a sentence is decided is seen one step late, and what it did then is ignored.
-        late = 1 if step.asynchronous and not all(history.over for history in self.histories) else 0
-        done: list[History] = []
-        while len(self._under_way) > late:
-            done += self._under_way.popleft().reported()
-        self._rearrange(chosen, step)
-        if not self.histories:
-            while self._under_way:
-                done += self._under_way.popleft().reported()
-        return done
+            history.length += 1
+        step = _PendingStep(self.histories, selection)
+        self._pending.append(step)
+        # Do not wait for a GPU: the host sees one step late that a sentence is decided, and ignores the extra step.
+        lag = 1 if step.asynchronous and not all(history.complete for history in self.histories) else 0
+        done = self._report(lag)
+        self._rearrange(selection, step)
+        return done if self.histories else done + self._report(0)
 
-    def joined(self, other: Batch[State]) -> Batch[State]:
-        """With the sentences of another batch behind its own. Both have been stepped, and neither is of further use."""
+    def join(self, other: Batch[State]) -> Batch[State]:
+        """Return a batch with the sentences of both, those of `other` last. Both must have been stepped once.
+
+        Neither batch may be used afterwards.
+        """
         if not other.histories or not self.histories:
             return self if self.histories else other
         self.histories = [*self.histories, *other.histories]
         self._state = self.program.join(self._state, other._state)
         self._token, self._totals = torch.cat([self._token, other._token]), torch.cat([self._totals, other._totals])
-        if self._bounds is not None and other._bounds is not None:
-            self._bounds = self._bounds.joined(other._bounds)
-        self._under_way += other._under_way
+        if self._constraint is not None and other._constraint is not None:
+            self._constraint = self._constraint.join(other._constraint)
+        self._pending += other._pending
         return self
 
-    def _rearrange(self, chosen: Chosen, step: _Step) -> None:
-        """Rows take the places that were chosen for them, and finished sentences leave."""
-        kept = [place for place, history in enumerate(self.histories) if not history.over]
-        parents, totals = chosen.parents.gather(1, chosen.live), chosen.live_totals
-        token = chosen.tokens.gather(1, chosen.live)
-        before = self._totals.shape[1]
-        there: Tensor | None
+    def _report(self, lag: int) -> list[SearchHistory]:
+        """Report all steps but the last `lag` to the histories, and return those that are done."""
+        done: list[SearchHistory] = []
+        while len(self._pending) > lag:
+            done += self._pending.popleft().report()
+        return done
+
+    def _rearrange(self, selection: Selection, step: _PendingStep) -> None:
+        """Move the rows to where the selection puts them, and remove finished sentences."""
+        kept = [number for number, history in enumerate(self.histories) if not history.complete]
+        parents, totals = selection.parents.gather(1, selection.live), selection.live_totals
+        token = selection.tokens.gather(1, selection.live)
+        rows_before = self._totals.shape[1]
+        kept_on_device: Tensor | None
         if len(kept) < len(self.histories):
-            self.histories = [self.histories[place] for place in kept]
+            self.histories = [self.histories[number] for number in kept]
             if not kept:
                 return
-            sentences = torch.tensor(kept)  # stays on the host, which a program need not wait for
-            there = sentences.to(token.device, non_blocking=True)
-            parents, totals, token = parents[there], totals[there], token[there]
-        elif before == parents.shape[1] and not (self.chooser.moves and step.moved(parents)):
-            there = None
+            sentences = torch.tensor(kept)  # on the host, so that the program need not wait for it
+            kept_on_device = sentences.to(token.device, non_blocking=True)
+            parents, totals, token = parents[kept_on_device], totals[kept_on_device], token[kept_on_device]
+        elif rows_before == parents.shape[1] and not (self.strategy.reorders_rows and step.reorders(parents)):
+            kept_on_device = None
         else:
-            sentences = there = torch.arange(len(kept), device=token.device)
-        if there is not None:
+            sentences = kept_on_device = torch.arange(len(kept), device=token.device)
+        if kept_on_device is not None:
             self._state = self.program.select(self._state, sentences, parents)
         self._token, self._totals = token.flatten(), totals
-        if self._bounds is not None:
-            rows = None if there is None else parents.add(there.unsqueeze(1), alpha=before).flatten()
-            self._bounds = self._bounds.after(rows, self._token)
+        if self._constraint is not None:
+            rows = None
+            if kept_on_device is not None:
+                rows = parents.add(kept_on_device.unsqueeze(1), alpha=rows_before).flatten()
+            self._constraint = self._constraint.advance(rows, self._token)
 
 
-class _Step:
-    """What a step has chosen, on its way to the host."""
+class _PendingStep:
+    """The selection of a step on its way from the device to the host."""
 
-    def __init__(self, histories: Sequence[History], chosen: Chosen) -> None:
+    def __init__(self, histories: Sequence[SearchHistory], selection: Selection) -> None:
         self._histories = histories
-        self.asynchronous = _is_asynchronous(chosen.totals)
-        taken: tuple[Tensor, ...] = (chosen.totals, chosen.parents, chosen.tokens, chosen.live)
+        self.asynchronous = _is_asynchronous(selection.totals)
+        tensors: tuple[Tensor, ...] = (selection.totals, selection.parents, selection.tokens, selection.live)
         if self.asynchronous:
-            taken = tuple(tensor.to("cpu", non_blocking=True) for tensor in taken)
-            self._there = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            # Not on the current device's stream: the program may stand on another, whose copies that does not wait for.
-            self._there.record(torch.cuda.current_stream(chosen.totals.device))
-        self._taken = taken
+            tensors = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            # The stream of the tensors' device: the current device may be another one, which would not wait for copies.
+            self._copied.record(torch.cuda.current_stream(selection.totals.device))
+        self._tensors = tensors
 
-    def moved(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Whether a row goes on from another than itself; a GPU is not asked."""
+    def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
+        """Return whether a row continues another row. On a GPU, assume so instead of waiting for the answer."""
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
-    def reported(self) -> list[History]:
-        """Waits for it and tells the histories; those that are done by it."""
+    def report(self) -> list[SearchHistory]:
+        """Wait for the copies, add the step to the histories, and return the histories that are done by it."""
         if self.asynchronous:
-            self._there.synchronize()
-        record = StepRecord(*(tensor.numpy() for tensor in self._taken))
+            self._copied.synchronize()
+        record = StepRecord(*(tensor.numpy() for tensor in self._tensors))
         ends = record.tokens == EOS
-        best: list[float] = np.where(ends, -np.inf, record.totals).max(1).tolist()
-        ended: list[bool] = ends.any(1).tolist()
-        open_before = [(row, history) for row, history in enumerate(self._histories) if not history.done]
-        for row, history in open_before:
-            history.add(record, row, best[row], ended[row])
-        return [history for _, history in open_before if history.done]
+        best_live: list[float] = np.where(ends, -np.inf, record.totals).max(1).tolist()
+        has_ended: list[bool] = ends.any(1).tolist()
+        undecided = [(number, history) for number, history in enumerate(self._histories) if not history.done]
+        for number, history in undecided:
+            history.add(record, number, best_live[number], has_ended[number])
+        return [history for _, history in undecided if history.done]
 
 
-def _check_allowed(bounds: Bounds, token: Int[Tensor, " rows"], sources: Sequence[Source]) -> None:
-    """Of tokens that are given, before they are taken."""
-    each = bounds.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
-    for source, good in zip(sources, each, strict=True):
-        if not good:
-            problem = f"sentence {source.line + 1:,}, {shown(source.text)}, is given a beginning that is not allowed"
-            raise ZooError(problem, hint="leave the prefix out, or shorten it")
+def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sources: Sequence[Source]) -> None:
+    """Raise ZooError if the constraint forbids the next prefix token of a sentence."""
+    allowed = constraint.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
+    for source, is_allowed in zip(sources, allowed, strict=True):
+        if not is_allowed:
+            raise ZooError(
+                f"the prefix of sentence {source.line + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
+                hint="leave the prefix out, or shorten it",
+            )
 
 
 def _is_asynchronous(tensor: Tensor) -> bool:
-    """Whether its device works on while the host goes on."""
+    """Return whether the tensor's device computes while the host continues."""
     return tensor.is_cuda

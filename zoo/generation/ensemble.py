@@ -1,4 +1,4 @@
-"""Several programs as one: the mean of their probabilities."""
+"""Ensembles: several programs that are searched as one, by the mean of their probabilities."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from compiler.program import Stepping, Translating
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, TranslationModel, top_k
 from specs import ZooError
-from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
@@ -22,20 +20,12 @@ States = tuple[Any, ...]
 
 
 class Ensemble:
-    """A program whose probabilities are the mean of those of its `programs`, which have one vocabulary and device."""
+    """Program that averages the probabilities of `programs`. They share one vocabulary and one device."""
 
     search: Literal["steps"] = "steps"
 
-    def __init__(self, programs: Sequence[Translating]) -> None:
-        """Raises ZooError for one that searches by itself."""
-        self.programs: list[Stepping] = []
-        for program in programs:
-            if program.search == "own":
-                raise ZooError(
-                    f"{type(program).__name__} searches by itself, step by step it cannot: it is for no ensemble",
-                    hint="take another backend, such as `auto`",
-                )
-            self.programs.append(program)
+    def __init__(self, programs: Sequence[TranslationModel]) -> None:
+        self.programs = list(programs)
 
     @property
     def concurrent(self) -> bool:
@@ -43,55 +33,58 @@ class Ensemble:
         return all(program.concurrent for program in self.programs)
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> States:
+        """Return the state of each program before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
     def decode_step(self, state: States, token: Int[Tensor, " rows"]) -> tuple[Float32[Tensor, "rows V"], States]:
-        each = [program.decode_step(part, token) for program, part in zip(self.programs, state, strict=True)]
-        return self._mean([log_probabilities for log_probabilities, _ in each]), tuple(part for _, part in each)
+        """Return the log-probabilities of the next token, and the new states."""
+        steps = [program.decode_step(own, token) for program, own in zip(self.programs, state, strict=True)]
+        return self._mean([log_probabilities for log_probabilities, _ in steps]), tuple(own for _, own in steps)
 
     def top_k(
         self, state: States, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
     ) -> tuple[TopK, States]:
+        """Return the `count` most probable next tokens of each row, and the new states."""
         log_probabilities, state = self.decode_step(state, token)
         return top_k(log_probabilities, count, allowed), state
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
-        return tuple(p.select(part, sentences, parents) for p, part in zip(self.programs, state, strict=True))
+        """Return the states of the selected sentences and rows."""
+        return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))
 
     def join(self, first: States, second: States) -> States:
-        return tuple(p.join(*parts) for p, *parts in zip(self.programs, first, second, strict=True))
+        """Return the states of a batch with the sentences of both."""
+        return tuple(p.join(*states) for p, *states in zip(self.programs, first, second, strict=True))
 
     def score(
         self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"]
     ) -> Float32[Tensor, "rows target"]:
+        """Return the log-probability of each target token."""
         return self._mean([program.score(source, target) for program in self.programs])
 
     def _mean(self, log_probabilities: Sequence[Float[Tensor, "rows some"]]) -> Float32[Tensor, "rows some"]:
-        """log((e^a + e^b + ...) / n), in float32."""
+        """Return log((e^a + e^b + ...) / n), computed in float32."""
         if len(log_probabilities) == 1:
             return log_probabilities[0].float()
-        together = torch.stack([each.float() for each in log_probabilities])
-        return together.logsumexp(0) - math.log(len(log_probabilities))
+        stacked = torch.stack([values.float() for values in log_probabilities])
+        return stacked.logsumexp(0) - math.log(len(log_probabilities))
 
 
-def check_together(translators: Sequence[Translator]) -> None:
-    """Raises ZooError unless they are some, have one vocabulary and stand on one device."""
+def check_compatible(translators: Sequence[Translator]) -> None:
+    """Raise ZooError unless there is at least one translator, and all have the same vocabulary and device."""
     if not translators:
-        raise ZooError("an ensemble of no model", hint="name one at least")
+        raise ZooError("an ensemble needs at least one model", hint="name a model")
+    first = translators[0]
     for other in translators[1:]:
-        first = translators[0]
-        if not _same(first.vocabulary, other.vocabulary):
+        same = first.vocabulary is other.vocabulary or first.vocabulary.digest == other.vocabulary.digest
+        if not same:
             raise ZooError(
-                f"`{first.spec.name}` and `{other.spec.name}` have different vocabularies: their probabilities have no "
-                "mean",
-                hint="an ensemble is of models that were trained with the same vocabulary files",
+                f"`{first.spec.name}` and `{other.spec.name}` have different vocabularies, so their probabilities "
+                "cannot be averaged",
+                hint="use models that were trained with the same vocabulary files",
             )
         if other.device != first.device:
-            problem = f"an ensemble is on one device, not on {first.device} and {other.device}"
-            raise ZooError(problem, hint="open all its models with the same `device`")
-
-
-def _same(first: Vocabulary, second: Vocabulary) -> bool:
-    if first is second:
-        return True
-    return first.digest == second.digest
+            raise ZooError(
+                f"the models of an ensemble are on different devices, {first.device} and {other.device}",
+                hint="open all of them with the same `device`",
+            )

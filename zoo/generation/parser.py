@@ -1,4 +1,4 @@
-"""Sentences in, constituency trees out (paper, section 6.3)."""
+"""Parsers: sentences in, constituency trees out (paper, section 6.3)."""
 
 from __future__ import annotations
 
@@ -6,154 +6,185 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, overload
 
 from specs import EOS, Parsing, ZooError
-from zoo.generation.brackets import Brackets, least
-from zoo.generation.hypothesis import Hypothesis
-from zoo.generation.intake import Intake
-from zoo.generation.lengths import Split
-from zoo.generation.request import Choice
-from zoo.generation.source import Source
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
+from zoo.generation.batching import Source
+from zoo.generation.config import GenerationOptions
+from zoo.generation.constraints import BracketConstraint, min_tree_tokens
+from zoo.generation.hypotheses import Hypothesis
+from zoo.generation.preprocessing import Preprocessor, SplitText
+from zoo.generation.translator import Translation, Translator
 from zoo.text.lines import clean
-from zoo.text.sentences import shown
-from zoo.text.trees.bracketed import plain
-from zoo.text.trees.symbols import Symbols
-from zoo.text.trees.tree import DEEPEST, Tree, escaped, read, unescaped
+from zoo.text.sentences import excerpt
+from zoo.text.trees.bracketed import read_tree, simplify
+from zoo.text.trees.tokenizer import TreeTokenizer
+from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, unescape_brackets
 from zoo.text.vocabulary import Side
 
 
 class Parser(Translator):
-    """Parses sentences, whose words and marks are separated by spaces as in the treebank that it learned from.
+    """Parses sentences whose words and punctuation marks are separated by spaces, as in the treebank of its training.
 
-    It is a translator whose translations are bracketed trees, `(TOP (S (NP (XX the) (XX dog)) ...))`, over exactly the
-    words of their sentences: the search writes nothing else, unless `task.constrained` is false, where what is no tree
-    is mended. A word's tag is `XX` where the linearisation writes none. Brackets in a sentence are `-LRB-` and `-RRB-`
-    in its tree, as treebanks have them.
+    It is a translator whose translations are bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`, over
+    exactly the words of their sentences. The search produces only such trees. If `task.constrained` is false, outputs
+    that are no trees are repaired instead. A word's tag is `XX` if the linearisation has no tags. Round brackets in a
+    sentence are written `-LRB-` and `-RRB-` in its tree, as in treebanks.
     """
 
     verb = "parse"
 
-    def __init__(self, *of: Any, **how: Any) -> None:
-        """As a translator. Its spec's task is to parse."""
-        super().__init__(*of, **how)
-        target, task = self.vocabulary.target, self.spec.task
-        assert isinstance(target, Symbols)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Make a parser from a program. Arguments are those of `Translator`; the spec's task has to be parsing."""
+        super().__init__(*args, **kwargs)
+        symbols, task = self.vocabulary.target, self.spec.task
+        assert isinstance(symbols, TreeTokenizer)
         assert isinstance(task, Parsing)
-        self.symbols = target
-        self.constraint = (
-            Brackets(target.opening, target.closing, target.words, target.size, target.in_a_row)
-            if task.constrained
-            else None
-        )
+        self.symbols = symbols
+        if task.constrained:
+            self.constraint = BracketConstraint(
+                symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.in_a_row
+            )
 
     @overload
-    def parse(self, texts: str, *, n_best: None = None, **choice: Unpack[Choice]) -> Tree | None: ...  # type: ignore[overload-overlap]
+    def parse(self, texts: str, *, n_best: None = None, **options: Unpack[GenerationOptions]) -> Tree | None: ...  # type: ignore[overload-overlap]
     @overload
-    def parse(self, texts: str, *, n_best: int, **choice: Unpack[Choice]) -> list[Tree]: ...  # type: ignore[overload-overlap]
+    def parse(self, texts: str, *, n_best: int, **options: Unpack[GenerationOptions]) -> list[Tree]: ...  # type: ignore[overload-overlap]
     @overload
-    def parse(self, texts: Iterable[str], *, n_best: None = None, **choice: Unpack[Choice]) -> list[Tree | None]: ...
-    @overload
-    def parse(self, texts: Iterable[str], *, n_best: int, **choice: Unpack[Choice]) -> list[list[Tree]]: ...
     def parse(
-        self, texts: str | Iterable[str], *, n_best: int | None = None, **choice: Unpack[Choice]
+        self, texts: Iterable[str], *, n_best: None = None, **options: Unpack[GenerationOptions]
+    ) -> list[Tree | None]: ...
+    @overload
+    def parse(self, texts: Iterable[str], *, n_best: int, **options: Unpack[GenerationOptions]) -> list[list[Tree]]: ...
+    def parse(
+        self, texts: str | Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
     ) -> Tree | list[Tree] | list[Tree | None] | list[list[Tree]] | None:
-        """The tree of a sentence, or of each of a list; with `n_best` a list of the best, best first.
+        """Parse one sentence or several. NLTK reads the trees' string form, `str(tree)`.
 
-        A text without a word has no tree. `str(tree)` is what NLTK reads. Raises ZooError as `translate` does.
+        Args:
+            texts: One sentence, or an iterable of sentences.
+            n_best: Number of trees per sentence, best first. None for one.
+            **options: Generation options. The spec gives what is left out.
+
+        Returns:
+            The best tree, or, with `n_best`, a list of trees. For several sentences, a list of these. An empty sentence
+            has no tree: None, or an empty list.
+
+        Raises:
+            ZooError: As `translate`.
         """
-        one = isinstance(texts, str)
-        found = self.hypotheses([texts] if isinstance(texts, str) else texts, n_best=n_best, **choice)
-        trees = [[read(each.text) for each in best if each.text] for best in found]
+        single = isinstance(texts, str)
+        hypotheses = self.hypotheses([texts] if isinstance(texts, str) else texts, n_best=n_best, **options)
+        trees = [[read_tree(each.text) for each in translations if each.text] for translations in hypotheses]
         if n_best is not None:
-            return trees[0] if one else trees
-        first = [best[0] if best else None for best in trees]
-        return first[0] if one else first
+            return trees[0] if single else trees
+        best = [ranked[0] if ranked else None for ranked in trees]
+        return best[0] if single else best
 
-    def intake(self) -> Intake:
-        of = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
-        return Sentences(self.symbols.written, self.constraint is not None, *of)
+    def preprocessor(self) -> Preprocessor:
+        """Return a new preprocessor of sentences."""
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+        return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
 
-    def given(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
-        """Sentences and their bracketed trees, of these what a parser learns of them, as of a treebank's.
+    def check_pairs(
+        self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
+    ) -> tuple[list[str], list[str]]:
+        """Return sentences and their trees. Trees are reduced to what a parser learns, as those of a treebank.
 
-        Raises ZooError for what is no tree, or one of other words.
+        Raises:
+            ZooError: A target is not a tree over the words of its sentence.
         """
-        left, right = super().given(sources, targets, first=first)
-        return left, [str(_tree_over(text, tree)) for text, tree in zip(left, right, strict=True)]
+        texts, trees = super().check_pairs(sources, targets, first=first)
+        return texts, [str(_tree_over(text, tree)) for text, tree in zip(texts, trees, strict=True)]
 
-    def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
-        assert isinstance(intake, Sentences)
-        words = list(map(escaped, intake.words.pop(index)))
-        tree = self.symbols.mended if self.constraint is None else self.symbols.tree
+    def _to_translations(
+        self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
+    ) -> list[Translation]:
+        assert isinstance(preprocessor, ParserPreprocessor)
+        words = list(map(escape_brackets, preprocessor.pending_words.pop(index)))
+        tree = self.symbols.to_repaired_tree if self.constraint is None else self.symbols.to_tree
         return [
-            Translation(str(tree(each.tokens, words)), each.score, each.log_probability, each.tokens) for each in found
+            Translation(str(tree(each.tokens, words)), each.score, each.log_probability, each.tokens)
+            for each in hypotheses
         ]
 
 
-class Sentences(Intake):
-    """What is parsed is never split, and nothing stands before its tree; `words` are those of what was read."""
+class ParserPreprocessor(Preprocessor):
+    """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
 
-    unknown = None  # they are in the tree as they were given
+    Attributes:
+        pending_words: The words of sentences that were read and have no tree yet, by index.
+    """
 
-    def __init__(self, written: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *of: Any) -> None:
-        """As an intake; `written` says what words are written as, and what is `constrained` is nothing but trees."""
-        super().__init__(*of)
-        self.written, self.constrained = written, constrained
-        self.words: dict[int, tuple[str, ...]] = {}
-        """Of the sentences that have no tree yet."""
+    unknown_effect = None  # no warning: the tree has unknown words as they were given
 
-    def sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | Split]:
-        found: list[Source | Split] = []
-        rows = self._encoded(texts, "source")
+    def __init__(self, word_tokens: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *args: Any) -> None:
+        """Make a preprocessor.
+
+        Args:
+            word_tokens: Function from words to the target tokens that they are written as.
+            constrained: Whether the search produces only trees.
+            *args: Arguments of `Preprocessor`.
+        """
+        super().__init__(*args)
+        self.word_tokens, self.constrained = word_tokens, constrained
+        self.pending_words: dict[int, tuple[str, ...]] = {}
+
+    def encode_sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | SplitText]:
+        """Encode sentences for the search.
+
+        Raises:
+            ZooError: A sentence is too long, its shortest tree is too long, or it has a prefix.
+        """
+        encoded: list[Source | SplitText] = []
+        rows = self._encode(texts, "source")
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
+            name, length = f"text {index + 1:,} ({excerpt(text)})", len(row) - 1
             if prefix.strip():
                 raise ZooError(
-                    f"prefix {index + 1:,} ({shown(prefix)}) stands before a tree", hint="leave prefixes out"
+                    f"{name} has the prefix {excerpt(prefix)}: trees have no prefix", hint="leave prefixes out"
                 )
-            if len(row) - 1 > self.most:
+            if length > self.max_source_length:
                 raise ZooError(
-                    f"text {index + 1:,} ({shown(text)}) is a sentence of {len(row) - 1:,} tokens, and the parser "
-                    f"takes {self.most:,} (`decoding.max_source_length`)",
-                    hint="a sentence a line: break it where its sentences end",
+                    f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
+                    f"{self.max_source_length:,} (`decoding.max_source_length`)",
+                    hint="give one sentence per line",
                 )
-            words = words_of(text)
-            limit = min(self._limit(len(row) - 1), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
+            words = split_words(text)
+            max_length = min(
+                self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2)
+            )  # ROOT and a word are two
             if row != [EOS]:
-                self._require_room(least(len(words)), limit, text, index)
-                self.words[index] = words
-            spelled = self.written(map(escaped, words))
-            found.append(Source(index, tuple(row), limit, (), text, len(words), spelled))
-        return found
+                if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
+                    raise ZooError(
+                        f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
+                        hint="raise `decoding.extra_length` in the model's spec; learned positions limit it, too",
+                    )
+                self.pending_words[index] = words
+            word_tokens = self.word_tokens(map(escape_brackets, words))
+            encoded.append(Source(index, tuple(row), max_length, (), text, len(words), word_tokens))
+        return encoded
 
-    def _require_room(self, needed: int, limit: int, text: str, index: int) -> None:
-        if self.constrained and limit < needed:
-            raise ZooError(
-                f"the tree of text {index + 1:,} ({shown(text)}) has {needed:,} tokens at least, and may have "
-                f"{limit:,} at most",
-                hint="raise `decoding.extra_length` of the model's spec; learned positions bound it, too",
-            )
+    def source_tokens(self, text: str) -> list[str]:
+        """Return the tokens of a sentence as strings, without EOS."""
+        return super().source_tokens(_unescape_words(text))
 
-    def spelled(self, text: str) -> list[str]:
-        return super().spelled(_plain(text))
-
-    def _encoded(self, texts: Sequence[str], side: Side) -> list[list[int]]:
-        return super()._encoded(list(map(_plain, texts)) if side == "source" else texts, side)
+    def _encode(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        return super()._encode(list(map(_unescape_words, texts)) if side == "source" else texts, side)
 
 
-def words_of(text: str) -> tuple[str, ...]:
-    """The words and marks of a sentence, without the brackets of treebanks in them."""
-    return tuple(map(unescaped, clean(text).split()))
+def split_words(text: str) -> tuple[str, ...]:
+    """Return the words and marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets."""
+    return tuple(map(unescape_brackets, clean(text).split()))
 
 
-def _plain(text: str) -> str:
-    return " ".join(words_of(text))
+def _unescape_words(text: str) -> str:
+    return " ".join(split_words(text))
 
 
-def _tree_over(text: str, written: str) -> Tree:
-    tree = plain(read(written))
-    if words_of(" ".join(tree.leaves())) != words_of(text):
+def _tree_over(text: str, bracketed: str) -> Tree:
+    """Read a tree, and check that its words are those of the sentence."""
+    tree = simplify(read_tree(bracketed))
+    if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
-            f"the tree {shown(written)} has other words than its sentence, {shown(text)}",
-            hint="line n of the trees is the tree of line n of the sentences, word for word",
+            f"the words of the tree {excerpt(bracketed)} are not those of its sentence, {excerpt(text)}",
+            hint="line n of the trees must be the tree of line n of the sentences",
         )
     return tree

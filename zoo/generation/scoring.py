@@ -1,69 +1,96 @@
-"""The probability of given translations."""
+"""Log-probabilities of given translations, token by token (forced decoding)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from compiler.program import Scoring
+from compiler.program import Scorer
 from specs import ZooError
-from zoo.generation.groups import groups, padded
-from zoo.generation.translation import ForcedScore
+from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Progress
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Natural log-probabilities that a model gives to the tokens of a given translation, EOS last."""
+
+    token_log_probabilities: tuple[float, ...]
+
+    @property
+    def log_probability(self) -> float:
+        """The natural log-probability of the whole translation."""
+        return sum(self.token_log_probabilities)
+
+    @property
+    def tokens(self) -> int:
+        """The number of scored tokens, with EOS."""
+        return len(self.token_log_probabilities)
 
 
 @torch.no_grad()
-def forced(
-    program: Scoring,
+def score_targets(
+    program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     *,
-    tokens: int,
+    max_batch_tokens: int,
     device: torch.device,
     progress: Progress,
     first: int = 1,
-) -> list[ForcedScore]:
-    """Of each source (with EOS) and target (from BOS to EOS), in batches of so many tokens.
+) -> list[TokenScores]:
+    """Score each target as the translation of its source.
 
-    `first` is the number of the first pair in errors. Raises ZooError where the memory does not suffice for one of them
-    alone.
+    Args:
+        program: The program that scores.
+        sources: Token IDs of each source, EOS last.
+        targets: Token IDs of each target, from BOS to EOS.
+        max_batch_tokens: Tokens of a batch, counting padding.
+        device: Device of the program.
+        progress: Advanced by the number of pairs after each batch.
+        first: Number of the first pair, for error messages.
+
+    Raises:
+        ZooError: A pair does not fit into memory alone.
     """
     lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-    found = [ForcedScore(())] * len(lengths)
-    for group in groups(lengths, tokens):
-        rows = _rows(program, sources, targets, group, device, first)
+    scores = [TokenScores(())] * len(lengths)
+    for group in group_by_length(lengths, max_batch_tokens):
+        rows = _score_group(program, sources, targets, group, device, first)
         for index, row in zip(group, rows, strict=True):
-            found[index] = ForcedScore(tuple(row[: len(targets[index]) - 1]))
+            scores[index] = TokenScores(tuple(row[: len(targets[index]) - 1]))
         progress.advance(len(group))
-    return found
+    return scores
 
 
-def _rows(
-    program: Scoring,
+def _score_group(
+    program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     group: Sequence[int],
     device: torch.device,
     first: int,
 ) -> list[list[float]]:
-    """Those of a batch; of its halves, where the memory does not suffice for the whole."""
+    """Score a batch of pairs, in halves if the whole batch does not fit into memory."""
     try:
-        given = padded([targets[index] for index in group], device)
-        found: list[list[float]] = program.score(padded([sources[index] for index in group], device), given).tolist()
-        return found
-    except FAILURES as error:
-        if not is_short(error):
+        target = pad_sequences([targets[index] for index in group], device)
+        source = pad_sequences([sources[index] for index in group], device)
+        rows: list[list[float]] = program.score(source, target).tolist()
+        return rows
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
             raise
     if len(group) > 1:
         middle = len(group) // 2
-        parts = (group[:middle], group[middle:])
-        return [row for part in parts for row in _rows(program, sources, targets, part, device, first)]
-    lengths = len(sources[group[0]]) - 1, len(targets[group[0]]) - 2
+        halves = (group[:middle], group[middle:])
+        return [row for half in halves for row in _score_group(program, sources, targets, half, device, first)]
+    index = group[0]
     raise ZooError(
-        f"there is not enough memory to score pair {group[0] + first:,} alone: {lengths[0]:,} tokens of source and "
-        f"{lengths[1]:,} of target",
-        hint="a sentence a line: break it where its sentences end",
+        f"there is not enough memory to score pair {index + first:,} alone: {len(sources[index]) - 1:,} source tokens "
+        f"and {len(targets[index]) - 2:,} target tokens",
+        hint="split the line into sentences, one per line",
         exit_code=1,
     )

@@ -1,121 +1,173 @@
-"""Text in, text out: a program, its vocabulary and its spec as one thing that translates."""
+"""Translators: a program, its vocabulary and its spec, as one object that translates and scores text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, Unpack, overload
 
 import torch
 
-from compiler.program import Translating
+from compiler.program import TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.attending import Attending
-from zoo.generation.attention import Attention
-from zoo.generation.constraint import Constraint
-from zoo.generation.dispatch import dispatched
-from zoo.generation.ensemble import Ensemble, check_together
-from zoo.generation.groups import SHORTEST
-from zoo.generation.hypothesis import Hypothesis
-from zoo.generation.intake import Intake, Pair
-from zoo.generation.lengths import Split
-from zoo.generation.request import Choice, Request, budget
-from zoo.generation.scoring import forced
-from zoo.generation.translation import NOTHING, ForcedScore, Translation, joined
-from zoo.planning.room import sentences_at_once
+from zoo.generation.attention import Attention, AttentionRecorder
+from zoo.generation.batching import MIN_ROW_TOKENS
+from zoo.generation.config import GenerationConfig, GenerationOptions, check_max_batch_tokens
+from zoo.generation.constraints import Constraint
+from zoo.generation.engine import resolve_workers, search
+from zoo.generation.ensemble import Ensemble, check_compatible
+from zoo.generation.hypotheses import Hypothesis
+from zoo.generation.preprocessing import Preprocessor, SplitText, TextWithPrefix
+from zoo.generation.scoring import TokenScores, score_targets
+from zoo.planning.capacity import max_sentences
 from zoo.report import Report
-from zoo.text.sentences import pairs, sentences, with_prefixes
+from zoo.text.sentences import checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 Prefixes = Iterable[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One translation of a text.
+
+    Attributes:
+        text: The translation as text.
+        score: `log_probability` divided by the length penalty (paper, section 6.1).
+        log_probability: Natural log-probability. It counts EOS unless the translation was cut off at its maximum
+            length.
+        tokens: Token IDs without BOS and EOS.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: tuple[int, ...]
+
+
+EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
+"""The translation of an empty text."""
+
+
+def join_parts(parts: Sequence[Translation]) -> Translation:
+    """Join the translations of consecutive parts of a text. Scores and log-probabilities are summed."""
+    return Translation(
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        tuple(token for part in parts for token in part.tokens),
+    )
+
+
 class Translator:
     """Translates raw text, and scores given translations.
 
-    `longest_source` is the longest source of its training, in tokens: longer ones are translated whole, with
-    a warning to `report`. Sentences are sorted by length into batches; results come in the order of the
-    texts. A text that is empty or white space becomes "" without the model. `tokens` is the budget of one batch
-    where a call does not name another. A pickle of one that was opened from a folder opens it again; a forked child of
-    the process has it, too, and there torch computes on one thread.
+    Sentences are sorted by length into batches; results have the order of the texts. The translation of an empty text
+    is "". A translator that was opened from a folder can be pickled: unpickling opens the folder again. A forked child
+    process can use it, too; torch then computes on one thread.
+
+    Attributes:
+        longest_source: Tokens of the longest source in training. Longer texts are translated whole, with a warning.
+        max_batch_tokens: Source tokens of a batch, unless a call sets another number.
+        positions: Number of learned position embeddings. None for sinusoidal encodings, which have no bound.
+        backend: Name of the backend that built the program. Empty if the translator was made from a program.
+        reopen: Function and arguments that open the same translator again. None if it was made from a program.
+        attention_recorder: Computes attention. None for an ensemble, or if the translator was made from a program.
+        constraint: Constraint on all outputs, if any.
     """
 
     verb = "translate"
-    """What it does with a text, for those who see how far it is."""
+    """The verb for progress bars."""
 
     def __init__(
         self,
-        program: Translating,
+        program: TranslationModel,
         vocabulary: Vocabulary,
         spec: Spec,
         *,
         longest_source: int | None = None,
         report: Report | None = None,
         device: torch.device | str = "cpu",
-        tokens: int | None = None,
+        max_batch_tokens: int | None = None,
     ) -> None:
+        """Make a translator from a program.
+
+        Args:
+            program: A program with the verbs of `compiler.program`.
+            vocabulary: The vocabulary of both sides.
+            spec: The model's spec.
+            longest_source: Tokens of the longest source in training, if known.
+            report: Where warnings go.
+            device: Device of the program.
+            max_batch_tokens: Source tokens of a batch, counting EOS and padding. None for the default.
+        """
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source
         self.report = report or Report()
         self.device = torch.device(device)
-        self.tokens = budget(tokens)
+        self.max_batch_tokens = check_max_batch_tokens(max_batch_tokens)
         architecture = spec.architecture
         self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else None
-        """The rows of a learned table; sinusoids know no bound."""
-        self.opened: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
-        """What opens the same one again, and from what; None where it was made by hand."""
+        self.reopen: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
         self.backend = ""
-        """The one that made its program; empty where it was made by hand."""
-        self.attending: Attending | None = None
-        """What shows its attention; None where it was made by hand."""
+        self.attention_recorder: AttentionRecorder | None = None
         self.constraint: Constraint | None = None
-        """What bounds all that it produces."""
 
     def __reduce__(self) -> tuple[Callable[..., Translator], tuple[Any, ...]]:
-        """A pickle says what it was opened from, and holds no weights: they are read again where it is unpickled.
-
-        Raises ZooError where it was opened from nothing: it was made of a program.
-        """
-        if self.opened is None:
+        if self.reopen is None:
             raise ZooError(
-                "this translator was made of a program, and not opened from a folder: there is no pickle of it",
-                hint="`zoo.load(NAME)` gives one that can be pickled",
+                "this translator was made from a program and cannot be pickled",
+                hint="`zoo.load(NAME)` returns one that can be pickled",
             )
-        return self.opened
+        return self.reopen
 
     @classmethod
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
-        """One that takes the mean of their models' probabilities; all else, its spec too, is of the first.
+        """Return a translator that averages the probabilities of several models.
 
-        Raises ZooError for none, and for such as do not belong together: other vocabularies, other devices.
+        The first translator gives the spec and everything else.
+
+        Raises:
+            ZooError: There is no translator, or they differ in vocabulary or device.
         """
-        check_together(translators)
+        check_compatible(translators)
         first = translators[0]
-        known = [each.longest_source for each in translators if each.longest_source is not None]
-        program = Ensemble([each.program for each in translators])
-        made = cls(program, first.vocabulary, first.spec, report=first.report, device=first.device, tokens=first.tokens)
-        made.longest_source, made.constraint = min(known, default=None), first.constraint
-        if all(each.opened for each in translators):
-            made.opened = (cls.ensemble, (list(translators),))
-        made.positions = min((each.positions for each in translators if each.positions is not None), default=None)
-        return made
+        ensemble = cls(
+            Ensemble([translator.program for translator in translators]),
+            first.vocabulary,
+            first.spec,
+            report=first.report,
+            device=first.device,
+            max_batch_tokens=first.max_batch_tokens,
+        )
+        lengths = [each.longest_source for each in translators if each.longest_source is not None]
+        ensemble.longest_source, ensemble.constraint = min(lengths, default=None), first.constraint
+        if all(translator.reopen for translator in translators):
+            ensemble.reopen = (cls.ensemble, (list(translators),))
+        ensemble.positions = min((each.positions for each in translators if each.positions is not None), default=None)
+        return ensemble
 
-    # A str is an iterable of str as well, so mypy has to be told that it comes first.
+    # mypy checks overloads in order, and str is also an Iterable[str]: str has to come first.
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, n_best: None = None, prefixes: str | None = None, **choice: Unpack[Choice]
+        self, texts: str, *, n_best: None = None, prefixes: str | None = None, **options: Unpack[GenerationOptions]
     ) -> str: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, n_best: int, prefixes: str | None = None, **choice: Unpack[Choice]
+        self, texts: str, *, n_best: int, prefixes: str | None = None, **options: Unpack[GenerationOptions]
     ) -> list[str]: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, n_best: None = None, prefixes: Prefixes = None, **choice: Unpack[Choice]
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: None = None,
+        prefixes: Prefixes = None,
+        **options: Unpack[GenerationOptions],
     ) -> list[str]: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, n_best: int, prefixes: Prefixes = None, **choice: Unpack[Choice]
+        self, texts: Iterable[str], *, n_best: int, prefixes: Prefixes = None, **options: Unpack[GenerationOptions]
     ) -> list[list[str]]: ...
     def translate(
         self,
@@ -123,25 +175,34 @@ class Translator:
         *,
         n_best: int | None = None,
         prefixes: str | Iterable[str] | None = None,
-        **choice: Unpack[Choice],
+        **options: Unpack[GenerationOptions],
     ) -> str | list[str] | list[list[str]]:
-        """The best translation of a text, or of each of a list; with `n_best` a list of the best, best first.
+        """Translate one text or several.
 
-        A translation starts with its text's prefix, if there are `prefixes`: one for a text, a list for a list. What
-        may be chosen stands in `Choice`; of samples, `n_best` are drawn, in no order. The best differ in their tokens,
-        and two of them may be the same text. Raises ZooError for values out of range, for texts that are not one line
-        or are too long, and for prefixes with what the model cannot write; TypeError for what is not text.
+        Args:
+            texts: One text, or an iterable of texts, each of one line.
+            n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in
+                their tokens, but two of them may have the same text.
+            prefixes: The prefix that each translation must start with: a string for one text, a list for several.
+            **options: Generation options (`GenerationOptions`). The spec gives what is left out.
+
+        Returns:
+            The best translation, or, with `n_best`, a list of translations. For several texts, a list of these.
+
+        Raises:
+            ZooError: An option is out of range, a text is too long or not one line, or the model cannot write a prefix.
+            TypeError: A text is not a string, or one text has several prefixes.
         """
-        one = isinstance(texts, str)
-        if prefixes is not None and one != isinstance(prefixes, str):
-            raise TypeError("give one text and one prefix, or a list and a list")
-        several = [texts] if isinstance(texts, str) else texts
-        begun = [prefixes] if isinstance(prefixes, str) else prefixes
-        found = self.hypotheses(several, n_best=n_best, prefixes=begun, **choice)
-        lists = [[translation.text for translation in translations] for translations in found]
+        single = isinstance(texts, str)
+        if prefixes is not None and single != isinstance(prefixes, str):
+            raise TypeError("give one text and one prefix, or a list of texts and a list of prefixes")
+        text_list = [texts] if isinstance(texts, str) else texts
+        prefix_list = [prefixes] if isinstance(prefixes, str) else prefixes
+        hypotheses = self.hypotheses(text_list, n_best=n_best, prefixes=prefix_list, **options)
+        lists = [[translation.text for translation in translations] for translations in hypotheses]
         if n_best is not None:
-            return lists[0] if one else lists
-        return lists[0][0] if one else [first for first, *_ in lists]
+            return lists[0] if single else lists
+        return lists[0][0] if single else [best for best, *_ in lists]
 
     def hypotheses(
         self,
@@ -150,134 +211,192 @@ class Translator:
         n_best: int | None = None,
         prefixes: Prefixes = None,
         report: Report | None = None,
-        **choice: Unpack[Choice],
+        **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """The `n_best` best translations of each text, with their scores; progress goes to `report`."""
-        request = self.request(n_best, choice)
-        several = list(with_prefixes(texts, prefixes))
-        sentences(text for text, _ in several)  # an error is told before the work
-        found, intake = [[NOTHING]] * len(several), self.intake()
-        with intake.lengths, (report or Report()).progress(self.verb, len(several), "sentences") as progress:
-            for index, translations in self.found([several], request, intake, most=len(several)):
-                found[index] = translations
+        """Return the translations of each text with their scores. Progress goes to `report`."""
+        config = self.config(n_best, options)
+        text_pairs = list(zip_prefixes(texts, prefixes))
+        checked_texts(text for text, _ in text_pairs)  # report an invalid text before the work starts
+        results, preprocessor = [[EMPTY_TRANSLATION]] * len(text_pairs), self.preprocessor()
+        progress_bar = (report or Report()).progress(self.verb, len(text_pairs), "sentences")
+        with preprocessor.warnings, progress_bar as progress:
+            for index, translations in self.translate_chunks(
+                [text_pairs], config, preprocessor, max_workers=len(text_pairs)
+            ):
+                results[index] = translations
                 progress.advance()
-        return found
+        return results
 
-    def request(self, n_best: int | None, choice: Choice) -> Request:
-        """How translations are wanted, with what the choice leaves open. Raises ZooError for values out of range.
+    def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
+        """Complete generation options by the spec. Batches are reduced so that all hypotheses fit into memory.
 
-        Where hypotheses are many, fewer sentences go together than the choice would allow.
+        Raises:
+            ZooError: A value is out of range.
         """
-        tokens = choice.get("tokens")
-        request = Request.of(self.spec, {**choice, "tokens": self.tokens if tokens is None else tokens}, n_best)
-        rows = request.beam if request.search == "beam" else request.n_best
-        most = SHORTEST * sentences_at_once(self.spec, rows, self.device)
-        return replace(request, tokens=min(request.tokens, most), constraint=self.constraint)
+        given = options.get("max_batch_tokens")
+        complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
+        config = GenerationConfig.from_spec(self.spec, complete, n_best)
+        rows = config.beam if config.search == "beam" else config.n_best
+        limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
+        return replace(config, max_batch_tokens=min(config.max_batch_tokens, limit), constraint=self.constraint)
 
-    def found(
+    def translate_chunks(
         self,
-        windows: Iterable[Sequence[Pair]],
-        request: Request,
-        intake: Intake,
+        chunks: Iterable[Sequence[TextWithPrefix]],
+        config: GenerationConfig,
+        preprocessor: Preprocessor,
         *,
         first: int = 0,
-        most: int | None = None,
+        max_workers: int | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
-        """The translations of each text with its index, as soon as they are there; `first` is the index of the first.
+        """Yield the index and the translations of each text, as soon as they are known.
 
-        A window is read where sentences run out. `most` is how many texts there are, if that is known. An error in
-        reading is raised when all that was read before is translated.
+        A chunk is read when the search runs out of sentences. An error in reading is raised after everything that was
+        read before is translated.
+
+        Args:
+            chunks: Texts with their prefixes.
+            config: Options of the search.
+            preprocessor: Reads the texts.
+            first: Index of the first text.
+            max_workers: Bound of the worker threads; the number of texts, if it is known.
         """
-        read = intake.windows(windows, first)
-        for index, hypotheses in dispatched(self.program, read, request, device=self.device, most=most):
-            yield from self._aside(intake, request)
-            yield index, self._translations(intake, index, hypotheses)
-        yield from self._aside(intake, request)
-        if intake.failure:
-            raise intake.failure
+        workers = resolve_workers(self.program, config.workers)
+        if max_workers is not None:
+            workers = max(1, min(workers, max_workers))
+        sources = preprocessor.read_chunks(chunks, first)
+        results = search(self.program, sources, config.strategy(), config.max_batch_tokens, workers, self.device)
+        for index, hypotheses in results:
+            yield from self._without_search(preprocessor, config)
+            yield index, self._to_translations(preprocessor, index, hypotheses)
+        yield from self._without_search(preprocessor, config)
+        if preprocessor.error:
+            raise preprocessor.error
 
-    def intake(self) -> Intake:
-        """What reads texts for `found`, and counts the long ones of them."""
-        return Intake(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+    def preprocessor(self) -> Preprocessor:
+        """Return a new preprocessor of texts for `translate_chunks`."""
+        return Preprocessor(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
 
-    def _aside(self, intake: Intake, request: Request) -> Iterator[tuple[int, list[Translation]]]:
-        """What was read and is not searched for as it is."""
-        while intake.nothing:
-            yield intake.nothing.popleft(), [NOTHING]
-        while intake.split:
-            split = intake.split.popleft()
-            yield split.index, self._in_parts(split, request)
+    def _without_search(
+        self, preprocessor: Preprocessor, config: GenerationConfig
+    ) -> Iterator[tuple[int, list[Translation]]]:
+        """Yield the translations of texts that were read but not put into the queue: empty texts and split texts."""
+        while preprocessor.empty_texts:
+            yield preprocessor.empty_texts.popleft(), [EMPTY_TRANSLATION]
+        while preprocessor.split_texts:
+            split = preprocessor.split_texts.popleft()
+            yield split.index, self._translate_parts(split, config)
 
-    def _in_parts(self, split: Split, request: Request) -> list[Translation]:
-        """The best of all parts as one translation, then the second best of all, and so on."""
-        pairs = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
-        intake = self.intake()
-        intake.most, intake.of = len(split.tokens), split.index  # a part is not split again
-        found = dict(self.found([pairs], request, intake, most=len(pairs)))
-        return [joined(parts) for parts in zip(*(found[index] for index in sorted(found)), strict=False)]
+    def _translate_parts(self, split: SplitText, config: GenerationConfig) -> list[Translation]:
+        """Translate the parts of a long text, and join the parts' best translations, their second best, and so on."""
+        parts = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
+        preprocessor = self.preprocessor()
+        preprocessor.max_source_length = len(split.tokens)  # parts are not split again
+        preprocessor.text_index = split.index
+        results = dict(self.translate_chunks([parts], config, preprocessor, max_workers=len(parts)))
+        return [
+            join_parts(same_rank) for same_rank in zip(*(results[index] for index in sorted(results)), strict=False)
+        ]
 
-    def _translations(self, intake: Intake, index: int, found: Sequence[Hypothesis]) -> list[Translation]:
-        """What was found for a text that `intake` has read, as text."""
+    def _to_translations(
+        self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
+    ) -> list[Translation]:
+        """Convert the hypotheses of a text that `preprocessor` has read."""
         return [
             Translation(self.vocabulary.decode(each.tokens, "target"), each.score, each.log_probability, each.tokens)
-            for each in found
+            for each in hypotheses
         ]
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self, sources: str, targets: str, *, tokens: int | None = None
+        self, sources: str, targets: str, *, max_batch_tokens: int | None = None
     ) -> float: ...
     @overload
-    def score(self, sources: Iterable[str], targets: Iterable[str], *, tokens: int | None = None) -> list[float]: ...
     def score(
-        self, sources: str | Iterable[str], targets: str | Iterable[str], *, tokens: int | None = None
+        self, sources: Iterable[str], targets: Iterable[str], *, max_batch_tokens: int | None = None
+    ) -> list[float]: ...
+    def score(
+        self, sources: str | Iterable[str], targets: str | Iterable[str], *, max_batch_tokens: int | None = None
     ) -> float | list[float]:
-        """The natural log-probability of each target as the translation of its source, EOS counted.
+        """Return the natural log-probability of each target as the translation of its source, with EOS.
 
-        Raises ZooError where there are not as many targets as sources, and for an empty source where the model reads
-        no EOS.
+        Args:
+            sources: One text, or several.
+            targets: One translation, or as many as there are texts.
+            max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
+
+        Raises:
+            ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
+            TypeError: One argument is a string and the other is not.
         """
         if isinstance(sources, str) and isinstance(targets, str):
-            return self.forced([sources], [targets], tokens=tokens)[0].log_probability
+            return self.score_tokens([sources], [targets], max_batch_tokens=max_batch_tokens)[0].log_probability
         if isinstance(sources, str) or isinstance(targets, str):
-            raise TypeError("give one text and one text, or a list and a list")
-        return [forced.log_probability for forced in self.forced(sources, targets, tokens=tokens)]
+            raise TypeError("give one text and one translation, or a list of texts and a list of translations")
+        scores = self.score_tokens(sources, targets, max_batch_tokens=max_batch_tokens)
+        return [score.log_probability for score in scores]
 
-    def forced(
+    def score_tokens(
         self,
         sources: Iterable[str],
         targets: Iterable[str],
         *,
-        tokens: int | None = None,
+        max_batch_tokens: int | None = None,
         report: Report | None = None,
         first: int = 1,
-    ) -> list[ForcedScore]:
-        """`score` token by token; progress goes to `report`. Errors call the first pair by the number `first`."""
-        left, right = self.given(sources, targets, first=first)
-        intake = self.intake()
-        source, target = intake.rows(left, "source", first=first), intake.rows(right, "target")
-        tokens = self.tokens if tokens is None else budget(tokens)
-        with (report or Report()).progress("score", len(left), "sentences") as progress:
-            return forced(
-                self.program, source, target, tokens=tokens, device=self.device, progress=progress, first=first
+    ) -> list[TokenScores]:
+        """Return the log-probability of each token of given translations.
+
+        Args:
+            sources: The texts.
+            targets: Their translations.
+            max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
+            report: Where progress goes.
+            first: Number of the first pair, for error messages.
+
+        Raises:
+            ZooError: As `score`.
+        """
+        source_texts, target_texts = self.check_pairs(sources, targets, first=first)
+        preprocessor = self.preprocessor()
+        source = preprocessor.encode_pairs_side(source_texts, "source", first=first)
+        target = preprocessor.encode_pairs_side(target_texts, "target")
+        with (report or Report()).progress("score", len(source_texts), "sentences") as progress:
+            return score_targets(
+                self.program,
+                source,
+                target,
+                max_batch_tokens=self.max_batch_tokens
+                if max_batch_tokens is None
+                else check_max_batch_tokens(max_batch_tokens),
+                device=self.device,
+                progress=progress,
+                first=first,
             )
 
-    def given(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
-        """Sources and given translations of them, as they are scored.
+    def check_pairs(
+        self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
+    ) -> tuple[list[str], list[str]]:
+        """Return sources and given translations in the form in which they are scored.
 
-        Raises ZooError where there are not as many of both, or where they are not one line.
+        Raises:
+            ZooError: The numbers of sources and targets differ, or a text is not one line.
         """
-        return pairs(sources, targets, first=first)
+        return checked_pairs(sources, targets, first=first)
 
     def attention(self, source: str, target: str | None = None) -> Attention:
-        """What every head of every layer looks at while it reads the source and writes a translation of it.
+        """Return the attention weights of every head of every layer over a text and its translation.
 
-        That is the target, a tree of a parser, or by default the model's own. Raises ZooError for a text without a
-        word, for one that is too long to be translated whole, and where this translator is none of one opened model.
+        Args:
+            source: The text.
+            target: The translation, or the tree for a parser. None for the model's own.
+
+        Raises:
+            ZooError: The text is empty or too long to be translated whole, or this is not a single opened model.
         """
-        if self.attending is None:
+        if self.attention_recorder is None:
             raise ZooError(
-                "attention is of one model that was opened: this translator is an ensemble, or made of a program",
+                "attention is only available for a single model that was opened from a folder, not for an ensemble",
                 hint="open one model: `zoo.load(NAME)`",
             )
-        return self.attending.over(self, source, target)
+        return self.attention_recorder.record(self, source, target)

@@ -1,1 +1,1 @@
-"""Models of other engines, read as ours: a file for each format."""
+"""Import of models from other toolkits, and export to them. There is one package per foreign format."""

@@ -1,4 +1,4 @@
-"""`zoo import --check`: the same sentences by the engine that a model comes from, and by ours."""
+"""Comparison of an imported model with the engine that it comes from (`zoo import --check`)."""
 
 from __future__ import annotations
 
@@ -16,127 +16,137 @@ import torch
 
 from compiler import TRANSLATE
 from specs import BOS, EOS, UNK, ZooError
-from zoo.generation.building import built
-from zoo.generation.scoring import forced
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
-from zoo.interop.imported import Answer, Format, Imported
+from zoo.generation.compilation import build_with_message
+from zoo.generation.scoring import score_targets
+from zoo.generation.translator import Translation, Translator
+from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat
 from zoo.interop.numbering import SPECIAL
-from zoo.interop.sentence_model import is_language
+from zoo.interop.sentencepiece_model import is_language_token
 from zoo.report import Progress, Report
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 
 TOLERANCE = 1e-3
-"""Largest difference of a translation's log-probability, over all its tokens, between two engines in float32."""
-Found = TypeVar("Found")
-_SENTENCES = 1_000
-_SHOWN = 500  # characters of what an engine may say
-_WARM = 4
+"""Largest allowed difference of a whole translation's log-probability between two engines in float32."""
+_MAX_SENTENCES = 1_000
+_MAX_MESSAGE = 500  # characters of an engine's error message
+_WARM_UP = 4  # sentences that are translated before the time is measured
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two engines made of the same sentences, each on one thread, in float32."""
+    """Translations of the same sentences by a foreign engine and by zoo, each on one thread in float32."""
 
     engine: str
+    """Name and version of the engine."""
     sentences: int
     identical: int
-    """Whose translations are the same tokens, or, where the engine does not say them, the same text."""
+    """Number of translations with the same tokens, or with the same text if the engine does not return tokens."""
     difference: float
-    """Largest one of the log-probabilities of the engine's translations."""
-    theirs: float
-    """Sentences a second."""
-    ours: float
+    """Largest difference of the log-probability that the two assign to a translation of the engine."""
+    engine_speed: float
+    """Sentences per second of the engine."""
+    zoo_speed: float
+    """Sentences per second of zoo."""
     backend: str
+    """Backend of zoo."""
 
     @property
     def summary(self) -> str:
-        """In one sentence."""
+        """The result in one sentence."""
         return (
-            f"{self.identical:,} of {self.sentences:,} translations are those of {self.engine}, whose "
-            f"log-probabilities differ by {self.difference:.1g} at most; it translates {self.theirs:.1f} sentences a "
-            f"second on one thread, and zoo's backend {self.backend} {self.ours:.1f}"
+            f"{self.identical:,} of {self.sentences:,} translations are identical to those of {self.engine}, and "
+            f"log-probabilities differ by at most {self.difference:.1g}; on one thread, it translates "
+            f"{self.engine_speed:.1f} sentences per second, and zoo's backend {self.backend} {self.zoo_speed:.1f}"
         )
 
 
-def require_engine(of: Format) -> None:
-    """Raises ZooError where a format has no engine to check with, or where it is not installed."""
-    if of.engine is None:
-        problem = f"models of {of.name} cannot be checked: zoo runs no engine of that format"
+def require_engine(format: ImportFormat) -> None:
+    """Raise ZooError if a format has no engine to compare with, or if the engine is not installed."""
+    if format.engine is None:
+        problem = f"cannot check a model of the format {format.name}: zoo runs no engine of that format"
         raise ZooError(problem, hint="leave `--check` out")
-    if find_spec(of.engine) is None:
-        hint = f"`pip install {of.engine}`, or leave `--check` out"
-        raise ZooError(f"there is no engine to check with: `{of.engine}` is not installed", hint=hint)
+    if find_spec(format.engine) is None:
+        hint = f"`pip install {format.engine}`, or leave `--check` out"
+        raise ZooError(f"cannot check the model: its engine `{format.engine}` is not installed", hint=hint)
 
 
-def compared(of: Format, place: Path, imported: Imported, texts: Sequence[str], report: Report) -> Comparison:
-    """Of up to 1,000 texts, where there is the engine; what is too long for the model is left out, with a warning.
+def compare_with_engine(
+    format: ImportFormat, path: Path, model: ImportedModel, texts: Sequence[str], report: Report
+) -> Comparison:
+    """Translate texts with the engine that a model comes from and with zoo, and compare.
 
-    Raises ZooError where they are not of one model, where the engine fails, and where nothing is left to compare.
+    Args:
+        format: The format of the model. Its engine must be installed.
+        path: The foreign model.
+        model: The same model, imported.
+        texts: The source sentences. Only the first 1,000 are used. Sentences that are too long for the model are left
+            out, with a warning.
+        report: Receives warnings and the progress.
+
+    Raises:
+        ZooError: The log-probabilities differ by more than `TOLERANCE`, the engine fails, or there is no sentence to
+            compare.
     """
-    with _its_own(of):
-        engine = of.open(place, imported)
+    with _engine_errors(format):
+        engine = format.open_engine(path, model)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        translator, backend = _opened(imported, report)
-        texts = _taken(texts[:_SENTENCES], translator, report)
-        with report.progress(f"check, by {engine.version}", len(texts), "sentences") as progress, _its_own(of):
-            answers, theirs = _timed(engine.translate, texts, progress)
+        program = build_with_message(model.spec, TRANSLATE, model.tensors, report, device="cpu", precision="float32")
+        translator = Translator(program, model.vocabulary, model.spec, report=report)
+        texts = _acceptable(texts[:_MAX_SENTENCES], translator, report)
+        with (
+            report.progress(f"check, by {engine.version}", len(texts), "sentences") as progress,
+            _engine_errors(format),
+        ):
+            theirs, engine_speed = _timed(engine.translate, texts, progress)
         with report.progress("check, by zoo", len(texts), "sentences") as progress:
-            found, ours = _timed(partial(_best, translator), texts, progress)
-        rows = _rows(answers, imported.vocabulary)
-        difference = _difference(translator, texts, answers, rows, report)
+            ours, zoo_speed = _timed(partial(_best, translator), texts, progress)
+        rows = _token_ids(theirs, model.vocabulary)
+        difference = _largest_difference(translator, texts, theirs, rows, report)
     finally:
         torch.set_num_threads(threads)
-    identical = sum(
-        answer.text == each.text if row is None else row == list(each.tokens)
-        for row, answer, each in zip(rows, answers, found, strict=True)
-    )
-    done = Comparison(engine.version, len(texts), identical, difference, theirs, ours, backend)
     if not difference <= TOLERANCE:
         raise ZooError(
-            f"what was read is another model than `{engine.version}` runs: log-probabilities of the same translations "
-            f"differ by {difference:.2g}, and {TOLERANCE:g} is allowed",
-            hint="without `--check` it is imported all the same",
+            f"the imported model differs from the one that `{engine.version}` runs: log-probabilities of the same "
+            f"translations differ by {difference:.2g}, and at most {TOLERANCE:g} is allowed",
+            hint="import it without `--check` if you accept the difference",
             exit_code=1,
         )
-    return done
+    identical = sum(
+        their.text == our.text if row is None else row == list(our.tokens)
+        for row, their, our in zip(rows, theirs, ours, strict=True)
+    )
+    return Comparison(engine.version, len(texts), identical, difference, engine_speed, zoo_speed, program.backend)
 
 
 @contextmanager
-def _its_own(of: Format) -> Iterator[None]:
-    """What goes wrong in a foreign engine is no fault of zoo."""
+def _engine_errors(format: ImportFormat) -> Iterator[None]:
+    """Convert any exception of a foreign engine to ZooError."""
     try:
         yield
     except ZooError:
         raise
     except Exception as error:
-        told = next(iter(str(error).splitlines()), "")
-        problem = f"`{of.engine}` fails: {type(error).__name__}: {told}"[:_SHOWN]
-        hint = "check with other sentences, or leave `--check` out"
-        raise ZooError(problem, hint=hint, exit_code=1) from error
+        reason = next(iter(str(error).splitlines()), "")
+        problem = f"`{format.engine}` fails: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
+        raise ZooError(problem, hint="check with other sentences, or leave `--check` out", exit_code=1) from error
 
 
-def _taken(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
-    """Those that the model takes as they are: a longer one it refuses, or translates in parts."""
-    most = translator.intake().most
-    taken = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= most]
-    if not taken:
-        problem = f"there is no sentence to check with: the model takes 1 to {most:,} tokens"
+def _acceptable(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
+    """Return the texts that the model translates as they are. It would reject or split a longer one."""
+    max_length = translator.preprocessor().max_source_length
+    acceptable = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= max_length]
+    if not acceptable:
+        problem = f"there is no sentence to check with: the model takes 1 to {max_length:,} tokens"
         raise ZooError(problem, hint="check with shorter sentences")
-    if left_out := len(texts) - len(taken):
-        are = "is" if left_out == 1 else "are"
-        told = f"{left_out:,} of {len(texts):,} sentences {are} left out of the check"
-        report.warn(f"{told}: the model takes 1 to {most:,} tokens")
-    return taken
-
-
-def _opened(imported: Imported, report: Report) -> tuple[Translator, str]:
-    """With the backend that the spec's own choice leads to here."""
-    program = built(imported.spec, TRANSLATE, imported.tensors, report, device="cpu", precision="float32")
-    return Translator(program, imported.vocabulary, imported.spec, report=report), program.backend
+    if omitted := len(texts) - len(acceptable):
+        verb = "is" if omitted == 1 else "are"
+        count = f"{omitted:,} of {len(texts):,} sentences {verb} left out of the check"
+        report.warn(f"{count}: the model takes 1 to {max_length:,} tokens")
+    return acceptable
 
 
 def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
@@ -144,61 +154,64 @@ def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
 
 
 def _timed(
-    translate: Callable[[Sequence[str]], Sequence[Found]], texts: Sequence[str], progress: Progress
-) -> tuple[Sequence[Found], float]:
-    """What was found, and how many a second; a few are translated before the clock runs."""
-    translate(texts[:_WARM])
-    begun = perf_counter()
-    answers = translate(texts)
-    seconds = perf_counter() - begun
+    translate: Callable[[Sequence[str]], Sequence[Result]], texts: Sequence[str], progress: Progress
+) -> tuple[Sequence[Result], float]:
+    """Return the translations and the speed in sentences per second, without the time of a warm-up."""
+    translate(texts[:_WARM_UP])
+    start = perf_counter()
+    results = translate(texts)
+    seconds = perf_counter() - start
     progress.advance(len(texts))
-    return answers, len(texts) / seconds
+    return results, len(texts) / seconds
 
 
-def _rows(answers: Sequence[Answer], vocabulary: Vocabulary) -> list[list[int] | None]:
-    """Our numbers of the tokens of each; None where an engine does not say them, or one is none of ours."""
-    numbers = {name: number for number, name in enumerate(vocabulary.named(range(vocabulary.sizes[1])))}
-    # Codes of languages have a space before them here.
-    numbers |= {bare: number for name, number in numbers.items() if is_language(bare := name.removeprefix(SPACE))}
-    numbers[SPECIAL[UNK]] = UNK
-    known = [None if answer.tokens is None else [numbers.get(name) for name in answer.tokens] for answer in answers]
-    return [None if row is None else whole if len(whole := [n for n in row if n is not None]) == len(row) else None
-            for row in known]  # fmt: skip
+def _token_ids(translations: Sequence[EngineTranslation], vocabulary: Vocabulary) -> list[list[int] | None]:
+    """Return zoo's token IDs of each translation, or None if the engine returned no tokens or an unknown one."""
+    ids = {name: id for id, name in enumerate(vocabulary.token_strings(range(vocabulary.sizes[1])))}
+    # In zoo, tokens that select a language begin with a space.
+    ids |= {bare: id for name, id in ids.items() if is_language_token(bare := name.removeprefix(SPACE))}
+    ids[SPECIAL[UNK]] = UNK
+    rows: list[list[int] | None] = []
+    for translation in translations:
+        tokens = translation.tokens
+        known = tokens is not None and all(name in ids for name in tokens)
+        rows.append([ids[name] for name in tokens] if tokens is not None and known else None)
+    return rows
 
 
-def _difference(
+def _largest_difference(
     translator: Translator,
     texts: Sequence[str],
-    answers: Sequence[Answer],
+    translations: Sequence[EngineTranslation],
     rows: Sequence[list[int] | None],
     report: Report,
 ) -> float:
-    """Of the log-probabilities that both give to the engine's translations, to each as a whole.
+    """Return the largest difference of the log-probability that the engine and zoo assign to a translation.
 
-    What was cut where it grew too long is left out: whether EOS counts there is a matter of taste.
+    Translations that reached the maximum length are left out, because engines disagree on whether EOS follows them.
     """
-    encode = translator.vocabulary.encode
-    targets = [encode(answer.text, "target") if row is None else row for answer, row in zip(answers, rows, strict=True)]
-    sources = [encode(text) for text in texts]
+    encode, source_end = translator.vocabulary.encode, translator.vocabulary.source_end
     decoding, positions = translator.spec.decoding, translator.positions or math.inf
-    longest = [
-        min(decoding.length_factor * len(source) + decoding.extra_length, positions - 1)  # BOS takes one
-        for source in sources
-    ]
-    ended = [index for index, target in enumerate(targets) if len(target) < longest[index]]
-    if not ended:
-        hint = "check with other sentences"
-        raise ZooError("no translation of these sentences came to an end: there is nothing to compare", hint=hint)
-    with report.progress("check, log-probabilities", len(ended), "sentences") as progress:
-        scores = forced(
+    sources, targets, expected = [], [], []
+    for text, translation, row in zip(texts, translations, rows, strict=True):
+        source = encode(text)
+        target = encode(translation.text, "target") if row is None else row
+        max_length = decoding.length_factor * len(source) + decoding.extra_length
+        if len(target) < min(max_length, positions - 1):  # BOS takes one position
+            sources.append([*source, source_end])
+            targets.append([BOS, *target, EOS])
+            expected.append(translation.log_probability)
+    if not sources:
+        problem = "cannot compare: every translation of these sentences reached the maximum length"
+        raise ZooError(problem, hint="check with other sentences")
+    with report.progress("check, log-probabilities", len(sources), "sentences") as progress:
+        scores = score_targets(
             translator.program,
-            [[*sources[index], translator.vocabulary.source_end] for index in ended],
-            [[BOS, *targets[index], EOS] for index in ended],
-            tokens=translator.tokens,
+            sources,
+            targets,
+            max_batch_tokens=translator.max_batch_tokens,
             device=translator.device,
             progress=progress,
         )
-    differences = [
-        abs(score.log_probability - answers[index].log_probability) for score, index in zip(scores, ended, strict=True)
-    ]
-    return float(torch.tensor(differences).max())  # one that is no number stays, which `max` passes over
+    differences = [abs(score.log_probability - value) for score, value in zip(scores, expected, strict=True)]
+    return float(torch.tensor(differences).max())  # unlike the built-in max, this propagates NaN

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub: `hf:ORG/NAME`, and a revision after an `@`."""
+"""Models on the Hugging Face Hub: download of `hf:ORG/NAME[@REVISION]`, and the licence in a model card."""
 
 from __future__ import annotations
 
@@ -7,59 +7,84 @@ from importlib import import_module
 from pathlib import Path
 
 from specs import ZooError
+from zoo.files.reading import file_exists, open_file
 from zoo.files.transfer import is_offline
 from zoo.report import Report
 
 PREFIX = "hf:"
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?", re.ASCII)
-_SMALL = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
+_SMALL_FILES = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.bin", "*.npz", "*.pt")
-"""The first of these that a model has is fetched: safetensors before what has to be unpickled with care."""
+"""Weight files by preference: safetensors come before formats that contain pickles."""
+_CARD = "README.md"
+_MAX_CARD = 65_536  # bytes
+_LICENCE = re.compile(rb"^license:[ \t]*[\"']?([A-Za-z0-9][\w.+-]{0,99})[\"']?[ \t]*$", re.MULTILINE | re.ASCII)
 
 
 def is_on_hub(source: str) -> bool:
-    """Whether a source is a model of the Hub, and no file."""
+    """Return whether a source is a model on the Hub, and not a file or folder."""
     return source.startswith(PREFIX)
 
 
-def model_of(source: str) -> str:
-    """ORG/NAME of a source on the Hub."""
+def repository(source: str) -> str:
+    """Return ORG/NAME of a source on the Hub."""
     return source.removeprefix(PREFIX).partition("@")[0]
 
 
-def fetched(source: str, report: Report) -> Path:
-    """The folder of the model, in the cache of `huggingface_hub`, with the files that an import reads.
+def download(source: str, report: Report) -> Path:
+    """Download the files of a model that an import reads, into the cache of `huggingface_hub`.
 
-    Raises ZooError for a name that is none, where the package is not installed, and where the Hub does not have the
-    model or cannot be reached.
+    Args:
+        source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
+        report: Receives the progress.
+
+    Returns:
+        The folder with the files.
+
+    Raises:
+        ZooError: The name is invalid, ZOO_OFFLINE is set, `huggingface_hub` is not installed, or the download fails.
     """
-    name, revision = model_of(source), source.partition("@")[2]
+    name, revision = repository(source), source.partition("@")[2]
     if not _NAME.fullmatch(source.removeprefix(PREFIX)):
-        raise ZooError(f"`{source}` is no model of the Hub", hint="write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`")
+        hint = "write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`"
+        raise ZooError(f"`{source}` is not a valid name of a model on the Hub", hint=hint)
     if is_offline():
-        hint = "unset it, or name a folder of your own disk"
-        raise ZooError(f"`{source}` is not fetched: ZOO_OFFLINE forbids it", hint=hint)
+        hint = "unset ZOO_OFFLINE, or name a folder on this computer"
+        raise ZooError(f"cannot download `{source}`: ZOO_OFFLINE is set", hint=hint)
     try:
         hub = import_module("huggingface_hub")
     except ImportError:
         hint = "`pip install 'transformer-zoo[hf]'`"
-        raise ZooError("`huggingface_hub` is not installed, which fetches models of the Hub", hint=hint) from None
+        raise ZooError(f"cannot download `{source}`: `huggingface_hub` is not installed", hint=hint) from None
     try:
-        listed = hub.HfApi().model_info(name, revision=revision or None).siblings or []
-        wanted = _wanted([each.rfilename for each in listed])
-        report.say(f"fetching {len(wanted)} files of {name}")
-        return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=wanted))
-    except Exception as error:  # where there is no network, the errors of the client that it asks by
-        first = str(error).strip().partition("\n")[0] or type(error).__name__
-        hint = "look for its name on the Hub, and at the network; a model of your own disk is named by its folder"
-        raise ZooError(f"`{source}` cannot be fetched: {first}", hint=hint, exit_code=1) from None
+        files = hub.HfApi().model_info(name, revision=revision or None).siblings or []
+        patterns = _needed([file.rfilename for file in files])
+        report.info(f"downloading {len(patterns)} files of {name}")
+        return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=patterns))
+    except Exception as error:  # without a network, the errors are those of the HTTP client
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        hint = "check the name of the model and the network connection, or name a folder on this computer"
+        raise ZooError(f"cannot download `{source}`: {reason}", hint=hint, exit_code=1) from None
 
 
-def _wanted(files: list[str]) -> list[str]:
-    """Of the files of a model: the small ones at its root, and one of weights."""
+def _needed(files: list[str]) -> list[str]:
+    """Return the small files in the root of a repository and its preferred weight file."""
     root = [file for file in files if "/" not in file]
-    small = [file for file in root if file.rpartition(".")[2] in _SMALL]
-    for pattern in _WEIGHTS:
-        if found := [file for file in root if Path(file).match(pattern)]:
-            return [*small, *found]
-    return small
+    small = [file for file in root if file.rpartition(".")[2] in _SMALL_FILES]
+    weights = ([file for file in root if Path(file).match(pattern)] for pattern in _WEIGHTS)
+    return [*small, *next(filter(None, weights), [])]
+
+
+def licence_of_card(folder: Path) -> str | None:
+    """Return the licence that the model card in a folder specifies (`license: apache-2.0`), or None.
+
+    Model cards on the Hub begin with YAML front matter. Only a licence in the front matter counts.
+    """
+    card = folder / _CARD
+    if not folder.is_dir() or not file_exists(card):
+        return None
+    with open_file(card) as file:
+        first_line, _, rest = file.read(_MAX_CARD).replace(b"\r\n", b"\n").partition(b"\n")
+    front_matter, end, _ = rest.partition(b"\n---")
+    match = _LICENCE.search(front_matter) if first_line == b"---" and end else None
+    return match[1].decode() if match else None

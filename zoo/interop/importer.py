@@ -1,4 +1,4 @@
-"""`zoo import`: from a foreign model to a bundle on the shelf."""
+"""Import of foreign models as bundles in the local model store (`zoo import`)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import specs
-from specs import ZooError
+from specs import ZooError, nearest
 from zoo.files.storage import require_space
 from zoo.interop import hub
-from zoo.interop.comparison import Comparison, compared, require_engine
-from zoo.interop.formats import format_of
-from zoo.interop.huggingface.format import HuggingFaceMarian
-from zoo.interop.imported import LANGUAGES, Format, Imported, Positions, Wanted, are_codes
-from zoo.interop.licence import licence_of
+from zoo.interop.comparison import Comparison, compare_with_engine, require_engine
+from zoo.interop.ctranslate2.importer import CTranslate2Import
+from zoo.interop.fairseq.importer import FairseqImport
+from zoo.interop.formats import (
+    UNKNOWN_LANGUAGES,
+    ImportedModel,
+    ImportFormat,
+    ImportRequest,
+    PositionConvention,
+    are_language_codes,
+)
+from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.marian.importer import MarianImport
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
@@ -28,125 +36,163 @@ from zoo.report import Report
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 
-_FOREIGN = (
+IMPORT_FORMATS: tuple[ImportFormat, ...] = (
+    HuggingFaceMarianImport(),
+    MarianImport(),
+    CTranslate2Import(),
+    FairseqImport(),
+)
+"""Formats that models are imported from. To add one, write a package and list its class here."""
+_UNEXPECTED = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
     *(struct.error, zipfile.BadZipFile, zlib.error),
 )
-"""What may come of content that is not as its reader takes it to be."""
-_SHOWN = 500  # characters of what a stranger's file may say
+"""Exceptions that content of an unexpected form can cause in a reader."""
+_MAX_MESSAGE = 500  # characters
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What may be said of an import; what is left out is as the files say."""
+class ImportOptions:
+    """Options of an import. If an option is None, the files of the model decide."""
 
     name: str | None = None
     format: str | None = None
     languages: tuple[str, str] | None = None
-    positions: Positions | None = None
+    positions: PositionConvention | None = None
     check: Path | None = None
+    """File with sentences to compare with the engine that the model comes from. None: no comparison."""
     replace: bool = False
+    """Whether to replace a model of the same name."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """The bundle, and how it compared with its engine, if it was asked to."""
+class ImportResult:
+    """An imported model."""
 
     folder: Path
+    """Folder of the bundle in the local model store."""
     comparison: Comparison | None
+    """Comparison with the engine that the model comes from, if the user asked for it."""
 
 
-def import_model(source: str, choice: Choice, report: Report) -> Done:
-    """Writes the bundle of the model in this file, folder or `hf:ORG/NAME` onto the shelf.
+def import_model(source: str, options: ImportOptions, report: Report) -> ImportResult:
+    """Import a foreign model into the local model store.
 
-    Raises ZooError where it is of no known format, says what a spec cannot, or is damaged; where the name is none or
-    taken, or another choice cannot be; and, where it is to be checked, where the engine is not installed or computes
-    something else. Nothing is written then.
+    Args:
+        source: A file, a folder, or `hf:ORG/NAME`.
+        options: The options of the import.
+        report: Receives notes, warnings and the progress.
+
+    Raises:
+        ZooError: The format is unknown, the model is damaged or has a property that a spec cannot express, the name is
+            invalid or taken, or the check fails. Nothing is written then.
     """
-    if choice.languages and not are_codes(choice.languages):
-        problem = f"`--languages {' '.join(choice.languages)}` are not two codes of languages"
+    if options.languages and not are_language_codes(options.languages):
+        problem = f"`--languages {' '.join(options.languages)}` are not two language codes"
         raise ZooError(problem, hint="write codes such as `en de`")
-    place, called = _place(source, report), _called(source)
-    name = choice.name or _name(called)
+    path = _local_path(source, report)
+    origin_name = hub.repository(source) if hub.is_on_hub(source) else Path(source).absolute().name
+    name = options.name or _default_name(origin_name)
     if not is_name(name):
-        hint = "`--name NAME`: letters, digits and - _ . , only, a letter or digit first"
-        raise ZooError(f"`{name}` cannot be the name of a model", hint=hint)
-    of, texts = format_of(place, choice.format), _texts(choice.check)
-    if choice.positions and of.name != HuggingFaceMarian.name:
-        problem = f"`--positions` is for {HuggingFaceMarian.name}, and this model is of {of.name}"
+        hint = "choose one with `--name NAME`: letters, digits and - _ . , beginning with a letter or a digit"
+        raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
+    format = find_format(path, options.format)
+    texts = _check_sentences(options.check)
+    if options.positions and format.name != HuggingFaceMarianImport.name:
+        problem = f"`--positions` applies to {HuggingFaceMarianImport.name} only, and this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
     if texts:
-        require_engine(of)
-    found: list[Comparison] = []
+        require_engine(format)
+    comparisons: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Facts:
-        imported = _read(of, place, Wanted(name, choice.languages, choice.positions, called))
-        for note in (*imported.notes, *_of_the_import(imported)):
-            report.say(f"note: {note}")
-        origin = {**imported.origin, "source": source if hub.is_on_hub(source) else called}
+        model = _read(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
+        for note in (*model.notes, *_notes_for_user(model)):
+            report.info(f"note: {note}")
+        origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
         if texts:
-            found.append(compared(of, place, imported, texts, report))
-            origin["check"] = found[0].summary
-        spec = imported.spec.model_copy(update={"licence": licence_of(place)})
-        _write(bundle, replace(imported, spec=spec))
-        return facts_of_import(spec, origin, imported.notes)
+            comparisons.append(compare_with_engine(format, path, model, texts, report))
+            origin["check"] = comparisons[0].summary
+        spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
+        _write(bundle, replace(model, spec=spec))
+        return facts_of_import(spec, origin, model.notes)
 
-    folder = publish_imported(name, fill, replace=choice.replace, report=report)
-    return Done(folder, next(iter(found), None))
+    folder = publish_imported(name, fill, replace=options.replace, report=report)
+    return ImportResult(folder, next(iter(comparisons), None))
 
 
-def _read(of: Format, place: Path, wanted: Wanted) -> Imported:
-    """As the format reads it. What stands in a stranger's file, and nobody has thought of, is no fault of zoo."""
+def find_format(path: Path, name: str | None = None) -> ImportFormat:
+    """Return the format with a name, or the format that a file or folder has.
+
+    Raises:
+        ZooError: The path does not exist, there is no format with this name, or the files have no known format.
+    """
+    if not path.exists():
+        raise ZooError(f"`{path}` does not exist", hint="name a file or a folder, or `hf:ORG/NAME`")
+    names = [format.name for format in IMPORT_FORMATS]
+    if name in names:
+        return IMPORT_FORMATS[names.index(name)]
+    if name is not None:
+        suggestion = nearest(name, names)
+        guess = f"did you mean `{suggestion}`? " if suggestion else ""
+        raise ZooError(f"`{name}` is not an import format", hint=f"{guess}the formats are {', '.join(names)}")
+    for format in IMPORT_FORMATS:
+        if format.recognises(path):
+            return format
+    known = "; ".join(f"{format.name} ({format.description})" for format in IMPORT_FORMATS)
+    raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {known}")
+
+
+def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
+    """Read a model. Report content that a reader does not expect as a damaged file, not as a crash of zoo."""
     try:
-        return of.read(place, wanted)
+        return format.read(path, request)
     except ZooError:
         raise
-    except _FOREIGN as error:
-        told = next(iter(str(error).splitlines()), "")
-        problem = f"`{place}` is not as {of.name}'s models are: {type(error).__name__}: {told}"[:_SHOWN]
-        hint = "restore it from where it came from; if its own engine opens it, please report this with the file"
+    except _UNEXPECTED as error:
+        reason = next(iter(str(error).splitlines()), "")
+        problem = f"`{path}` is not a valid model of {format.name}: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
+        hint = "restore it from its source; if its own engine opens it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
-def _place(source: str, report: Report) -> Path:
+def _local_path(source: str, report: Report) -> Path:
     if re.match(r"\w+://", source):
-        problem = f"`{source}` is an address, and models are imported from files and folders"
-        raise ZooError(problem, hint="download it first; `hf:ORG/NAME` is fetched")
-    return hub.fetched(source, report) if hub.is_on_hub(source) else Path(source)
+        problem = f"`{source}` is a URL, but models are imported from files and folders"
+        raise ZooError(problem, hint="download it first, or write `hf:ORG/NAME` for a model on the Hugging Face Hub")
+    return hub.download(source, report) if hub.is_on_hub(source) else Path(source)
 
 
-def _of_the_import(imported: Imported) -> Iterator[str]:
-    """Notes to who imports it, that are nothing to readers of its card."""
-    spec = imported.spec
-    if (spec.corpus.source, spec.corpus.target) == LANGUAGES:
-        yield "its languages are not known: `--languages en de` says them"
+def _notes_for_user(model: ImportedModel) -> Iterator[str]:
+    """Yield notes for the user who imports the model, which its model card does not contain."""
+    spec = model.spec
+    if (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
+        yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():
-        yield f"`{spec.name}` is a shipped spec, too: `--model {spec.name}` is this model, `--name` calls it otherwise"
+        yield (
+            f"`{spec.name}` is also the name of a shipped spec: `--model {spec.name}` now selects this model; to avoid "
+            "that, choose another name with `--name`"
+        )
 
 
-def _write(bundle: ModelFolder, imported: Imported) -> None:
-    """Spec, vocabulary and weights."""
-    require_space(bundle.folder, sum(tensor.nbytes for tensor in imported.tensors.values()), "the bundle")
-    bundle.spec_file.write_text(imported.spec.yaml(__version__), encoding="utf-8")
-    imported.vocabulary.save(bundle.folder)
-    Weights(imported.tensors).write(bundle.weights)
+def _write(bundle: ModelFolder, model: ImportedModel) -> None:
+    """Write the spec, the vocabulary and the weights of a bundle."""
+    require_space(bundle.folder, sum(tensor.nbytes for tensor in model.tensors.values()), "the bundle")
+    bundle.spec_file.write_text(model.spec.yaml(__version__), encoding="utf-8")
+    model.vocabulary.save(bundle.folder)
+    Weights(model.tensors).write(bundle.weights)
 
 
-def _texts(file: Path | None) -> list[str]:
+def _check_sentences(file: Path | None) -> list[str]:
     if file is None:
         return []
     texts = [line for line in read_lines(file) if line.strip()]
     if not texts:
-        raise ZooError(f"`{file}` has no sentence to check with")
+        raise ZooError(f"`{file}` has no sentence to check with", hint="write one sentence per line")
     return texts
 
 
-def _called(source: str) -> str:
-    """ORG/NAME of a model of the Hub, else the name of its file or folder."""
-    return hub.model_of(source) if hub.is_on_hub(source) else Path(source).absolute().name
-
-
-def _name(called: str) -> str:
-    """The last part of that, without what no name has."""
-    stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", called.rpartition("/")[2])
+def _default_name(origin_name: str) -> str:
+    """Return the last part of a model's name without characters that names cannot contain."""
+    stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", origin_name.rpartition("/")[2])
     return re.sub(r"[^-_,.A-Za-z0-9]+", "-", stem).strip("-.")

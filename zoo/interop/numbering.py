@@ -1,4 +1,4 @@
-"""From a foreign model's numbers of tokens to ours, which begin with PAD, UNK, BOS and EOS."""
+"""Conversion from the token IDs of a foreign model to zoo's, which begin with PAD, UNK, BOS and EOS."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from specs import EOS, ZooError
+from specs import ZooError
 
 NEVER = -1e9
-"""Bias on the logit of a token that the foreign model does not have: its probability is 0, and training, which smooths
-labels over what can come (`compiler.operations.probability.CLOSED`), leaves it so."""
+"""Bias on the logit of a token that the foreign model cannot write. Its probability is 0. Label smoothing during
+training skips such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-"""What PAD, UNK, BOS and EOS are called."""
+"""Names of PAD, UNK, BOS and EOS."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token of ours: its name, and the row that it has in the foreign model's matrices, if it has one."""
+    """A token of a converted vocabulary."""
 
     name: str
     row: int | None = None
-    silent: bool = False
-    """Whether it is only read: it has the row of another token, and no translation may have it."""
+    """Row of the token in the foreign matrices, or None if it has no row."""
+    input_only: bool = False
+    """Whether the token occurs in sources only. It shares the row of another token, and no translation contains it."""
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """Our tokens in the order of their numbers."""
+    """Tokens of a converted vocabulary, in the order of their IDs."""
 
     tokens: tuple[Token, ...]
 
@@ -46,13 +47,17 @@ class Numbering:
         first: Sequence[str] = (),
         read_as_unknown: Sequence[str] = (),
     ) -> Numbering:
-        """Ours for foreign tokens of these names, in their order.
+        """Return the numbering of a foreign vocabulary.
 
-        `unknown`, `end`, `start` and `pad` are the foreign numbers of UNK, EOS, of what decoding starts with and of
-        PAD; without the last two, BOS and PAD are rows of zeros. Where decoding starts with one of the others, BOS is
-        read as that, and PAD is another row of zeros if it was that. `first` are the names that come first after these
-        (those of bytes), `read_as_unknown` those that sentences are cut into, too, though the foreign model takes them
-        for UNK.
+        Args:
+            names: The names of the foreign tokens, in the order of their foreign IDs.
+            unknown: The foreign ID of the unknown token.
+            end: The foreign ID of the end of a sentence.
+            start: The foreign ID of the token that decoding starts with. If it is also the unknown token, the end or
+                the padding, then BOS shares its row. By default, BOS is a row of zeros.
+            pad: The foreign ID of the padding token. If it equals `start`, or by default, PAD is a row of zeros.
+            first: Names of the tokens that follow directly after the special ones, such as bytes.
+            read_as_unknown: Tokens that the tokenizer produces but that the foreign model reads as unknown.
         """
         if start == pad:
             pad = None
@@ -65,36 +70,57 @@ class Numbering:
                 taken.add(unique)
                 others.append(Token(unique, row))
         others.sort(key=lambda token: token.name not in early)
-        heads = zip(SPECIAL, (pad, unknown, start, end), (False, False, start in (unknown, end), False), strict=True)
-        silent = (Token(name, unknown, silent=True) for name in dict.fromkeys(read_as_unknown) if name not in taken)
-        return cls((*(Token(*head) for head in heads), *others, *silent))
+        bos = Token(SPECIAL[2], start, input_only=start in (unknown, end))
+        heads = (Token(SPECIAL[0], pad), Token(SPECIAL[1], unknown), bos, Token(SPECIAL[3], end))
+        unlisted = dict.fromkeys(name for name in read_as_unknown if name not in taken)
+        return cls((*heads, *others, *(Token(name, unknown, input_only=True) for name in unlisted)))
 
     @property
     def names(self) -> list[str]:
+        """Names of the tokens, in the order of their IDs."""
         return [token.name for token in self.tokens]
 
     def id(self, row: int) -> int:
-        """Our number of the token that has this row by itself."""
-        return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.silent)
+        """Return the ID of the token that a foreign row belongs to."""
+        return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.input_only)
 
     def rows(self, table: Tensor) -> Float32[Tensor, "tokens d_model"]:
-        """Of a foreign embedding, or of what projects to the logits: our rows; zeros where it has none."""
-        return self._taken(table.float(), 0.0, silent=True)
+        """Return a foreign embedding or output projection in the order of zoo's token IDs.
+
+        Args:
+            table: A matrix with one row per foreign token.
+
+        Returns:
+            The matrix with one row per token. Tokens without a foreign row get zeros.
+
+        Raises:
+            ZooError: The matrix has fewer rows than the vocabulary has tokens.
+        """
+        return self._select(table.float(), [token.row for token in self.tokens], 0.0)
 
     def bias(self, bias: Tensor | None) -> Float32[Tensor, " tokens"]:
-        """Of a foreign bias on the logits, or of none: ours. What the foreign model cannot write gets NEVER."""
-        foreign = 1 + max(token.row for token in self.tokens if token.row is not None)
-        whole = torch.zeros(foreign) if bias is None else bias.flatten().float()
-        return self._taken(whole, NEVER, silent=False)
+        """Return a foreign bias on the logits in the order of zoo's token IDs.
 
-    def _taken(self, whole: Tensor, otherwise: float, *, silent: bool) -> Tensor:
-        rows = [None if token.silent and not silent else token.row for token in self.tokens]
-        if (last := max((row for row in rows if row is not None), default=0)) >= len(whole):
-            problem = f"its vocabulary has {last + 1:,} tokens, and one of its matrices a row for {len(whole):,}"
-            raise ZooError(problem, hint="restore the files from where the model came from", exit_code=1)
-        found = whole[torch.tensor([0 if row is None else row for row in rows])]
-        found[torch.tensor([row is None for row in rows])] = otherwise
-        return found
+        Args:
+            bias: One number per foreign token, in any shape. None is a bias of zeros.
 
+        Returns:
+            One number per token: `NEVER` for tokens that the foreign model cannot write.
 
-assert len(SPECIAL) == EOS + 1
+        Raises:
+            ZooError: The bias has fewer numbers than the vocabulary has tokens.
+        """
+        size = 1 + max(token.row for token in self.tokens if token.row is not None)
+        values = torch.zeros(size) if bias is None else bias.flatten().float()
+        return self._select(values, [None if token.input_only else token.row for token in self.tokens], NEVER)
+
+    def _select(self, values: Tensor, rows: list[int | None], missing: float) -> Tensor:
+        if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
+            raise ZooError(
+                f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows",
+                hint="restore the files from where the model came from",
+                exit_code=1,
+            )
+        selected = values[torch.tensor([0 if row is None else row for row in rows])]
+        selected[torch.tensor([row is None for row in rows])] = missing
+        return selected

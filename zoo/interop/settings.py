@@ -1,4 +1,4 @@
-"""What a foreign model says of itself: every key is used, known to change nothing, or refused by name."""
+"""Settings of a foreign model. Each key is used, known to have no effect, or rejected with its name."""
 
 from __future__ import annotations
 
@@ -6,85 +6,97 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from specs import ZooError
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 
 
 class Settings:
-    """Keys and values of one file. A key that was not asked for when `finish` is called is refused."""
+    """Keys and values of one settings file. `require_all_known` rejects keys that no other method has asked for."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        """`where` is how errors call the place."""
+        """Wrap the settings.
+
+        Args:
+            values: The settings.
+            where: The file, for error messages.
+        """
         self.values, self.where = values, where
         self._known: set[str] = set()
 
-    def whole(self, key: str, default: int | None = None, *, least: int = 0) -> int:
-        """A whole number. Raises ZooError where it is none, less than `least`, or missing without a default."""
+    def integer(self, key: str, default: int | None = None, *, minimum: int = 0) -> int:
+        """Return an integer.
+
+        Raises:
+            ZooError: The value is not an integer, it is below the minimum, or it is missing and has no default.
+        """
         value = self._value(key, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
             return value
-        raise self._wrong(key, f"is no whole number from {least} on")
+        raise self.error(key, f"is not an integer of at least {minimum}")
 
     def number(self, key: str, default: float) -> float:
-        """Any number. Raises ZooError where it is none."""
+        """Return a number. Raise ZooError if the value is not a number."""
         value = self._value(key, default)
         try:
-            return float(value)  # YAML's versions do not agree on 1e-05
+            return float(value)  # versions of YAML disagree on whether 1e-05 is a number or text
         except (TypeError, ValueError):
-            raise self._wrong(key, "is no number") from None
+            raise self.error(key, "is not a number") from None
 
-    def truth(self, key: str, default: bool) -> bool:
-        """Raises ZooError where it is neither true nor false."""
+    def boolean(self, key: str, default: bool) -> bool:
+        """Return a Boolean. Raise ZooError if the value is neither true nor false."""
         value = self._value(key, default)
         if isinstance(value, bool):
             return value
-        raise self._wrong(key, "is neither true nor false")
+        raise self.error(key, "is neither true nor false")
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Raises ZooError where it is no text, or missing without a default."""
+        """Return a string. Raise ZooError if the value is not a string, or is missing and has no default."""
         value = self._value(key, default)
         if isinstance(value, str):
             return value
-        raise self._wrong(key, "is no text")
+        raise self.error(key, "is not text")
 
     def any(self, key: str, default: Any = None) -> Any:
-        """Whatever stands there, and `default` where nothing does."""
+        """Return a value of any type, or the default if the key is missing."""
         self._known.add(key)
         return self.values.get(key, default)
 
     def require(self, allowed: Mapping[str, Collection[Any]]) -> None:
-        """That each key, where it stands there, has one of the values that a spec can say."""
+        """Raise ZooError if a key is present and its value is not one of those that a spec can express."""
         for key, values in allowed.items():
             self._known.add(key)
-            if key in self.values and not any(_same(self.values[key], value) for value in values):
-                raise self._wrong(key, "is nothing that a spec can say")
+            if key in self.values and not any(_equal(self.values[key], value) for value in values):
+                raise self.error(key, "is a setting that a spec cannot express")
 
-    def without_effect(self, *keys: str) -> None:
-        """Keys that change nothing of what the model computes."""
+    def ignore(self, *keys: str) -> None:
+        """Accept any value of these keys, because they do not change what the model computes."""
         self._known.update(keys)
 
-    def refused(self, key: str, why: str, hint: str | None = None) -> ZooError:
-        """That a spec cannot say what this key does."""
-        return self._wrong(key, why, hint)
-
-    def finish(self) -> None:
-        """Raises ZooError for a key that nobody has asked for."""
+    def require_all_known(self) -> None:
+        """Raise ZooError if there is a key that no other method has asked for."""
         for key in self.values:
             if key not in self._known:
-                raise self._wrong(key, "is not known here, and what it does is not guessed")
+                raise self.error(key, "is an unknown setting, and zoo does not guess its effect")
+
+    def error(self, key: str, problem: str, hint: str | None = None) -> ZooError:
+        """Return an error about the value of a key.
+
+        Args:
+            key: The key.
+            problem: The end of a sentence that begins with the key and its value.
+            hint: What the user can do.
+        """
+        value = quote_in_full(self.values.get(key)).strip("`")
+        return ZooError(f"`{key}: {value}` {problem}", where=self.where, hint=hint)
 
     def _value(self, key: str, default: Any) -> Any:
         self._known.add(key)
         if self.values.get(key) is not None:
             return self.values[key]
         if default is None and key not in self.values:
-            raise ZooError(f"it does not say `{key}`", where=self.where)
+            raise ZooError(f"the setting `{key}` is missing", where=self.where)
         return default
 
-    def _wrong(self, key: str, why: str, hint: str | None = None) -> ZooError:
-        value = on_one_line(self.values.get(key)).strip("`")
-        return ZooError(f"`{key}: {value}` {why}", where=self.where, hint=hint)
 
-
-def _same(found: Any, value: Any) -> bool:
-    """`true` is not 1."""
-    return isinstance(found, bool) == isinstance(value, bool) and bool(found == value)
+def _equal(first: Any, second: Any) -> bool:
+    """Return whether two values are equal and both or neither are Booleans. In Python, True equals 1."""
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)

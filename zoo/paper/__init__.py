@@ -1,1 +1,1 @@
-"""The paper's numbers, and what becomes of each of them here."""
+"""Claims of the paper "Attention Is All You Need", and what is found of each of them here."""

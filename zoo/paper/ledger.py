@@ -1,4 +1,4 @@
-"""The ledger: every claim of the paper, each with what is found of it today."""
+"""The ledger: every claim of the paper with its finding."""
 
 from __future__ import annotations
 
@@ -6,38 +6,55 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from zoo.paper import figures, network, recipe, table1, table2, table3, table4
-from zoo.paper.claim import Claim, Entry, Status
+from zoo.paper import network, recipe, table1, table2, table3, table4
+from zoo.paper.claims import CheckedClaim, Claim, Status, drawn
 from zoo.paper.evidence import Evidence
 
-PARTS = (network, table1, recipe, table2, table3, table4, figures)
-"""In the paper's order. To add one: a file with `claims`, and its line here."""
+_FIGURES = {
+    3: "heads attend to a distant dependency of a verb: making ... more difficult",
+    4: "two heads seem to resolve an anaphora: their weights of `its` are very sharp",
+    5: "heads have learned tasks that seem to follow the structure of the sentence",
+}
+"""What Figures 3 to 5 show of single heads in the fifth of the encoder's six layers."""
+
+
+def figure_claims() -> Iterator[Claim]:
+    """Yield the claims of Figures 3 to 5."""
+    for number, says in _FIGURES.items():
+        yield Claim(f"figures.{number}", f"Figure {number}", says, drawn(number), spec="base")
+
+
+PARTS = (
+    *(network.claims, table1.claims, recipe.claims, table2.claims, table3.claims, table4.claims),
+    figure_claims,
+)
+"""Functions that yield the claims, in the order of the paper. A new part adds its function here."""
 
 
 def claims() -> Iterator[Claim]:
-    """All of them; the statuses are not in them."""
+    """Yield all claims, unchecked."""
     for part in PARTS:
-        yield from part.claims()
+        yield from part()
 
 
-def ledger(evidence: Evidence) -> tuple[Entry, ...]:
-    """Each claim, checked against the code and these runs."""
-    return tuple(Entry(claim, claim.check(claim, evidence)) for claim in claims())
+def ledger(evidence: Evidence) -> tuple[CheckedClaim, ...]:
+    """Check each claim against the code and the evidence."""
+    return tuple(CheckedClaim(claim, claim.check(claim, evidence)) for claim in claims())
 
 
-def summary(entries: tuple[Entry, ...]) -> dict[str, int]:
-    """How many claims there are of each status."""
-    return {status.value: sum(each.finding.status is status for each in entries) for status in Status}
+def summary(entries: tuple[CheckedClaim, ...]) -> dict[str, int]:
+    """Count the claims by status."""
+    return {status.value: sum(entry.finding.status is status for entry in entries) for status in Status}
 
 
-def flat(entry: Entry) -> dict[str, Any]:
-    """An entry for programs: with everything but how it was checked."""
+def as_json(entry: CheckedClaim) -> dict[str, Any]:
+    """Return a claim and its finding as values for JSON."""
     claim, finding = entry.claim, entry.finding
     return {
         "claim": claim.key,
         "section": claim.section,
         "says": claim.says,
-        "printed": [{"value": each.value, **asdict(each)} for each in claim.printed],
+        "printed": [{"value": printed.value, **asdict(printed)} for printed in claim.printed],
         "unit": claim.unit,
         "spec": claim.spec,
         **asdict(finding),

@@ -1,17 +1,17 @@
-"""The ledger as one page: tables, plots and every claim, in a file that needs no other."""
+"""The ledger as a self-contained HTML page with tables, plots and every claim."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
-from zoo.paper.claim import Entry, Status
+from zoo.paper.claims import CheckedClaim, Status
 from zoo.paper.evidence import Evidence
 from zoo.paper.plots import MAX_SERIES, all_plots
-from zoo.paper.tables import Table, claim_row, summed, tables
-from zoo.visualization.page import page, text
+from zoo.paper.tables import Table, claim_row, summary_table, tables
+from zoo.visualization.page import escape_text, page
 from zoo.visualization.plot import STYLE as PLOT_STYLE
-from zoo.visualization.plot import Plot, plotted
+from zoo.visualization.plot import Plot, plot_svg
 
 _KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open"}
 _SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗"}
@@ -35,28 +35,28 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; pad
   td.number, th.number, .claims td {{ white-space: normal }}
 }}
 """
-"""Which claims are shown is a choice that style alone answers: the page has no script."""
+"""The choice of claims works by style alone, so that the page needs no script."""
 _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
 
 
-def paper_page(entries: Sequence[Entry], evidence: Evidence) -> str:
-    """The page, as HTML that refers to nothing outside of it."""
+def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
+    """Return the page as HTML without references to other files."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
-        f"Every number of the paper, and what becomes of it here: derived and checked by the compiler or from the "
-        f"paper's own numbers, measured by the runs in `{evidence.root}`, or not reproduced, and why. Every status is "
-        "computed."
+        f"Every number of the paper, and whether it holds here. It is derived and checked by the compiler or from "
+        f"other numbers of the paper, measured by the runs in `{evidence.root}`, or not reproduced, with the reason. Every "
+        "status is computed."
     )
     body = [
-        f"<h1>Attention Is All You Need, checked</h1>\n<p>{_told(intro)}</p>",
+        f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
-        _table(summed(entries, evidence)),
+        _table(summary_table(entries, evidence)),
         '<h2 id="plots">Plots</h2>\n<div class="plots">',
         *(_figure(plot) for plot in all_plots(entries, evidence)),
         "</div>",
     ]
     for key, title in _TITLES.items():
-        body += [f'<h2 id="{key}">{title}</h2>', *(_table(each) for each in tables(key, entries, evidence))]
+        body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, entries, evidence))]
     body += ['<h2 id="claims">Every claim</h2>', *_claims(entries, evidence)]
     return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, many=MAX_SERIES)
 
@@ -66,39 +66,39 @@ _MORE = {"plots": "Plots", "claims": "Every claim"}
 
 def _table(table: Table) -> str:
     rows = "\n".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
-    notes = "".join(f'<p class="quiet">{_told(note)}</p>' for note in table.notes)
-    caption = f"<caption>{_told(table.title)}</caption>"
+    notes = "".join(f'<p class="quiet">{_html(note)}</p>' for note in table.notes)
+    caption = f"<caption>{_html(table.title)}</caption>"
     return f'<div class="wide"><table>{caption}{_head(table.columns)}\n{rows}</table></div>{notes}'
 
 
 def _head(columns: Sequence[str]) -> str:
-    cells = [f'<th scope="col"{_kind(name)}>{text(name.rstrip(">…"))}</th>' for name in columns]
+    cells = [f'<th scope="col"{_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns]
     return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 
 def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
-    return "".join(f"<td{_kind(name)}>{_told(cell)}</td>" for name, cell in zip(columns, row, strict=True))
+    return "".join(f"<td{_class(name)}>{_html(cell)}</td>" for name, cell in zip(columns, row, strict=True))
 
 
-def _told(words: str) -> str:
-    """Words as HTML; what a person would type or look for stands out, as it does in errors."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+def _html(words: str) -> str:
+    """Return words as HTML. Text in backticks becomes code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
 
 
-def _kind(column: str) -> str:
+def _class(column: str) -> str:
     return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
 def _figure(plot: Plot) -> str:
-    return f"<figure>{plotted(plot)}<figcaption>{text(plot.title)}</figcaption></figure>"
+    return f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
 
 
-def _claims(entries: Sequence[Entry], evidence: Evidence) -> Iterator[str]:
+def _claims(entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[str]:
     choices = {"all": "all", **{kind: status.value for status, kind in _KINDS.items()}}
-    yield '<fieldset class="choice screen"><legend>Shown are claims that are</legend>'
-    for kind, called in choices.items():
+    yield '<fieldset class="choice screen"><legend>Show claims that are</legend>'
+    for kind, label in choices.items():
         checked = " checked" if kind == "all" else ""
-        yield f'<label><input type="radio" name="only" id="only-{kind}"{checked}> {text(called)}</label>'
+        yield f'<label><input type="radio" name="only" id="only-{kind}"{checked}> {escape_text(label)}</label>'
     yield "</fieldset>"
     (table,) = tables("claims", entries, evidence)
     yield f'<div class="wide"><table class="claims"><caption>{len(entries):,} claims</caption>{_head(table.columns)}'

@@ -1,4 +1,4 @@
-"""What sections 5, 6.1 and 6.3 say of data, batches, schedule, regularisation and search, checked on the specs."""
+"""Claims of sections 5, 6.1 and 6.3 about data, batches, schedule, regularisation and search, checked on the specs."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from math import isclose
 
 import specs
 from specs import Spec
-from zoo.paper.checks import corpus, equals, hardware, holds
-from zoo.paper.claim import Claim, Printed
-from zoo.paper.numbers import power
+from zoo.paper.claims import Claim, Printed, corpus_size, equals, holds, needs_gpu, power_of_ten
 from zoo.paper.table2 import DAY, GPUS, HOUR, SUSTAINED
-from zoo.training.schedule import learning_rate
+from zoo.training.step import learning_rate
 
 K = 1024
-"""What the paper's 16K and 32K tokens are taken to count in."""
+"""Meaning of K in the paper's 16K and 32K tokens."""
 STEP_SECONDS = {"base": 0.4, "big": 1.0}
-"""As 5.2 has them."""
+"""Time of a training step, from section 5.2."""
 
 
 def claims() -> Iterator[Claim]:
+    """Yield the claims of sections 5, 6.1 and 6.3."""
     for key, section, says, printed, unit, spec, read in _SET:
         yield Claim(f"recipe.{key}", section, says, equals(_set(spec, read)), (Printed(printed),), unit, spec)
     for key, section, says, printed, unit, spec in _CORPORA:
-        yield Claim(f"recipe.{key}", section, says, corpus(), (Printed(printed),), unit, spec)
+        yield Claim(f"recipe.{key}", section, says, corpus_size(), (Printed(printed),), unit, spec)
     for key, section, says, printed, unit, derive in _TIMES:
         yield Claim(f"recipe.{key}", section, says, equals(derive), (Printed(printed),), unit)
-    yield Claim("recipe.devices", "5.2", "trained on P100 GPUs", hardware("P100"), (Printed(str(GPUS)),), "GPUs")
+    yield Claim("recipe.devices", "5.2", "trained on P100 GPUs", needs_gpu("P100"), (Printed(str(GPUS)),), "GPUs")
     for name, seconds in STEP_SECONDS.items():
         claimed = (Printed(str(seconds)),)
-        yield Claim(f"recipe.step-{name}", "5.2", "a step of it takes, on these", hardware("P100"), claimed, "s", name)
+        yield Claim(f"recipe.step-{name}", "5.2", "a step takes, on these GPUs", needs_gpu("P100"), claimed, "s", name)
     for key, says, decide in _SCHEDULE:
         yield Claim(f"recipe.{key}", "5.3", says, holds(decide), spec="base")
 
 
 def _set(spec: str, read: Callable[[Spec], float]) -> Callable[[], tuple[float, str]]:
-    return lambda: (read(specs.load(spec)), f"set so in {spec}")
+    return lambda: (read(specs.load(spec)), f"value in the spec {spec}")
 
 
 def _hours() -> tuple[float, str]:
@@ -53,18 +52,18 @@ def _days() -> tuple[float, str]:
 def _every(spec: str) -> Callable[[], tuple[float, str]]:
     def minutes() -> tuple[float, str]:
         steps, seconds = specs.load(spec).training.checkpoint_steps or 0, STEP_SECONDS[spec]
-        return steps * seconds / 60, f"{spec} writes one each {steps:,} steps, of {seconds} s"
+        return steps * seconds / 60, f"{spec} writes one every {steps:,} steps of {seconds} s"
 
     return minutes
 
 
 def _cost_by_steps(spec: str) -> Callable[[], tuple[float, str]]:
-    """The cost by the steps and their time, where Table 2 takes the whole time."""
+    """Return a derivation of the cost from the number of steps and their time. Table 2 uses the total time."""
 
     def flops() -> tuple[float, str]:
         seconds, sustained = specs.load(spec).training.steps * STEP_SECONDS[spec], SUSTAINED["P100"]
         cost = seconds * GPUS * sustained
-        return cost, f"{seconds:,.0f} s of steps x {GPUS} P100 x {sustained / 1e12} TFLOPS = {power(cost)}"
+        return cost, f"{seconds:,.0f} s of steps x {GPUS} P100 x {sustained / 1e12} TFLOPS = {power_of_ten(cost)}"
 
     return flops
 
@@ -72,7 +71,7 @@ def _cost_by_steps(spec: str) -> Callable[[], tuple[float, str]]:
 def _rises() -> tuple[bool, str]:
     spec, first = specs.load("base"), learning_rate(1, specs.load("base"))
     linear = all(isclose(learning_rate(step, spec), step * first) for step in range(1, spec.training.warmup_steps + 1))
-    return linear, f"each of {spec.training.warmup_steps:,} steps adds {first:.4g} to the rate"
+    return linear, f"each of {spec.training.warmup_steps:,} steps adds {first:.4g} to the learning rate"
 
 
 def _falls() -> tuple[bool, str]:
@@ -96,8 +95,8 @@ def _peak() -> tuple[bool, str]:
 _SET = (
     ("vocabulary", "5.1", "shared vocabulary, EN-DE: about", "37000", "tokens", "base", lambda s: s.vocabulary.size),
     ("vocabulary-french", "5.1", "word tokens, EN-FR", "32000", "tokens", "base-enfr", lambda s: s.vocabulary.size),
-    ("source", "5.1", "a batch: about, source", "25000", "tokens", "base", lambda s: s.training.source_tokens),
-    ("target", "5.1", "a batch: about, target", "25000", "tokens", "base", lambda s: s.training.target_tokens),
+    ("source", "5.1", "source tokens of a batch: about", "25000", "tokens", "base", lambda s: s.training.source_tokens),
+    ("target", "5.1", "target tokens of a batch: about", "25000", "tokens", "base", lambda s: s.training.target_tokens),
     ("steps", "5.2", "base: steps", "100000", "steps", "base", lambda s: s.training.steps),
     ("steps-big", "5.2", "big: steps", "300000", "steps", "big", lambda s: s.training.steps),
     ("beta1", "5.3", "Adam: beta1", "0.9", "", "base", lambda s: s.training.beta1),
@@ -121,12 +120,20 @@ _SET = (
     ),
     ("beam", "6.1", "beam", "4", "hypotheses", "base", lambda s: s.decoding.beam),
     ("alpha", "6.1", "length penalty alpha", "0.6", "", "base", lambda s: s.decoding.alpha),
-    ("longest", "6.1", "output: input length and", "50", "tokens", "base", lambda s: s.decoding.extra_length),
+    ("longest", "6.1", "output: input length plus", "50", "tokens", "base", lambda s: s.decoding.extra_length),
     ("parser-N", "6.3", "parser: layers", "4", "layers", "parsing/wsj", lambda s: s.architecture.N),
     ("parser-d_model", "6.3", "parser: d_model", "1024", "features", "parsing/wsj", lambda s: s.architecture.d_model),
     ("parser-beam", "6.3", "parser: beam", "21", "hypotheses", "parsing/wsj", lambda s: s.decoding.beam),
     ("parser-alpha", "6.3", "parser: alpha", "0.3", "", "parsing/wsj", lambda s: s.decoding.alpha),
-    ("parser-longest", "6.3", "parser: input and", "300", "tokens", "parsing/wsj", lambda s: s.decoding.extra_length),
+    (
+        "parser-longest",
+        "6.3",
+        "parser: output: input length plus",
+        "300",
+        "tokens",
+        "parsing/wsj",
+        lambda s: s.decoding.extra_length,
+    ),
     (
         "parser-tokens",
         "6.3",
@@ -153,15 +160,15 @@ _CORPORA = (
     ("trees-semi", "6.3", "semi-supervised: about", "17e6", "sentences", "parsing/wsj-semi"),
 )
 _TIMES = (
-    ("hours", "5.2", "base: 100,000 steps of 0.4 s are", "12", "hours", _hours),
-    ("days", "5.2", "big: 300,000 steps of 1.0 s are", "3.5", "days", _days),
+    ("hours", "5.2", "base: 100,000 steps of 0.4 s take", "12", "hours", _hours),
+    ("days", "5.2", "big: 300,000 steps of 1.0 s take", "3.5", "days", _days),
     ("minutes", "6.1", "base: a checkpoint every", "10", "minutes", _every("base")),
     ("minutes-big", "6.1", "big: a checkpoint every", "10", "minutes", _every("big")),
-    ("flops", "Table 2", "base: cost by the steps of 5.2", "3.3e18", "FLOPs", _cost_by_steps("base")),
-    ("flops-big", "Table 2", "big: cost by the steps of 5.2", "2.3e19", "FLOPs", _cost_by_steps("big")),
+    ("flops", "Table 2", "base: cost, from the steps of 5.2", "3.3e18", "FLOPs", _cost_by_steps("base")),
+    ("flops-big", "Table 2", "big: cost, from the steps of 5.2", "2.3e19", "FLOPs", _cost_by_steps("big")),
 )
 _SCHEDULE = (
     ("rises", "the learning rate rises linearly in the first warmup_steps", _rises),
-    ("falls", "after them it falls with the inverse square root of the step", _falls),
-    ("peak", "both meet at warmup_steps, where it is (d_model · warmup_steps)^-0.5", _peak),
+    ("falls", "after that it falls with the inverse square root of the step", _falls),
+    ("peak", "its peak is at warmup_steps, where it is (d_model · warmup_steps)^-0.5", _peak),
 )

@@ -1,4 +1,4 @@
-"""Table 1: what a layer of each kind costs, how many of its operations wait for one another, how far signals go (4)."""
+"""Table 1: complexity, sequential operations and path length of each type of layer (4)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from math import ceil, log2
 
 from compiler.complexity import SubLayer, complexity
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
-from zoo.paper.checks import holds, timing
-from zoo.paper.claim import Claim
+from zoo.paper.claims import Claim, holds, timing
 
 Sizes = Mapping[str, int]
-"""n positions, d features, k wide, r near."""
-NEAR = 0.15
-"""How far an exponent may be from the formula's."""
-AT: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
-"""Where steps and paths are counted."""
+"""n positions, d features, kernel width k and neighbourhood r."""
+TOLERANCE = 0.15
+"""Largest accepted difference between an exponent and that of the formula."""
+SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
+"""Sizes at which sequential operations and path lengths are counted."""
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A row as printed, the formulas as functions of the sizes, and the sub-layer that is held against them."""
+class LayerType:
+    """Row of Table 1: the formulas as printed and as functions, and the sub-layer that they are compared with."""
 
     key: str
     name: str
@@ -30,35 +29,36 @@ class Kind:
     sequential: str
     path: str
     operations: Callable[[float, float, float, float], float]
-    """Within the O of `complexity`, of n, d, k and r."""
+    """Function of n, d, k and r inside the O of `complexity`."""
     sublayer: Callable[[int, int], SubLayer]
-    """Of k and r."""
+    """Sub-layer for given k and r."""
     steps: Callable[[Sizes], int]
-    """Exactly, of one that sees nothing after a position, as a decoder's."""
+    """Exact number of sequential operations of a causal layer."""
     furthest: Callable[[Sizes], int]
+    """Exact maximum path length of a causal layer."""
     projected: bool = False
-    """Whether Table 1 leaves its projections out, which read no other position."""
+    """Whether the layer has projections of single positions, which Table 1 does not count."""
 
     def formula(self, sizes: Sizes) -> float:
-        """What `complexity` comes to."""
+        """Return the value of the complexity's formula."""
         return self.operations(sizes["n"], sizes["d"], sizes["k"], sizes["r"])
 
     def flops(self, sizes: Sizes) -> int:
-        """By its graph, a multiply-add counted as two: what Table 1 counts."""
-        found = complexity(self.sublayer(sizes["k"], sizes["r"]), 16, sizes["d"], causal=True)
-        return (found.over_positions if self.projected else found.operations)(batch=1, source=sizes["n"])
+        """Return the FLOPs that Table 1 counts, from the layer's graph. A multiply-add counts as two."""
+        measured = complexity(self.sublayer(sizes["k"], sizes["r"]), 16, sizes["d"], causal=True)
+        return (measured.mixing_flops if self.projected else measured.flops)(batch=1, source=sizes["n"])
 
     def counted(self, sizes: Sizes) -> tuple[int, int]:
-        """By its graph: sequential steps, and the longest path."""
-        found = complexity(self.sublayer(sizes["k"], sizes["r"]), sizes["n"], sizes["d"], causal=True)
-        return found.steps, found.path
+        """Return the number of sequential operations and the maximum path length, from the layer's graph."""
+        measured = complexity(self.sublayer(sizes["k"], sizes["r"]), sizes["n"], sizes["d"], causal=True)
+        return measured.sequential_operations, measured.max_path_length
 
 
 def _one(sizes: Sizes) -> int:
     return 1
 
 
-def _all(sizes: Sizes) -> int:
+def _all_positions(sizes: Sizes) -> int:
     return sizes["n"]
 
 
@@ -67,7 +67,7 @@ def _contiguous(sizes: Sizes) -> int:
 
 
 def _dilated(sizes: Sizes) -> int:
-    """The logarithm of n to the base k, rounded up, in whole numbers."""
+    """Return log_k(n), rounded up, computed with whole numbers."""
     layers = 0
     while sizes["k"] ** layers < sizes["n"]:
         layers += 1
@@ -82,94 +82,95 @@ def _convolution(dilated: bool) -> Callable[[int, int], SubLayer]:
     return lambda k, r: Convolution(kind="convolution", kernel=k, dilated=dilated)
 
 
-SELF_ATTENTION = Kind(
+SELF_ATTENTION = LayerType(
     *("self-attention", "Self-attention", "O(n²·d)", "O(1)", "O(1)", lambda n, d, k, r: n * n * d),
     *(lambda k, r: SelfAttention(kind="self_attention"), _one, _one, True),
 )
-LSTM = Kind(
+LSTM = LayerType(
     *("lstm", "Recurrent (LSTM)", "O(n·d²)", "O(n)", "O(n)", lambda n, d, k, r: n * d * d),
-    *(lambda k, r: Lstm(kind="lstm"), _all, _all),
+    *(lambda k, r: Lstm(kind="lstm"), _all_positions, _all_positions),
 )
-SSRU = Kind(
+SSRU = LayerType(
     *("ssru", "Recurrent (SSRU)", "O(n·d²)", "O(n)", "O(n)", lambda n, d, k, r: n * d * d),
-    *(lambda k, r: Ssru(kind="ssru"), _all, _all),
+    *(lambda k, r: Ssru(kind="ssru"), _all_positions, _all_positions),
 )
-CONTIGUOUS = Kind(
+CONTIGUOUS = LayerType(
     *("convolution", "Convolutional (contiguous)", "O(k·n·d²)", "O(1)", "O(n/k)", lambda n, d, k, r: k * n * d * d),
     *(_convolution(False), _one, _contiguous),
 )
-DILATED = Kind(
+DILATED = LayerType(
     *("dilated", "Convolutional (dilated)", "O(k·n·d²)", "O(1)", "O(log_k n)", lambda n, d, k, r: k * n * d * d),
     *(_convolution(True), _one, _dilated),
 )
-RESTRICTED = Kind(
+RESTRICTED = LayerType(
     *("restricted", "Self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)", lambda n, d, k, r: r * n * d),
     *(lambda k, r: RestrictedAttention(kind="restricted_attention", radius=r), _one, _restricted, True),
 )
-SEPARABLE = Kind(
+SEPARABLE = LayerType(
     *("separable", "Separable convolution", "O(k·n·d + n·d²)", "O(1)", "O(n/k)"),
     lambda n, d, k, r: k * n * d + n * d * d,
     *(lambda k, r: SeparableConvolution(kind="separable_convolution", kernel=k), _one, _contiguous),
 )
-ALL = (SELF_ATTENTION, LSTM, SSRU, CONTIGUOUS, DILATED, RESTRICTED, SEPARABLE)
+LAYERS = (SELF_ATTENTION, LSTM, SSRU, CONTIGUOUS, DILATED, RESTRICTED, SEPARABLE)
 _N, _D = 27, 512
-"""An English sentence of newstest2014 and base's features."""
+"""Length of an English sentence of newstest2014, and d_model of base."""
 
 
 def claims() -> Iterator[Claim]:
-    for kind in ALL:
+    """Yield the claims of Table 1 and of section 4."""
+    for layer in LAYERS:
         for key, says, decide in (
-            ("operations", f"operations grow as {kind.complexity}", _grows(kind)),
-            ("steps", f"{kind.sequential} sequential operations", _waits(kind)),
-            ("path", f"a longest path of {kind.path}", _reaches(kind)),
+            ("operations", f"operations grow as {layer.complexity}", _grows(layer)),
+            ("steps", f"{layer.sequential} sequential operations", _sequential(layer)),
+            ("path", f"maximum path length {layer.path}", _path(layer)),
         ):
-            yield Claim(f"table1.{kind.key}.{key}", "Table 1", f"{kind.name}: {says}", holds(decide))
-        says = f"{kind.name}: time over length, as {kind.complexity}"
-        yield Claim(f"table1.{kind.key}.time", "Table 1", says, timing(kind.key, NEAR))
+            yield Claim(f"table1.{layer.key}.{key}", "Table 1", f"{layer.name}: {says}", holds(decide))
+        says = f"{layer.name}: time grows with the length as {layer.complexity}"
+        yield Claim(f"table1.{layer.key}.time", "Table 1", says, timing(layer.key, TOLERANCE))
     yield from (Claim(f"table1.{key}", "4", says, holds(decide)) for key, says, decide in _SENTENCES)
 
 
-def exponents(kind: Kind) -> dict[str, tuple[float, float]]:
-    """Of each size: the one by the graph, and the formula's, where it is doubled."""
-    found = {}
+def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
+    """Return, for each size, the exponent from the graph and that of the formula, measured by doubling the size."""
+    result = {}
     for name in _LARGE:
-        twice = {**_LARGE, name: 2 * _LARGE[name]}
-        graph, formula = kind.flops(twice) / kind.flops(_LARGE), kind.formula(twice) / kind.formula(_LARGE)
-        found[name] = log2(graph), log2(formula)
-    return found
+        doubled = {**_LARGE, name: 2 * _LARGE[name]}
+        graph = layer.flops(doubled) / layer.flops(_LARGE)
+        result[name] = log2(graph), log2(layer.formula(doubled) / layer.formula(_LARGE))
+    return result
 
 
-def _grows(kind: Kind) -> Callable[[], tuple[bool, str]]:
+def _grows(layer: LayerType) -> Callable[[], tuple[bool, str]]:
     def decide() -> tuple[bool, str]:
-        both = exponents(kind)
-        told = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in both.items() if graph or formula)
-        return all(abs(graph - formula) <= NEAR for graph, formula in both.values()), f"by the graph: {told}"
+        pairs = exponents(layer)
+        words = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in pairs.items() if graph or formula)
+        return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"by the graph: {words}"
 
     return decide
 
 
-def _waits(kind: Kind) -> Callable[[], tuple[bool, str]]:
-    return lambda: _same(kind.counted(AT)[0], kind.steps(AT))
+def _sequential(layer: LayerType) -> Callable[[], tuple[bool, str]]:
+    return lambda: _same(layer.counted(SIZES)[0], layer.steps(SIZES))
 
 
-def _reaches(kind: Kind) -> Callable[[], tuple[bool, str]]:
-    return lambda: _same(kind.counted(AT)[1], kind.furthest(AT))
+def _path(layer: LayerType) -> Callable[[], tuple[bool, str]]:
+    return lambda: _same(layer.counted(SIZES)[1], layer.furthest(SIZES))
 
 
 def _same(graph: int, formula: int) -> tuple[bool, str]:
-    sizes = ", ".join(f"{name} = {AT[name]}" for name in ("n", "k", "r"))
-    return graph == formula, f"{graph} by the graph, {formula} by the formula, at {sizes}"
+    sizes = ", ".join(f"{name} = {SIZES[name]}" for name in ("n", "k", "r"))
+    return graph == formula, f"{graph} by the graph, {formula} by the formula, with {sizes}"
 
 
 def _faster() -> tuple[bool, str]:
-    attention, recurrent = (kind.operations(_N, _D, 3, 16) for kind in (SELF_ATTENTION, LSTM))
-    return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, to equal n = {_D}"
+    attention, recurrent = (layer.operations(_N, _D, 3, 16) for layer in (SELF_ATTENTION, LSTM))
+    return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, equal at n = {_D}"
 
 
 def _k_times() -> tuple[bool, str]:
     sizes = {**_LARGE, "k": 3}
     ratio = CONTIGUOUS.formula(sizes) / LSTM.formula(sizes)
-    return ratio == 3, f"k = 3: {ratio:g} times as many as of a recurrent layer"
+    return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
 
 
 def _separable() -> tuple[bool, str]:
@@ -179,7 +180,7 @@ def _separable() -> tuple[bool, str]:
 
 
 _SENTENCES = (
-    ("faster", "self-attention is faster than recurrence where n is smaller than d", _faster),
+    ("faster", "self-attention is faster than recurrence if n is smaller than d", _faster),
     ("k-times", "convolutions cost more than recurrence, by a factor of k", _k_times),
-    ("separable", "with k = n a separable convolution costs as self-attention and feed-forward together", _separable),
+    ("separable", "with k = n a separable convolution costs as much as self-attention plus feed-forward", _separable),
 )

@@ -1,4 +1,4 @@
-"""Table 2: BLEU on newstest2014 and the cost of training, of others' systems and of the paper's (6.1)."""
+"""Table 2: BLEU on newstest2014 and the cost of training, for the paper's models and earlier systems (6.1)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import specs
-from zoo.evaluation.metric import named
-from zoo.paper.checks import equals, hardware, holds, scored
-from zoo.paper.claim import Check, Claim, Printed
+from zoo.evaluation.metrics import get_metric
+from zoo.paper.claims import Check, Claim, Printed, equals, holds, needs_gpu, power_of_ten, scored, slug
 from zoo.paper.evidence import Evidence
-from zoo.paper.numbers import power, slug
-from zoo.planning.footprint import footprint
-from zoo.training.record import Record
+from zoo.planning.memory_estimate import estimate_memory
+from zoo.training.run_log import TrainingRecord
 
 HOUR, DAY = 3600.0, 86400.0
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
-"""FLOPs a second in single precision, as the footnote to 6.1 takes them."""
+"""Sustained FLOPs per second in single precision, from the footnote to 6.1."""
 GPUS = 8
-"""P100s, of one machine (5.2)."""
+"""Number of P100 GPUs, all in one machine (5.2)."""
 
 
 @dataclass(frozen=True)
-class Pair:
-    """What a system has on a language pair, as printed: BLEU, the FLOPs of its training, the spec of it where ours."""
+class PairResult:
+    """Printed result of a system on a language pair: BLEU, FLOPs of its training, and the spec if it is the paper's."""
 
     bleu: tuple[Printed, ...] = ()
     flops: str | None = None
@@ -33,11 +31,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class System:
-    """A row of the table. `seconds` is how long the paper's own trained."""
+    """Row of the table. `seconds` is the training time of the paper's own models."""
 
     name: str
-    german: Pair = Pair()
-    french: Pair = Pair()
+    german: PairResult = PairResult()
+    french: PairResult = PairResult()
     ensemble: bool = False
     seconds: float | None = None
 
@@ -46,13 +44,13 @@ class System:
         return slug(f"{self.name}{' ensemble' if self.ensemble else ''}")
 
     @property
-    def pairs(self) -> dict[str, Pair]:
-        """By how the paper calls them."""
+    def pairs(self) -> dict[str, PairResult]:
+        """Results by the paper's names of the language pairs."""
         return {"EN-DE": self.german, "EN-FR": self.french}
 
 
-def _pair(bleu: str, flops: str | None = None, spec: str | None = None) -> Pair:
-    return Pair((Printed(bleu),), flops, spec)
+def _pair(bleu: str, flops: str | None = None, spec: str | None = None) -> PairResult:
+    return PairResult((Printed(bleu),), flops, spec)
 
 
 _FRENCH_OF_BIG = (Printed("41.8", "abstract and Table 2 of the newest version"), Printed("41.0", "two versions"))
@@ -62,7 +60,7 @@ BASE = System(
 BIG = System(
     "Transformer (big)",
     _pair("28.4", "2.3e19", "big"),
-    Pair(_FRENCH_OF_BIG, "2.3e19", "big-enfr"),
+    PairResult(_FRENCH_OF_BIG, "2.3e19", "big-enfr"),
     seconds=3.5 * DAY,
 )
 OTHERS = (
@@ -79,12 +77,13 @@ ROWS = (*OTHERS, BASE, BIG)
 
 
 def planned_flops(spec: str) -> float:
-    """Of the whole training that a spec declares: its steps of full batches, forward and backward, by the compiler."""
-    of = specs.load(spec)
-    return float(of.training.steps * footprint(of).step_flops)
+    """Return the compiler's count of the FLOPs of a whole training: all steps with full batches."""
+    loaded = specs.load(spec)
+    return float(loaded.training.steps * estimate_memory(loaded).step_flops)
 
 
 def claims() -> Iterator[Claim]:
+    """Yield the claims of Table 2, and those of the abstract and section 6.1 about it."""
     for system in ROWS:
         for languages, pair in system.pairs.items():
             key, says = f"table2.{system.key}.{languages.lower()}", f"{system.name}, {languages}"
@@ -93,11 +92,11 @@ def claims() -> Iterator[Claim]:
                 check = scored("test", "paper_bleu", "bleu")
                 yield Claim(f"{key}.bleu", "Table 2", f"{says}: BLEU", check, pair.bleu, "BLEU", pair.spec)
             if pair.flops:
-                printed, told = (Printed(pair.flops),), f"{says}: cost of training"
-                yield Claim(f"{key}.flops", "Table 2", told, _cost(system), printed, "FLOPs", pair.spec)
+                printed, cost = (Printed(pair.flops),), f"{says}: cost of training"
+                yield Claim(f"{key}.flops", "Table 2", cost, _cost(system), printed, "FLOPs", pair.spec)
     for name, flops in SUSTAINED.items():
-        says, printed = f"a {name} sustains, in single precision", (Printed(f"{flops / 1e12}"),)
-        yield Claim(f"table2.{slug(name)}", "6.1, footnote", says, hardware(name), printed, "TFLOPS")
+        says, printed = f"sustained speed of a {name} in single precision", (Printed(f"{flops / 1e12}"),)
+        yield Claim(f"table2.{slug(name)}", "6.1, footnote", says, needs_gpu(name), printed, "TFLOPS")
     yield from (Claim(f"table2.{key}", section, says, holds(decide)) for key, section, says, decide in _SENTENCES)
 
 
@@ -109,19 +108,19 @@ def _cost(system: System) -> Check:
     def derive() -> tuple[float, str]:
         flops = seconds * GPUS * SUSTAINED["P100"]
         time = f"{seconds / HOUR:g} hours" if seconds < DAY else f"{seconds / DAY:g} days"
-        return flops, f"{time} x {GPUS} P100 x {SUSTAINED['P100'] / 1e12} TFLOPS = {power(flops)}"
+        return flops, f"{time} x {GPUS} P100 x {SUSTAINED['P100'] / 1e12} TFLOPS = {power_of_ten(flops)}"
 
-    return equals(derive, power)
+    return equals(derive, power_of_ten)
 
 
 def _best(languages: str, *, ensembles: bool) -> tuple[System, float]:
-    """The best of the others by BLEU."""
-    found = [
+    """Return the earlier system with the best BLEU, and its BLEU."""
+    scores = [
         (system, system.pairs[languages].bleu[0].value)
         for system in OTHERS
         if system.pairs[languages].bleu and (ensembles or not system.ensemble)
     ]
-    return max(found, key=lambda each: each[1])
+    return max(scores, key=lambda score: score[1])
 
 
 def _flops(system: System, languages: str) -> float:
@@ -132,46 +131,46 @@ def _by_two() -> tuple[bool, str]:
     system, best = _best("EN-DE", ensembles=True)
     ours = BIG.german.bleu[0].value
     margin = round(ours - best, 2)
-    return margin > 2.0, f"printed: {ours} and {best}, of the ensemble of {system.name}: {margin} apart"
+    return margin > 2.0, f"printed: {ours}, and {best} of the {system.name} ensemble: a difference of {margin}"
 
 
 def _base_surpasses() -> tuple[bool, str]:
     system, best = _best("EN-DE", ensembles=True)
     ours = BASE.german.bleu[0].value
-    return ours > best, f"printed: {ours}, and {best} of the ensemble of {system.name}"
+    return ours > best, f"printed: {ours}, and {best} of the {system.name} ensemble"
 
 
-def _cheaper(languages: str, of: System) -> tuple[bool, str]:
-    priced = [system for system in OTHERS if system.pairs[languages].flops]
-    least = min(priced, key=lambda system: _flops(system, languages))
-    share = _flops(of, languages) / _flops(least, languages)
-    return share < 1, f"printed: {share:.2g} times the cost of the cheapest, {least.name}"
+def _cheaper(languages: str, model: System) -> tuple[bool, str]:
+    with_cost = [system for system in OTHERS if system.pairs[languages].flops]
+    cheapest = min(with_cost, key=lambda system: _flops(system, languages))
+    share = _flops(model, languages) / _flops(cheapest, languages)
+    return share < 1, f"printed: {share:.2g} times the cost of the cheapest other system, {cheapest.name}"
 
 
 def _all_single() -> tuple[bool, str]:
     system, best = _best("EN-FR", ensembles=False)
-    values = [each.value for each in BIG.french.bleu]
-    told = " or ".join(f"{value:g}" for value in values)
-    return min(values) > best, f"printed: {told}, and {best} of {system.name}, the best of the single models"
+    values = [printed.value for printed in BIG.french.bleu]
+    words = " or ".join(f"{value:g}" for value in values)
+    return min(values) > best, f"printed: {words}, and {best} of {system.name}, the best other single model"
 
 
 def _all_of_them() -> tuple[bool, str]:
     system, best = _best("EN-FR", ensembles=True)
-    below = [each for each in BIG.french.bleu if each.value <= best]
-    told = f"{best} of the ensemble of {system.name}"
-    return not below, f"printed: {told}; " + (f"above {', '.join(map(str, below))}" if below else "below all of ours")
+    below = [printed for printed in BIG.french.bleu if printed.value <= best]
+    words = f"printed: {best} of the {system.name} ensemble"
+    return not below, f"{words}; better than {', '.join(map(str, below))}" if below else f"{words}; big has more"
 
 
 def _quarter() -> tuple[bool, str]:
     system, _ = _best("EN-FR", ensembles=False)
     share = _flops(BIG, "EN-FR") / _flops(system, "EN-FR")
-    told = f"{BIG.french.flops} and {system.french.flops} of {system.name}, the best single model"
-    return share < 0.25, f"printed: {told}: {share:.2f} of it"
+    words = f"{BIG.french.flops}, and {system.french.flops} of {system.name}, the best other single model"
+    return share < 0.25, f"printed: {words}: a share of {share:.2f}"
 
 
 def _one_score() -> tuple[bool, str]:
-    told = " and ".join(str(each) for each in _FRENCH_OF_BIG)
-    return len({each.value for each in _FRENCH_OF_BIG}) == 1, f"{told}; 6.1 has 41.0 in the newest, too"
+    words = " and ".join(map(str, _FRENCH_OF_BIG))
+    return len({printed.value for printed in _FRENCH_OF_BIG}) == 1, f"{words}; 6.1 prints 41.0 in the newest version"
 
 
 _SENTENCES = (
@@ -179,56 +178,62 @@ _SENTENCES = (
     ("base-best", "6.1", "even base surpasses all models and ensembles published before, EN-DE", _base_surpasses),
     ("base-cheap", "6.1", "base cost a fraction of any competitive model, EN-DE", lambda: _cheaper("EN-DE", BASE)),
     ("big-cheap", "abstract", "big cost a fraction of the best models, EN-FR", lambda: _cheaper("EN-FR", BIG)),
-    ("big-cheap-german", "Table 2", "big cost less than any other, EN-DE too", lambda: _cheaper("EN-DE", BIG)),
+    (
+        "big-cheap-german",
+        "Table 2",
+        "big cost less than any other system, also on EN-DE",
+        lambda: _cheaper("EN-DE", BIG),
+    ),
     ("single", "6.1", "big outperforms all single models published before, EN-FR", _all_single),
-    ("ensembles", "Table 2", "big outperforms all ensembles published before, EN-FR too", _all_of_them),
+    ("ensembles", "Table 2", "big outperforms all ensembles published before, also on EN-FR", _all_of_them),
     ("quarter", "6.1", "at less than 1/4 of the training cost of the previous state of the art, EN-FR", _quarter),
-    ("one-score", "6.1", "abstract, Table 2 and 6.1 print one BLEU of big, EN-FR", _one_score),
+    ("one-score", "6.1", "abstract, Table 2 and 6.1 print the same BLEU of big, EN-FR", _one_score),
 )
 
 
 @dataclass(frozen=True)
 class OwnCost:
-    """Of a run here, or of several whose probabilities are averaged: what section 6.1 would call the cost of their
-    training, and the FLOPs that it really did."""
+    """Cost of training a run or an ensemble on this machine: by the estimate of section 6.1, and by its products."""
 
     folder: str
     bleu: float | None
-    """On its own test set, by the paper's tokens where it was scored so."""
+    """BLEU on the run's own test set, with the paper's tokenisation if it was scored that way."""
     scale: str
     seconds: float
     devices: int
     peak: float
-    """0 where the log does not tell, or several were trained on other devices."""
-    priced: float
+    """FLOPs per second of a large matrix product. 0 if the log lacks it, or if it differs between members."""
+    estimated_flops: float
+    """FLOPs by the estimate of section 6.1. 0 if the log of a member lacks the peak."""
     flops: float
+    """FLOPs of the matrix products."""
 
 
-def own(evidence: Evidence) -> Iterator[OwnCost]:
-    """Of every run that has a log of its training, and translates; behind a run the ensembles that it is first of."""
+def own_costs(evidence: Evidence) -> Iterator[OwnCost]:
+    """Yield the cost of every translation run with a log, each followed by the ensembles that it is the first of."""
     records = {run.folder: run.record for run in evidence.runs}
     for run in evidence.runs:
         if run.spec.task.kind != "translation":
             continue
         if run.record is not None:
-            yield _together(run.folder, run.scores, run.scale, [run.record])
+            yield _cost_of(run.folder, run.scores, run.scale, [run.record])
         for ensemble in run.ensembles:
             folders = [member.as_posix() for member in ensemble.members]
-            trained = [record for record in map(records.get, folders) if record is not None]
-            if len(trained) == len(folders):
-                yield _together(" + ".join(folders), ensemble.scores, f"ensemble of {len(folders)}", trained)
+            members = [record for record in map(records.get, folders) if record is not None]
+            if len(members) == len(folders):
+                yield _cost_of(" + ".join(folders), ensemble.scores, f"ensemble of {len(folders)}", members)
 
 
-def _together(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[Record]) -> OwnCost:
-    found = [named(name).known(scores.get("test")) for name in ("paper_bleu", "bleu")]
+def _cost_of(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[TrainingRecord]) -> OwnCost:
+    bleu = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
     peaks = {record.peak for record in records}
     return OwnCost(
         folder,
-        next((score for score in found if score is not None), None),
+        next((score for score in bleu if score is not None), None),
         scale,
         seconds=sum(record.seconds for record in records),
         devices=max(record.devices for record in records),
         peak=peaks.pop() if len(peaks) == 1 else 0.0,
-        priced=sum(record.priced for record in records) if all(record.peak for record in records) else 0.0,
+        estimated_flops=sum(record.estimated_flops for record in records) if all(r.peak for r in records) else 0.0,
         flops=sum(record.flops for record in records),
     )

@@ -1,23 +1,133 @@
-"""How long the layers of Table 1 take on this machine."""
+"""Measured times of the layers of Table 1, at growing sequence lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+import torch
+from torch import Tensor
+
+import specs
+from compiler import EmittedProgram, Purpose, emit
+from compiler.backends.eager import functions
+from compiler.complexity import END, START, TOKENS, SubLayer, sublayer_stack
 from zoo.paper.evidence import Timing
-from zoo.paper.table1 import ALL, AT, Kind
-from zoo.training.benchmarks.sublayers import exponent, timed
+from zoo.paper.table1 import LAYERS, SIZES, LayerType
+from zoo.system import clock
 
-LENGTHS, WIDTH = (2048, 4096, 8192, 16_384, 32_768), 128
-"""So long and so narrow that what Table 1 counts outweighs the rest, and so many that one odd time bends no line."""
-ENOUGH = 0.25
-"""Seconds after which a layer is not timed at greater lengths: attention, which soon wants gigabytes."""
+LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
+"""Sequence lengths, and the number of features. They are chosen so that the terms of Table 1 dominate the time, with
+enough lengths that a single outlier does not change the exponent."""
+MAX_SECONDS = 0.25
+"""A layer that takes longer is not timed at greater lengths, where attention would need gigabytes."""
+MIN_SECONDS = 0.05
+"""Minimum time of measuring each length in each round, after a first run that is not counted."""
 
 
-def timings(kinds: Iterable[Kind] = ALL, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
-    """Times each layer forwards, as a decoder has it: half a minute."""
-    for kind in kinds:
-        found = timed(kind.sublayer(AT["k"], AT["r"]), lengths, WIDTH, causal=True, enough=ENOUGH)
-        seconds = tuple((each.n, each.seconds) for each in found)
-        formula = tuple((n, kind.operations(n, WIDTH, AT["k"], AT["r"])) for n, _ in seconds)
-        yield Timing(kind.key, seconds, exponent(seconds), exponent(formula))
+@dataclass(frozen=True)
+class SublayerTime:
+    """Time of a sub-layer with its residual, for one sequence of n positions."""
+
+    n: int
+    seconds: float
+    """Shortest of all runs, since other programs can only lengthen the time."""
+
+
+def time_layers(layers: Iterable[LayerType] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
+    """Time the forward pass of each layer as a decoder has it. It takes half a minute for all layers."""
+    for layer in layers:
+        sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
+        times = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
+        seconds = tuple((time.n, time.seconds) for time in times)
+        formula = tuple((n, layer.operations(n, D_MODEL, SIZES["k"], SIZES["r"])) for n, _ in seconds)
+        yield Timing(layer.key, seconds, growth_exponent(seconds), growth_exponent(formula))
+
+
+def time_sublayer(
+    sublayer: SubLayer,
+    lengths: Sequence[int],
+    d: int,
+    *,
+    heads: int = 1,
+    causal: bool = False,
+    backward: bool = False,
+    rounds: int = 5,
+    max_seconds: float = math.inf,
+) -> list[SublayerTime]:
+    """Time one sub-layer on a CPU, with torch's number of threads.
+
+    Each round times all lengths, so that a slow phase of the machine affects all of them.
+
+    Args:
+        sublayer: The sub-layer.
+        lengths: The sequence lengths, in increasing order.
+        d: The number of features.
+        heads: The number of attention heads.
+        causal: Whether a position sees only earlier ones.
+        backward: Whether to include the backward pass.
+        rounds: The number of rounds.
+        max_seconds: After a length that takes longer, greater ones are left out, but never the second.
+
+    Returns:
+        The shortest time at each length that was measured.
+    """
+    program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
+    for _ in range(rounds):
+        for n in list(times):
+            if n not in times:
+                continue
+            inputs = {START: torch.randn(1, n, d, requires_grad=backward), TOKENS: torch.full((1, n), 5)}
+            times[n] = min(times[n], _shortest(partial(_backward if backward else _forward, program, inputs)))
+            if times[n] > max_seconds:  # an exponent needs two lengths
+                times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
+    return [SublayerTime(n, seconds) for n, seconds in times.items()]
+
+
+def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
+    """Return the exponent b of y = a · x^b, fitted to the logarithms by least squares. Needs two different x."""
+    logs = [(math.log(x), math.log(y)) for x, y in points]
+    x, y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
+    return float(sum((a - x) * (b - y) for a, b in logs) / sum((a - x) ** 2 for a, _ in logs))
+
+
+def crossing(other: Sequence[SublayerTime], one: Sequence[SublayerTime]) -> int | None:
+    """Return the length from which on `one` is always faster than `other`. None if there is no such length."""
+    seconds = {time.n: time.seconds for time in other}
+    slower = [time.n for time in one if time.n in seconds and time.seconds >= seconds[time.n]]
+    faster = [time.n for time in one if time.n in seconds and time.n > max(slower, default=0)]
+    return min(faster, default=None)
+
+
+def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
+    """Return a program of one layer with random weights, none of which is zero."""
+    graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
+    code = emit([graph])
+    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
+    program.to_empty(device="cpu")
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in program.parameters():
+            parameter.normal_(0.0, d**-0.5, generator=generator)
+    return program
+
+
+def _forward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        program.run(Purpose.ENCODE, **inputs)
+
+
+def _backward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
+    program.zero_grad()
+    inputs[START].grad = None
+    torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())
+
+
+def _shortest(run: Callable[[], None]) -> float:
+    run()
+    seconds: list[float] = []
+    while not seconds or sum(seconds) < MIN_SECONDS:
+        seconds.append(clock.timed(run)[0])
+    return min(seconds)

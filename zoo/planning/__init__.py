@@ -1,1 +1,1 @@
-"""What a spec will take, before anything runs."""
+"""Cost of a spec, known before anything runs: parameters, FLOPs, memory, disk space and time."""

@@ -1,101 +1,139 @@
-"""What a spec means before anything runs: its layers, parameters, FLOPs, memory and disk (no torch is loaded)."""
+"""Plan of a spec: layers, parameters, FLOPs, memory, disk space and the effect of each pass.
+
+This module does not load torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from compiler import TRANSLATE, Graph, Graphs, Purpose, cost, emit, graphs, lower, paths
+from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, complexity, cost, emit, graphs, lower
+from compiler.cost import memory_traffic
 from compiler.drawing import draw
 from compiler.graph import Node
-from compiler.operations.embedding import Embed
-from compiler.operations.operation import Kind
+from compiler.operations.embedding import Embedding
+from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Logits
-from compiler.size import Size, product
+from compiler.options import compile_options
+from compiler.size import BEAMS, Size, product
 from specs import Spec
 from zoo.files.output import open_output, require_svg
-from zoo.planning.footprint import footprint
-from zoo.planning.rewriting import Rewriting, at, rewritings
+from zoo.planning.memory_estimate import batch_rows, estimate_memory
 
 LENGTH = 27
-"""Tokens of a sentence where nobody says: an English sentence of newstest2014 and its EOS, in word tokens."""
+"""Default number of tokens of a sentence: an English sentence of newstest2014 in subword tokens, with its EOS."""
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A layer of the lowered graph: the shape of what it gives, the parameters that no layer before it has."""
+class LayerPlan:
+    """Layer of the lowered graph."""
 
     name: str
     shape: str
+    """Shape of the layer's result."""
     parameters: int
+    """Parameters that no earlier layer uses."""
     flops: str
-    """Of its matrix products in a forward pass: a polynomial of batch, source and target."""
-    flops_a_token: float
+    """FLOPs of the matrix products in a forward pass, as a polynomial of batch, source and target."""
+    flops_per_token: float
 
 
 @dataclass(frozen=True)
-class Positions:
-    """How the positions of a stack come to know of one another (Table 1), on sentences of the plan's length."""
+class StackPositions:
+    """How information travels between the positions of a stack (Table 1), for sentences of the plan's length."""
 
     stack: str
     steps: int
-    """Of a layer: its longest chain of operations over positions, each of which waits for the one before."""
+    """Sequential operations of a layer: its longest chain of operations along the sequence."""
     path: int | None
-    """Operations over positions on the shortest path between the furthest ones; None where there is none."""
+    """Operations on the shortest path between the most distant positions. None if there is no path."""
     reach: int
-    """How far apart positions can be that the whole stack connects."""
+    """Largest distance of positions that the whole stack connects."""
+
+
+@dataclass(frozen=True)
+class GraphSizes:
+    """Sizes of all graphs of a spec together, before or after a pass. Sentences have the plan's length."""
+
+    operations: int
+    flops: int
+    """FLOPs of the matrix products to translate one sentence with the spec's beam. A multiply-add counts as two."""
+    weight_bytes: int
+    """Size of the weights for translating. A matrix that several graphs use counts once."""
+    step_bytes: int
+    """Memory traffic of one decoding step for one sentence at its last position, in bytes."""
+    activation_bytes: int
+    """Activations that training keeps for the backward pass, for one accumulation step of a full batch, in bytes."""
+
+
+@dataclass(frozen=True)
+class PassEffect:
+    """Compiler pass with the sizes before and after it."""
+
+    name: str
+    summary: str
+    exact: bool
+    before: GraphSizes
+    after: GraphSizes
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes in bytes of float32 unless said; FLOPs count a multiply-add of matrix products as two.
-
-    `length` is the number of tokens that each sentence is taken to have, source and target alike.
-    """
+    """Cost of a spec. Bytes are those of float32 unless noted. A multiply-add counts as two FLOPs."""
 
     name: str
     length: int
+    """Number of tokens of every sentence, on the source and the target side."""
     beam: int
-    layers: tuple[Layer, ...]
-    passes: tuple[Rewriting, ...]
-    positions: tuple[Positions, ...]
+    layers: tuple[LayerPlan, ...]
+    passes: tuple[PassEffect, ...]
+    positions: tuple[StackPositions, ...]
     parameters: int
     program_parameters: int
-    """After all passes."""
+    """Parameters after all passes."""
     flops: str
-    flops_a_token: float
-    """Of a forward pass over a pair, for each of its target tokens."""
+    flops_per_token: float
+    """FLOPs of a forward pass over a sentence pair, divided by its target tokens."""
     step_flops: int
-    """Of a training step on a full batch, forward and backward."""
+    """FLOPs of a training step on a full batch, forward and backward."""
     weight_bytes: int
     state_bytes: int
-    """In training: weights, gradients and Adam's moments."""
+    """Memory for weights, gradients and Adam's moments in training."""
     activation_bytes: int
-    """In training, of one part of a full batch: what is kept for the backward pass."""
+    """Memory for activations in training, for one accumulation step of a full batch."""
     cache_bytes: int
-    """In decoding, of one hypothesis of `length` tokens: its keys and values, and those of the memory."""
+    """Memory of one hypothesis of `length` tokens in decoding: its keys and values, and those of the memory."""
     disk_bytes: int
-    """Of a run at its most: checkpoints and weights."""
+    """Largest size of a run: checkpoints and weights."""
 
 
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
-    """The plan of a spec for sentences of `length` tokens. Raises ZooError for a pass that is not known."""
+    """Compute the plan of a spec.
+
+    Args:
+        spec: The spec.
+        length: The number of tokens of every sentence.
+
+    Raises:
+        ZooError: The spec disables a pass that does not exist.
+    """
     train, whole = lower(spec, Purpose.TRAIN), cost(lower(spec, Purpose.TRAIN))
-    final, needs = _final(spec), footprint(spec, length)
+    final, needs = _final_graphs(spec), estimate_memory(spec, length)
     sizes = {"batch": 1, "source": length, "target": length}
     return Plan(
         name=spec.name,
         length=length,
         beam=spec.decoding.beam,
         layers=tuple(_layers(train, sizes)),
-        passes=rewritings(spec, length),
+        passes=pass_effects(spec, length),
         positions=tuple(_positions(train, stack, length) for stack in ("encoder", "decoder")),
         parameters=whole.parameters,
         program_parameters=cost(final[Purpose.TRAIN]).parameters,
         flops=str(whole.flops),
-        flops_a_token=whole.flops(**sizes) / length,
+        flops_per_token=whole.flops(**sizes) / length,
         step_flops=needs.step_flops,
         weight_bytes=whole.weight_bytes,
         state_bytes=needs.state_bytes,
@@ -106,77 +144,121 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 
 
 def code(spec: Spec) -> str:
-    """The PyTorch that the spec becomes after all passes, for training, scoring and translating."""
-    return str(emit(_final(spec).values()))
+    """Return the PyTorch code of a spec after all passes, for training, scoring and translating."""
+    return str(emit(_final_graphs(spec).values()))
 
 
 def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
-    """Draws Figure 1 of the paper for this spec, after all passes: as it is trained, and as it translates.
+    """Draw Figure 1 of the paper for this spec after all passes: once for training, once for translating.
 
-    Raises ZooError unless the file's name ends in .svg and it can be written.
+    Raises:
+        ZooError: The file's name does not end in .svg, or the file cannot be written.
     """
     require_svg(file)
-    final, whole = _final(spec), cost(lower(spec, Purpose.TRAIN))
+    final, whole = _final_graphs(spec), cost(lower(spec, Purpose.TRAIN))
     flops = whole.flops(batch=1, source=length, target=length) / length
     panels = {
-        "As it is trained": [final[Purpose.TRAIN]],
-        f"As it translates, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
+        "Training": [final[Purpose.TRAIN]],
+        f"Translating, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
     }
-    title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs a target token"
+    title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"
     with open_output(file) as stream:
         stream.write(draw(panels, title))
     return file
 
 
-def _final(spec: Spec) -> Graphs:
-    """The graphs of all purposes after all passes. What is trained and what translates is rewritten apart."""
+def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
+    """Return the sizes before and after each enabled pass, in the order in which the passes run."""
+    train_terms, translate_terms = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
+    train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
+    translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
+    before, effects = graph_sizes({**train, **translate}, spec, length), []
+    for step in PASSES:
+        if step.name in spec.compilation.disabled_passes:
+            continue
+        train, translate = step.apply(train, spec, train_terms), step.apply(translate, spec, translate_terms)
+        after = graph_sizes({**train, **translate}, spec, length)
+        effects.append(PassEffect(step.name, step.summary, step.exact, before, after))
+        before = after
+    return tuple(effects)
+
+
+def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
+    """Return the sizes of the graphs of all purposes for sentences of `length` tokens."""
+    encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
+    flops, last = cost(step).flops, _last_step_sizes(step, spec.decoding.beam, length)
+    _, part = batch_rows(spec, length)
+    parameters = {name: p for purpose in TRANSLATE for name, p in graphs[purpose].parameters.items()}
+    return GraphSizes(
+        operations=sum(len(graph.nodes) for graph in graphs.values()),
+        flops=cost(encode).flops(batch=1, source=length)
+        + sum(flops(**{**last, "past": read, "capacity": read + 1}) for read in range(length)),
+        weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
+        step_bytes=memory_traffic(step)(**last),
+        activation_bytes=cost(graphs[Purpose.TRAIN]).activation_bytes(batch=part, source=length, target=length),
+    )
+
+
+def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
+    """Return the sizes of the decoding step of one sentence that reads the last of `length` tokens."""
+    rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
+    return {**rows, "source": length, "past": length - 1, "capacity": length}
+
+
+def _final_graphs(spec: Spec) -> Graphs:
+    """Return the graphs of all purposes after all passes. Training and translating are rewritten separately."""
     return {**graphs(spec, [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 
-def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[Layer]:
-    """The layers in order; what lies between them is called by what it does."""
+def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
+    """Yield the layers in order. Nodes between layers form segments named after their result."""
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)
-        flops = sum((_products(graph, node) for node in nodes), Size())
+        flops = sum((_product_flops(graph, node) for node in nodes), Size())
         new = {parameter for node in nodes for parameter in node.parameters} - seen
         seen |= new
         result = _result(nodes)
-        yield Layer(
-            name=name or result.name if not isinstance(result.operation, Embed) else _side(result),
+        yield LayerPlan(
+            name=name or result.name if not isinstance(result.operation, Embedding) else _embedding_name(result),
             shape=str(result.type).removeprefix("f"),
             parameters=sum(graph.parameters[parameter].count for parameter in new),
             flops=str(flops),
-            flops_a_token=flops(**sizes) / sizes["target"],
+            flops_per_token=flops(**sizes) / sizes["target"],
         )
 
 
-def _positions(graph: Graph, stack: str, length: int) -> Positions:
+def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
     nodes = [node for node in graph.nodes if node.layer.startswith(f"{stack}.")]
-    made = {node.name for node in nodes}
-    start = next(i for i in nodes[0].inputs if i not in made and graph.types[i].kind is Kind.FLOAT)
-    given = graph, start, nodes[-1].name, length
-    return Positions(stack, paths.steps(graph, length, nodes[0].layer), paths.path(*given), paths.furthest(*given))
+    names = {node.name for node in nodes}
+    start = next(i for i in nodes[0].inputs if i not in names and graph.types[i].kind is ValueKind.FLOAT)
+    ends = graph, start, nodes[-1].name, length
+    return StackPositions(
+        stack,
+        complexity.sequential_operations(graph, length, nodes[0].layer),
+        complexity.path_length(*ends),
+        complexity.connected_distance(*ends),
+    )
 
 
 def _result(nodes: Sequence[Node]) -> Node:
-    """The node that a segment is there for: an embedding, the logits, or a layer's last."""
-    named = [node for node in nodes if isinstance(node.operation, Embed | Logits)]
+    """Return the main node of a segment: an embedding, the logits, or the last node."""
+    named = [node for node in nodes if isinstance(node.operation, Embedding | Logits)]
     return named[0] if named else nodes[-1]
 
 
-def _side(node: Node) -> str:
+def _embedding_name(node: Node) -> str:
     return "source embedding" if str(node.type.shape[1]) == "source" else "target embedding"
 
 
-def _products(graph: Graph, node: Node) -> Size:
+def _product_flops(graph: Graph, node: Node) -> Size:
     types = graph.types
-    return node.operation.products(tuple(types[name] for name in node.inputs), graph.shapes(node))
+    return node.operation.matmul_flops(tuple(types[name] for name in node.inputs), graph.shapes(node))
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:
     encode, step = final[Purpose.ENCODE], final[Purpose.DECODE_STEP]
-    sizes = at(step, 1, length)
+    sizes = _last_step_sizes(step, 1, length)
     memory = sum(4 * product(step.inputs[name].shape)(**sizes) for name in step.inputs if name in encode.outputs)
-    # The last step's own keys and values are in it.
-    return cost(step).cache_bytes(**{**sizes, "read": length}) + memory
+    # Includes the keys and values of the last step itself.
+    return cost(step).cache_bytes(**{**sizes, "past": length}) + memory

@@ -1,1 +1,1 @@
-"""What this computer is, and what it does in a second."""
+"""Memory, processors and backends of this machine, and measurements of their speed."""

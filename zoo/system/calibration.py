@@ -1,4 +1,4 @@
-"""What was measured of a spec on this processor with these versions, kept so that it is measured once."""
+"""Calibrations: measured training times of a spec on this processor, stored so that they are measured only once."""
 
 from __future__ import annotations
 
@@ -21,97 +21,98 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.version import __version__
 
-_CLEARLY = 0.93
-"""Of the usual library's time, below which another one is taken: nearer is the noise of a shared machine."""
+_CLEARLY_FASTER = 0.93
+"""Another library is chosen if it takes less than this share of the default library's time. Smaller differences are
+noise on a shared machine."""
 _VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds of a forward and backward pass over so many pairs of `length` tokens, on both sides."""
+    """Measured seconds of a forward and backward pass over `rows` pairs of `length` tokens on either side."""
 
     name: str
-    """Of the spec."""
+    """Name of the spec."""
     rows: int
     length: int
     float32: Mapping[str, float]
-    """By library of its products: the usual one, and others where a choice is worth it."""
+    """Seconds in float32 by the library that computes the matrix products. The default library is always included."""
     bfloat16: float | None
-    """None where the spec does not train in it."""
+    """Seconds in bfloat16. None if the spec trains in float32."""
     level: float
-    """How many times as long, in the spec's precision, as FLOPs and bytes say by what the machine reached then."""
+    """Measured seconds in the spec's precision, divided by the seconds that FLOPs and bytes predict."""
     new_shape: float
-    """What a batch takes longer whose shape is new."""
+    """Additional seconds of the first batch of a new shape."""
 
     @property
     def matrix_library(self) -> str:
-        """The one that float32 products are to be computed by: the usual one unless another is clearly faster."""
-        usual, fastest = matrix_library(), min(self.float32, key=lambda name: self.float32[name])
-        return fastest if self.float32[fastest] < _CLEARLY * self.float32[usual] else usual
+        """Library that should compute float32 products: the default, unless another is clearly faster."""
+        default, fastest = matrix_library(), min(self.float32, key=lambda name: self.float32[name])
+        return fastest if self.float32[fastest] < _CLEARLY_FASTER * self.float32[default] else default
 
     def seconds(self, precision: str) -> float:
-        """In this precision, by the library taken."""
+        """Return the measured seconds in a precision, with the chosen library."""
         return self.bfloat16 if precision == "bfloat16" and self.bfloat16 else self.float32[self.matrix_library]
 
     @property
     def slowdown(self) -> float | None:
-        """How many times as long bfloat16 takes as float32, where this processor only emulates it; else None."""
+        """Time of bfloat16 divided by that of float32 if the processor only emulates bfloat16. None otherwise."""
         ratio = self.bfloat16 / self.seconds("float32") if self.bfloat16 else 0.0
         return ratio if ratio > 1 else None
 
 
-def emulated(slowdown: float) -> str:
-    """What is to be said of it."""
-    remedy = "say `training.precision=float32` before a run begins"
+def emulation_warning(slowdown: float) -> str:
+    """Return a warning that bfloat16 is emulated. The caller begins the sentence with "bfloat16"."""
+    remedy = "set `training.precision=float32` before you start a run"
     return f"takes {slowdown:.2g} times as long as float32 on this processor; {remedy}"
 
 
-def kept(spec: Spec) -> Calibration | None:
-    """What was measured of this spec here, unless nobody has."""
+def load_calibration(spec: Spec) -> Calibration | None:
+    """Return the stored calibration of a spec on this machine. None if there is none."""
     return _read(_file(spec))
 
 
-def keep(spec: Spec, found: Calibration) -> None:
-    """Where the disk lets it."""
+def save_calibration(spec: Spec, calibration: Calibration) -> None:
+    """Store a calibration. Ignore errors of the disk."""
     with suppress(ZooError, OSError):
-        write_json(_file(spec), {"machine": _machine(), "calibration": asdict(found)})
+        write_json(_file(spec), {"machine": _machine(), "calibration": asdict(calibration)})
 
 
-def all_kept() -> list[Calibration]:
-    """Everything that was measured on this processor with these versions, by name."""
-    found = (_read(file) for file in storage.calibrations().glob("*.json"))
-    return sorted(filter(None, found), key=lambda each: each.name)
+def all_calibrations() -> list[Calibration]:
+    """Return all calibrations of this processor and these versions, sorted by the name of the spec."""
+    calibrations = (_read(file) for file in storage.calibrations().glob("*.json"))
+    return sorted(filter(None, calibrations), key=lambda calibration: calibration.name)
 
 
 def _read(file: Path) -> Calibration | None:
-    """What a file keeps, unless it is of another machine, or damaged."""
+    """Read a stored calibration. Return None if it is damaged or was measured on another machine."""
     with suppress(ZooError, TypeError, KeyError):
         entry = read_json(file)
-        found = Calibration(**entry["calibration"])
-        return found if entry["machine"] == _machine() and matrix_library() in found.float32 else None
+        calibration = Calibration(**entry["calibration"])
+        if entry["machine"] == _machine() and matrix_library() in calibration.float32:
+            return calibration
     return None
 
 
 def _file(spec: Spec) -> Path:
     training, compilation = spec.training, spec.compilation
-    shapes = {
+    key = {
         "architecture": spec.architecture.model_dump(mode="json"),
         "vocabulary": spec.vocabulary.size if len({*spec.vocabulary.sizes}) == 1 else spec.vocabulary.sizes,
         "batch": [training.source_tokens, training.target_tokens, training.accumulation_steps, training.precision],
-        "without": sorted(compilation.without),
+        "without": sorted(compilation.disabled_passes),
         "machine": _machine(),
     }
-    return (
-        storage.calibrations() / f"{hashlib.sha256(json.dumps(shapes, sort_keys=True).encode()).hexdigest()[:16]}.json"
-    )
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return storage.calibrations() / f"{digest[:16]}.json"
 
 
 def _machine() -> dict[str, Any]:
-    """Everything that speed depends on but the spec."""
-    told = cpuinfo()
+    """Describe everything except the spec that the speed depends on."""
+    info = cpuinfo()
     return {
-        "processor": told.get("model name", ""),
-        "instructions": told.get("flags") or told.get("Features") or "",
+        "processor": info.get("model name", ""),
+        "instructions": info.get("flags") or info.get("Features") or "",
         "cores": cores(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,

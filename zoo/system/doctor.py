@@ -1,4 +1,4 @@
-"""What there is on this machine that `zoo` can use, what there is not, and why."""
+"""Diagnosis of this machine: which backends, packages and devices zoo can use, and why others are missing."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ import torch
 
 import specs
 from compiler import TRANSLATE, Purpose, graphs
-from compiler.backends import BACKENDS, Order, choose
+from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
-from zoo.system.calibration import Calibration, all_kept
-from zoo.system.called import processor
-from zoo.system.peak import matrix_peak
+from zoo.system.calibration import Calibration, all_calibrations
+from zoo.system.processors import matrix_peak, processor_name
 from zoo.version import __version__
 
-NEEDED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
+REQUIRED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
 OPTIONAL = ("ctranslate2", "onnx", "onnxscript", "onnxruntime", "torch-tensorrt", "tensorrt", "tensorboardX")
+OWN_PACKAGES = ("specs", "compiler", "zoo", "cli")
 _CPU = torch.device("cpu")
-OURS = ("specs", "compiler", "zoo", "cli")
 _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sha2"),
 )
-"""What speed depends on here, as Linux calls it."""
+"""Instruction sets that matter for speed, by their names in Linux."""
 
 
 @dataclass(frozen=True)
-class Processor:
-    """`usable` are the cores that this process may run on; `torch` is what torch's own kernels make use of."""
+class ProcessorInfo:
+    """Properties of the processor."""
 
     model: str
     cores: int
     usable: int
+    """Cores that this process may run on."""
     instructions: tuple[str, ...]
     torch: str
+    """Instruction set that torch's own kernels use."""
     matrix_library: str
-    """Of float32 products, where nobody measured."""
+    """Default library for float32 matrix products."""
     bfloat16: float
-    """How many times as fast as one in float32 a large product is, measured: below 1 it is emulated."""
+    """Measured speed of a large product in bfloat16 relative to float32. Below 1, bfloat16 is emulated."""
     compiler: str | None
-    """The C++ compiler that backends compile with, and its version."""
+    """C++ compiler that backends use, and its version. None if there is none."""
 
 
 @dataclass(frozen=True)
 class Gpu:
+    """Properties of a GPU. `bytes` is the size of its memory."""
+
     device: str
     name: str
     bytes: int
@@ -63,73 +66,76 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A backend: `problem` says why it is absent and what to do, and is None where it is present."""
+class BackendStatus:
+    """Whether a backend is available."""
 
     name: str
     summary: str
     problem: str | None
+    """Why the backend is not available and what to do. None if it is available."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A folder of ours. `bytes` are 0 where it does not exist yet."""
+class StorageFolder:
+    """Folder that zoo stores files in."""
 
-    what: str
+    contents: str
     folder: str
     bytes: int
+    """Size of all files. 0 if the folder does not exist yet."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All of it, in the order in which it is shown. A version is None where the package is not there."""
+    """Result of `zoo doctor`, in the order in which it is printed."""
 
     versions: Mapping[str, str | None]
-    processor: Processor
+    """Version by package. None if the package is not installed."""
+    processor: ProcessorInfo
     calibrations: tuple[Calibration, ...]
-    """What was measured of specs on this processor with these versions."""
+    """Stored training times of specs on this processor with these versions."""
     gpus: tuple[Gpu, ...]
-    backends: tuple[Found, ...]
+    backends: tuple[BackendStatus, ...]
     automatic: Mapping[str, str]
-    """What the backend `auto` takes, for each device and purpose."""
-    places: tuple[Place, ...]
+    """Backend that `auto` chooses, for each device and purpose."""
+    places: tuple[StorageFolder, ...]
     free_bytes: int
-    """Of the disk that they lie on."""
+    """Free space of the disk that the folders are on."""
     packages: Mapping[str, str]
-    """Where Python found the four packages of ours."""
+    """Folders of the four packages of this project."""
 
 
 def diagnosis() -> Diagnosis:
-    """Looks at everything, and changes nothing."""
-    there = next(each for each in (storage.home(), *storage.home().parents) if each.exists())
+    """Examine this machine without changing anything."""
+    existing = next(folder for folder in (storage.home(), *storage.home().parents) if folder.exists())
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
-        calibrations=tuple(all_kept()),
+        calibrations=tuple(all_calibrations()),
         gpus=tuple(_gpus()),
-        backends=tuple(Found(each.name, each.summary, each.absent()) for each in BACKENDS.values()),
-        automatic=dict(_automatic()),
-        places=tuple(_places()),
-        free_bytes=shutil.disk_usage(there).free,
-        packages={name: str(Path(str(found.origin)).parent) for name in OURS if (found := find_spec(name))},
+        backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
+        automatic=dict(_automatic_backends()),
+        places=tuple(_storage_folders()),
+        free_bytes=shutil.disk_usage(existing).free,
+        packages={name: str(Path(str(spec.origin)).parent) for name in OWN_PACKAGES if (spec := find_spec(name))},
     )
 
 
 def _versions() -> Iterator[tuple[str, str | None]]:
     yield "zoo", __version__
     yield "Python", platform.python_version()
-    for name in (*NEEDED, *OPTIONAL):
+    for name in (*REQUIRED, *OPTIONAL):
         try:
             yield name, torch.__version__ if name == "torch" else metadata.version(name)
         except metadata.PackageNotFoundError:
             yield name, None
 
 
-def _processor() -> Processor:
-    told = cpuinfo()
-    flags = set((told.get("flags") or told.get("Features") or "").split())
-    return Processor(
-        model=processor(),
+def _processor() -> ProcessorInfo:
+    info = cpuinfo()
+    flags = set((info.get("flags") or info.get("Features") or "").split())
+    return ProcessorInfo(
+        model=processor_name(),
         cores=os.cpu_count() or 1,
         usable=cores(),
         instructions=tuple(name for name in _INSTRUCTIONS if name in flags),
@@ -141,33 +147,34 @@ def _processor() -> Processor:
 
 
 def _compiler() -> str | None:
-    found = cpp_compiler()
-    if found is None:
+    compiler = cpp_compiler()
+    if compiler is None:
         return None
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    return f"{found}: {(said.splitlines() or ['it does not say its version'])[0]}"
+    output = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    return f"{compiler}: {(output.splitlines() or ['unknown version'])[0]}"
 
 
 def _gpus() -> Iterator[Gpu]:
     for number in range(torch.cuda.device_count()):
-        told = torch.cuda.get_device_properties(number)
-        yield Gpu(f"cuda:{number}", told.name, told.total_memory, f"{told.major}.{told.minor}")
+        properties = torch.cuda.get_device_properties(number)
+        capability = f"{properties.major}.{properties.minor}"
+        yield Gpu(f"cuda:{number}", properties.name, properties.total_memory, capability)
 
 
-def _automatic() -> Iterator[tuple[str, str]]:
+def _automatic_backends() -> Iterator[tuple[str, str]]:
     spec = specs.load("tiny")
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
-        for words, purposes in (("translating", TRANSLATE), ("training", (Purpose.TRAIN,))):
-            order = Order(spec, graphs(spec, purposes, device), {}, device)
-            yield f"{words} on {device}", choose("auto", order).name
+        for task, purposes in (("translating", TRANSLATE), ("training", (Purpose.TRAIN,))):
+            order = BuildRequest(spec, graphs(spec, purposes, device), {}, device)
+            yield f"{task} on {device}", choose_backend("auto", order).name
 
 
-def _places() -> Iterator[Place]:
-    kept = {
+def _storage_folders() -> Iterator[StorageFolder]:
+    folders = {
         "published models": storage.models(),
-        "fetched archives": storage.archives(),
+        "downloaded archives": storage.archives(),
         "prepared corpora": storage.prepared(),
         "compiled programs": storage.compiled(),
     }
-    for what, folder in kept.items():
-        yield Place(what, str(folder), folder_bytes(folder))
+    for contents, folder in folders.items():
+        yield StorageFolder(contents, str(folder), folder_bytes(folder))

@@ -1,1 +1,1 @@
-"""Lines, sentences and word tokens."""
+"""Lines, sentences and vocabularies."""

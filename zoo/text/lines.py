@@ -1,28 +1,43 @@
-"""Text as lines: UTF-8, one sentence a line."""
+"""Text as lines: UTF-8, one sentence per line, from files and from streams whose lines arrive over time."""
 
+from __future__ import annotations
+
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from select import select
+from typing import BinaryIO, Self, TypeVar
 
 from specs import ZooError
 
-# What ends lines somewhere, or is no text: C0 and C1 (tab, carriage return, next line ...), line and paragraph
-# separators, byte order marks.
+PAUSE_SECONDS = 0.02
+"""Time without a new line after which a stream counts as paused. Programs that write continuously are faster."""
+_READ_BYTES = 1 << 16
+# Characters that end a line in some convention, or that are not text: C0 and C1 controls (tab, carriage return, next
+# line), line and paragraph separators, byte order marks.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
+
+Item = TypeVar("Item")
 
 
 def without_control(text: str) -> str:
-    """The text without control characters, which become spaces."""
+    """Replace each run of control characters with a space."""
     return _CONTROL.sub(" ", text)
 
 
 def clean(line: str) -> str:
-    """The line as all text is taken, whatever it is for: without control characters and white space around it."""
+    """Normalise a line as every text is before use: no control characters, no surrounding white space."""
     return without_control(line).strip()
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """The lines of a text file, without their ends. Raises ZooError if it cannot be read or is not UTF-8."""
+    """Read the lines of a text file, without their ends.
+
+    Raises:
+        ZooError: The file cannot be read or is not UTF-8.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -32,11 +47,17 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""Lines of bytes as text, for instance those of sys.stdin.buffer.
+    r"""Decode lines of bytes, for instance those of sys.stdin.buffer.
 
-    Only \n ends a line (Unicode knows a dozen more, which stand inside sentences of real corpora); a \r
-    before it goes, and so does a byte order mark at the start. Raises ZooError with the number of a line that
-    is not UTF-8.
+    Only \n ends a line. Unicode has a dozen more line ends, which occur inside sentences of real corpora. A \r before
+    the \n is removed, and so is a byte order mark at the start.
+
+    Args:
+        stream: Lines of bytes.
+        name: Name of the stream in error messages.
+
+    Raises:
+        ZooError: A line is not UTF-8. The error contains the line number.
     """
     for number, line in enumerate(stream, start=1):
         try:
@@ -50,3 +71,98 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         if number == 1:
             text = text.removeprefix("\ufeff")
         yield text.removesuffix("\n").removesuffix("\r")
+
+
+class LineStream:
+    """Iterator over the lines of a stream that can tell whether the next line has arrived (`paused`).
+
+    Nothing else may read the stream.
+
+    Raises:
+        ZooError: A line is not UTF-8 (see `decoded_lines`).
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        """Read from a binary stream, which error messages call `name`."""
+        self._stream, self._descriptor = stream, _descriptor(stream)  # the stream must live as long as its descriptor
+        self._complete: deque[bytes] = deque()
+        self._partial: list[bytes] = []
+        self._ended = False
+        self._lines = decoded_lines(stream if self._descriptor is None else self._received(), name)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._lines)
+
+    def paused(self) -> bool:
+        """Return whether no line is available and none arrives within PAUSE_SECONDS.
+
+        The end of the stream is not a pause. A stream that is not a file of the operating system never pauses.
+        """
+        while self._descriptor is not None and not (self._complete or self._ended):
+            if not select([self._descriptor], [], [], PAUSE_SECONDS)[0]:
+                return True
+            self._receive(self._descriptor)
+        return False
+
+    def _received(self) -> Iterator[bytes]:
+        assert self._descriptor is not None
+        while True:
+            while self._complete:
+                yield self._complete.popleft()
+            if self._ended:
+                return
+            self._receive(self._descriptor)
+
+    def _receive(self, descriptor: int) -> None:
+        select([descriptor], [], [])  # blocks even if the descriptor was opened in non-blocking mode
+        first, *others = os.read(descriptor, _READ_BYTES).split(b"\n")
+        self._partial.append(first)
+        self._ended = not first and not others
+        for other in others:
+            self._complete.append(b"".join(self._partial) + b"\n")
+            self._partial = [other]
+        if self._ended and (last := b"".join(self._partial)):
+            self._complete.append(last)
+
+
+def available_chunks(items: Iterator[Item], max_items: int, paused: Callable[[], bool]) -> Iterator[list[Item]]:
+    """Group items into chunks of those that have arrived.
+
+    Waits for the first item of a chunk and adds the items that follow without a pause. If `items` raises an error,
+    the items before it are yielded first.
+
+    Args:
+        items: Items, for instance a `LineStream`.
+        max_items: Maximum number of items per chunk.
+        paused: Function that returns whether the next item has not arrived yet.
+    """
+    while True:
+        chunk: list[Item] = []
+        try:
+            for item in items:
+                chunk.append(item)
+                if len(chunk) == max_items or paused():
+                    break
+        except Exception:
+            if chunk:
+                yield chunk
+            raise
+        if not chunk:
+            return
+        yield chunk
+
+
+def never_paused() -> bool:
+    """Return False: the `paused` function of a source whose items are always available."""
+    return False
+
+
+def _descriptor(stream: BinaryIO) -> int | None:
+    """Return the stream's file descriptor, or None if it is not a file of the operating system."""
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""Texts as a translator takes them: one line each, and the sentences of a line."""
+"""Check the texts of a request, and split a line into sentences."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,104 +6,136 @@ from itertools import zip_longest
 
 from specs import ZooError
 
-LONGEST_TEXT = 1_000_000
-"""Characters of a line: no sentence is as long, and to find out that one of more is too long takes a while."""
-LONGEST_WORD = 100_000
-"""Characters without a space: the time to find the tokens of more grows with their square."""
+MAX_TEXT_LENGTH = 1_000_000
+"""Maximum characters per line. No sentence is longer, and tokenising a longer line only to reject it is slow."""
+MAX_WORD_LENGTH = 100_000
+"""Maximum characters without a space. The time to tokenise a word grows with the square of its length."""
+
+_BOUNDARY = re.compile(r"\s+|(?<=[。！？])(?![」』”）])|(?<=[。！？][」』”）])")
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
+_CLOSING, _MAX_CLOSING = "\"'”’“‘»«›‹)]」』）", 4
+"""Characters that may follow the end of a sentence, and how many of them (with a sentence end) are examined."""
 
 
-def sentences(texts: Iterable[str], *, first: int = 1, called: str = "text") -> list[str]:
-    """The texts as a list. Raises TypeError for what is not text, ZooError for what is not one line.
+def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") -> list[str]:
+    """Return the texts as a list, after checking that each is one line of valid text.
 
-    Errors call the texts so, and the first one by that number.
+    Args:
+        texts: Texts to check.
+        first: Number of the first text in error messages.
+        label: Name of a text in error messages.
+
+    Raises:
+        TypeError: An item is not a string.
+        ZooError: A text has a line break, is too long, or is not valid Unicode.
     """
-    several = list(texts)
-    for number, text in enumerate(several, start=first):
-        _check(text, number, called)
-    return several
+    checked = list(texts)
+    for number, text in enumerate(checked, start=first):
+        _check_text(text, number, label)
+    return checked
 
 
-def sentences_of(text: str) -> list[str]:
-    """The sentences of a line, as far as their marks tell: a text that ends in one, or that has none, is one."""
-    begin, found = 0, []
-    for space in _SPACE.finditer(text):
-        before = text[max(begin, space.start() - _CLOSERS) : space.start()].rstrip(_CLOSING)
-        if before.endswith(_ENDS):
-            found.append(text[begin : space.start()])
-            begin = space.end()
-    rest = text[begin:]
-    return found if found and not rest.strip() else [*found, rest]
+def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
+    """Return sources and targets as lists, checked as `checked_texts` does.
 
+    Args:
+        sources: Source sentences.
+        targets: Their translations.
+        first: Number of the first pair in error messages.
 
-def pairs(sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
-    """Sources and their translations. Raises ZooError unless there are as many of the one as of the other.
-
-    Errors call the first pair by that number.
+    Raises:
+        ZooError: A text is not valid, or the numbers of sources and targets differ.
     """
-    left = sentences(sources, first=first, called="source")
-    right = sentences(targets, first=first, called="target")
-    if len(left) != len(right):
+    source_list = checked_texts(sources, first=first, label="source")
+    target_list = checked_texts(targets, first=first, label="target")
+    if len(source_list) != len(target_list):
         raise ZooError(
-            f"there are {len(left):,} sources and {len(right):,} targets",
-            hint="line n of the targets translates line n of the sources: both need as many lines",
+            f"there are {len(source_list):,} sources and {len(target_list):,} targets",
+            hint="line n of the targets must translate line n of the sources: both need the same number of lines",
         )
-    return left, right
+    return source_list, target_list
 
 
-def with_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
-    """Each text with what its translation must start with. Raises ZooError where there are not as many of both."""
+def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield each text with the prefix that its translation must start with.
+
+    Args:
+        texts: Source texts.
+        prefixes: One prefix per text, or None for no prefixes.
+
+    Raises:
+        ZooError: The numbers of texts and prefixes differ.
+    """
     if prefixes is None:
         yield from ((text, "") for text in texts)
         return
-    both: Iterator[tuple[str | _End, str | _End]] = zip_longest(texts, prefixes, fillvalue=_End())
-    for number, (text, prefix) in enumerate(both):
+    pairs: Iterator[tuple[str | _End, str | _End]] = zip_longest(texts, prefixes, fillvalue=_End())
+    for number, (text, prefix) in enumerate(pairs):
         if isinstance(text, _End) or isinstance(prefix, _End):
             fewer, more = ("texts", "prefixes") if isinstance(text, _End) else ("prefixes", "texts")
             raise ZooError(
-                f"there are {number:,} {fewer}, and more {more}",
-                hint="line n of the prefixes begins the translation of line n: both need as many lines",
+                f"there are {number:,} {fewer}, but more {more}",
+                hint="line n of the prefixes begins the translation of line n: both need the same number of lines",
             )
         yield text, prefix
 
 
-def shown(text: str, width: int = 40) -> str:
-    """The beginning of a text, to tell it from others in a message."""
+def split_sentences(text: str) -> list[str]:
+    """Split a line into sentences at their final punctuation marks.
+
+    Returns:
+        The sentences. A text without punctuation, or with punctuation only at its end, is one sentence.
+    """
+    start, sentences = 0, []
+    for boundary in _BOUNDARY.finditer(text):
+        ending = text[max(start, boundary.start() - _MAX_CLOSING) : boundary.start()].rstrip(_CLOSING)
+        if ending.endswith(_SENTENCE_ENDS):
+            sentences.append(text[start : boundary.start()])
+            start = boundary.end()
+    rest = text[start:]
+    return sentences if sentences and not rest.strip() else [*sentences, rest]
+
+
+def excerpt(text: str, width: int = 40) -> str:
+    """Return the quoted beginning of a text, to identify it in a message."""
     return repr(text if len(text) <= width else text[: width - 3] + "...")
 
 
-_SPACE = re.compile(r"\s+|(?<=[。！？])(?![」』”）])|(?<=[。！？][」』”）])")
-_ENDS = (".", "!", "?", "…", "。", "！", "？")
-_CLOSING, _CLOSERS = "\"'”’“‘»«›‹)]」』）", 4
-"""What may stand behind such a mark, and how many of them with it are looked at."""
+def check_length(text: str, label: str) -> None:
+    """Reject a text that is too long or has too long a word.
 
+    Args:
+        text: The text.
+        label: Name of the text in error messages.
 
-def require_length(text: str, called: str) -> None:
-    """Raises ZooError, calling it so, for a text of more characters than may be, or with a word of more."""
-    if len(text) <= LONGEST_WORD:
+    Raises:
+        ZooError: The text exceeds MAX_TEXT_LENGTH, or one of its words exceeds MAX_WORD_LENGTH.
+    """
+    if len(text) <= MAX_WORD_LENGTH:
         return
-    if len(text) > LONGEST_TEXT:
-        problem = f"{called} ({shown(text)}) has {len(text):,} characters, and {LONGEST_TEXT:,} are the most"
-        raise ZooError(problem, hint="a sentence a line: break it where its sentences end")
-    if (most := max(map(len, text.split()), default=0)) > LONGEST_WORD:
-        problem = f"{called} ({shown(text)}) has a word of {most:,} characters, and {LONGEST_WORD:,} are the most"
-        raise ZooError(problem, hint="to find its tokens would take minutes: break it, or leave it out")
+    if len(text) > MAX_TEXT_LENGTH:
+        problem = f"{label} ({excerpt(text)}) has {len(text):,} characters; the maximum is {MAX_TEXT_LENGTH:,}"
+        raise ZooError(problem, hint="write one sentence per line: split the text where its sentences end")
+    if (longest := max(map(len, text.split()), default=0)) > MAX_WORD_LENGTH:
+        problem = f"{label} ({excerpt(text)}) has a word of {longest:,} characters; the maximum is {MAX_WORD_LENGTH:,}"
+        raise ZooError(problem, hint="it would take minutes to tokenise: split the word, or remove it")
 
 
 class _End:
-    """Stands for what is no longer there: None may be given by mistake."""
+    """Marks the end of the shorter input. None cannot, because a caller may pass it by mistake."""
 
 
-def _check(text: object, number: int, called: str) -> None:
+def _check_text(text: object, number: int, label: str) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"{called} {number} is a {type(text).__name__}: give a str, or a list of them")
+        raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
     if "\n" in text.strip():
         raise ZooError(
-            f"{called} {number} ({shown(text)}) has a line break in it",
+            f"{label} {number} ({excerpt(text)}) contains a line break",
             hint="a sentence is one line: split the text, or replace its line breaks with spaces",
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ZooError(
-            f"{called} {number} ({shown(text)}) is not Unicode text: half of a surrogate pair is in it",
-            hint="read the file as UTF-8, with errors='strict'",
+            f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair",
+            hint="read the file as UTF-8 with errors='strict'",
         )
-    require_length(text, f"{called} {number:,}")
+    check_length(text, f"{label} {number:,}")

@@ -1,4 +1,4 @@
-"""Word tokens of one side: text to ids and back, learned by SentencePiece (paper, section 5.1)."""
+"""Tokenizer of one side: text to token IDs and back, with SentencePiece (paper, section 5.1)."""
 
 from __future__ import annotations
 
@@ -14,154 +14,200 @@ import sentencepiece
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.lines import clean, without_control
-from zoo.text.sentences import require_length
+from zoo.text.sentences import check_length
 
 SPACE = "▁"
-"""How SentencePiece writes a space before a token."""
-_QUIET = 2
-_SPECIAL = (PAD, UNK, BOS, EOS)
-_ENDLESS = (PAD, UNK, BOS, -1)  # EOS is there, but unused
-BYTES = 256
-_LINE = 4192
-"""Bytes of the longest line that SentencePiece learns from: it leaves longer ones out unsaid. Were it told to take
-them, it would abort the process over a word of more than 65,535 characters."""
-_UTF8 = 4  # bytes that a character takes at most
-_COVERAGE = 0.9999
-"""Of a text's letters and signs have tokens of their own where there are bytes: rarer ones teach a model its bytes."""
+"""Character with which SentencePiece represents a space before a token."""
+BYTE_TOKENS = 256
+"""Number of tokens that byte fallback takes."""
+_LOG_ERRORS_ONLY = 2
+_SPECIAL_IDS = (PAD, UNK, BOS, EOS)
+_SPECIAL_IDS_WITHOUT_EOS = (PAD, UNK, BOS, -1)  # the token exists, but the model does not append it
+_MAX_LINE_BYTES = 4192
+"""Longest line that SentencePiece learns from. It skips longer lines silently. A higher limit would be no solution: a
+word of more than 65,535 characters makes it abort the process."""
+_MAX_BYTES_PER_CHARACTER = 4
+_BYTE_FALLBACK_COVERAGE = 0.9999
+"""Share of a text's characters that get tokens of their own with byte fallback. A model learns the byte tokens from
+the remaining, rare characters."""
 
 
 class Tokenizer:
-    """Text is given as it is: it is cleaned as all text is, and the model holds the rest of its normalisation."""
+    """SentencePiece model with the conventions of this package.
+
+    The tokenizer takes raw text and cleans it as `zoo.text.lines.clean` does. The model does all other normalisation.
+
+    Attributes:
+        content: Content of the model file.
+        model: The SentencePiece processor.
+    """
 
     def __init__(self, content: bytes, *, name: str = "vocabulary.model") -> None:
-        """From the content of a SentencePiece model. Raises ZooError, calling it `name`, where it is damaged."""
+        """Load a SentencePiece model.
+
+        Args:
+            content: Content of the model file.
+            name: Name of the file in error messages.
+
+        Raises:
+            ZooError: The content is not a valid model.
+        """
         self.content = content
-        self.model = _opened(content, name)
-        """SentencePiece's own."""
+        self.model = _load_model(content, name)
 
     @classmethod
-    def learned(cls, lines: Iterable[str], section: specs.Vocabulary, size: int, field: str = "size") -> Self:
-        """So many from these lines, as this field of the section says.
+    def learn(cls, lines: Iterable[str], section: specs.Vocabulary, size: int, field: str = "size") -> Self:
+        """Learn a model from lines of text.
 
-        Raises ZooError where they have too little variety, or too many letters.
+        Args:
+            lines: Text to learn from.
+            section: Settings of the vocabulary.
+            size: Number of tokens, including the special tokens.
+            field: Field of the section that specifies the size, for error messages.
+
+        Raises:
+            ZooError: The text has too little variety or too many different characters for this size.
         """
-        return cls(_learned(lines, section, size, f"vocabulary.{field}"))
+        return cls(_train_model(lines, section, size, f"vocabulary.{field}"))
 
     @cached_property
     def size(self) -> int:
-        """How many there are, the special ones included."""
+        """Number of tokens, including the special tokens."""
         return int(self.model.get_piece_size())
 
     @property
     def byte_fallback(self) -> bool:
-        """Whether characters without a token are spelled in bytes."""
+        """Whether characters without a token are encoded as bytes."""
         return bool(self.model.is_byte(EOS + 1))
 
     @property
-    def ends(self) -> bool:
-        """Whether EOS stands behind the tokens of a text; it does not where an imported model reads none."""
+    def appends_eos(self) -> bool:
+        """Whether EOS follows the tokens of a source. False for imported models that are not trained with it."""
         return bool(self.model.eos_id() == EOS)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a line's tokens, without BOS and EOS. Raises ZooError for one that is too long."""
-        require_length(text, "the text")
-        return self._encoded(clean(text))
+        """Return the token IDs of a line, without BOS and EOS.
+
+        Raises:
+            ZooError: The text is too long.
+        """
+        check_length(text, "the text")
+        return self._encode_clean(clean(text))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many lines, on all cores."""
-        if self.of_words:
-            return [self._encoded(clean(text)) for text in texts]
+        """Return the token IDs of each line, computed on all cores. The length of a line is not checked."""
+        if self.is_word_level:
+            return [self._encode_clean(clean(text)) for text in texts]
         return list(self.model.encode(list(map(clean, texts)))) if texts else []
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of tokens, one line. PAD, BOS and EOS are nothing; UNK is shown as ⁇, bytes that are none as �."""
+        """Return the text of tokens as one line.
+
+        PAD, BOS and EOS are skipped. UNK becomes ⁇, and byte tokens that are not valid UTF-8 become �.
+        """
         return without_control(str(self.model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
 
-    def spelled(self, text: str) -> list[str]:
-        """The line's tokens, in the order of `encode`, as `named` has them; what is unknown stands as it is."""
-        return _words(clean(text)) if self.of_words else list(self.model.encode(clean(text), out_type=str))
+    def tokenize(self, text: str) -> list[str]:
+        """Return the tokens of a line as strings, in the order of `encode`. Unknown parts keep their text."""
+        if self.is_word_level:
+            return _words_with_space(clean(text))
+        return list(self.model.encode(clean(text), out_type=str))
 
-    def named(self, ids: Iterable[int]) -> list[str]:
-        """Each token by itself, as SentencePiece writes it: `▁` where a word begins, a byte as <0xE4>; UNK is ⁇."""
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
+        """Return each token as SentencePiece writes it: `▁` begins a word, a byte is `<0xE4>`, UNK is `⁇`."""
         return ["⁇" if id == UNK else str(self.model.id_to_piece(int(id))) for id in ids]
 
     @cached_property
-    def of_words(self) -> bool:
-        """Whether each token is a whole word, so that text is cut at spaces alone: a vocabulary imported as a list."""
+    def is_word_level(self) -> bool:
+        """Whether each token is a whole word, so that text is split at spaces only.
+
+        This is the case for a vocabulary that was imported as a list of words.
+        """
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
-    def _encoded(self, text: str) -> list[int]:
-        # Of unknown words in a row SentencePiece makes one unknown token, and the toolkits of lists one of each.
-        return list(self.model.piece_to_id(_words(text)) if self.of_words else self.model.encode(text))
+    def _encode_clean(self, text: str) -> list[int]:
+        # SentencePiece merges adjacent unknown words into one UNK. The toolkits of word lists write one UNK per word.
+        words = self.is_word_level
+        return list(self.model.piece_to_id(_words_with_space(text)) if words else self.model.encode(text))
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Other tokens of the same text, drawn at random; these where one of them is unknown, as the text then is."""
+        """Sample another tokenisation of the same text.
+
+        Returns:
+            The sampled IDs, or `ids` if they contain UNK, because the text cannot be restored then.
+        """
         if UNK in ids:
             return ids
         return list(self.model.encode(self.model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
 
 
-def _words(text: str) -> list[str]:
+def _words_with_space(text: str) -> list[str]:
     return [SPACE + word for word in text.split(" ") if word]
 
 
-def damaged(name: str, reason: str) -> ZooError:
-    """That the file `name` of a vocabulary is not as it was written."""
-    return ZooError(f"`{name}` is damaged: {reason}", hint="restore it from where it came from", exit_code=1)
+def damaged_vocabulary(name: str, reason: str) -> ZooError:
+    """Return the error for a damaged vocabulary file.
+
+    Args:
+        name: Name of the file.
+        reason: What is wrong with it.
+    """
+    return ZooError(f"`{name}` is damaged: {reason}", hint="restore the file from its original source", exit_code=1)
 
 
-def _opened(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
-    sentencepiece.set_min_log_level(_QUIET)
+def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+    sentencepiece.set_min_log_level(_LOG_ERRORS_ONLY)
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.load_from_serialized_proto(model)
-        # What is no text in it would be found out by the sentence that needs it.
+        # Read all tokens now: invalid text in one of them would otherwise fail at the first sentence that contains it.
         processor.id_to_piece(list(range(processor.get_piece_size())))
         processor.decode([UNK])
     except (RuntimeError, ValueError, IndexError):
-        raise damaged(name, "it is not a SentencePiece model") from None
-    found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if found not in (_SPECIAL, _ENDLESS) or processor.get_piece_size() <= EOS + 1:
-        raise damaged(name, f"its PAD, UNK, BOS, EOS are {found}, not {_SPECIAL}")
+        raise damaged_vocabulary(name, "it is not a SentencePiece model") from None
+    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if ids not in (_SPECIAL_IDS, _SPECIAL_IDS_WITHOUT_EOS) or processor.get_piece_size() <= EOS + 1:
+        raise damaged_vocabulary(name, f"the IDs of PAD, UNK, BOS, EOS are {ids}, not {_SPECIAL_IDS}")
     return processor
 
 
-def _learned(lines: Iterable[str], section: specs.Vocabulary, size: int, field: str) -> bytes:
+def _train_model(lines: Iterable[str], section: specs.Vocabulary, size: int, field: str) -> bytes:
     model = io.BytesIO()
     failures: list[BaseException] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_watched(_broken(lines), failures),
+            sentence_iterator=_record_failures(_split_long_lines(lines), failures),
             model_writer=model,
             model_type=section.kind,
             vocab_size=size,
-            character_coverage=_COVERAGE if section.byte_fallback else 1.0,
+            character_coverage=_BYTE_FALLBACK_COVERAGE if section.byte_fallback else 1.0,
             byte_fallback=section.byte_fallback,
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
-            minloglevel=_QUIET,
+            minloglevel=_LOG_ERRORS_ONLY,
         )
     except RuntimeError as error:
         if not failures:
-            raise _refused(str(error), section, size, field) from None
+            raise _training_error(str(error), section, size, field) from None
     if failures:
         raise failures[0]
     return model.getvalue()
 
 
-def _broken(lines: Iterable[str]) -> Iterator[str]:
-    """The same text in lines that are learned from: longer ones broken at spaces, and in words that are longer."""
+def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Break lines above _MAX_LINE_BYTES at spaces, and inside words that are longer."""
+    max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
-        if len(line) <= _LINE // _UTF8 or len(line.encode()) <= _LINE:
+        if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:
             yield line
         else:
-            yield from textwrap.wrap(line, _LINE // _UTF8, break_on_hyphens=False)
+            yield from textwrap.wrap(line, max_characters, break_on_hyphens=False)
 
 
-def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
-    """The lines; SentencePiece swallows what is raised between them (Ctrl-C, too), so it is kept here."""
+def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
+    """Record errors of the iterator in `failures`, because SentencePiece swallows them (even KeyboardInterrupt)."""
     try:
         yield from lines
     except GeneratorExit:
@@ -171,23 +217,23 @@ def _watched(lines: Iterable[str], failures: list[BaseException]) -> Iterator[st
         raise
 
 
-def _refused(told: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
-    """SentencePiece's refusal in our words."""
-    if found := re.search(r"value <= (\d+)", told):
-        most = int(found[1])
+def _training_error(message: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
+    """Translate an error message of SentencePiece."""
+    if match := re.search(r"value <= (\d+)", message):
+        max_size = int(match[1])
         return ZooError(
-            f"`{field}` is {size:,}, and this text gives {most:,} tokens at most",
-            hint=f"write `{field}={most}` or less",
+            f"`{field}` is {size:,}, but this text gives at most {max_size:,} tokens",
+            hint=f"write `{field}={max_size}` or less",
         )
-    if found := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", told):
-        least = int(found[2])
-        given = len(_SPECIAL) + (BYTES if section.byte_fallback else 0)
-        bytes = f", and the bytes {BYTES}" if section.byte_fallback else ""
+    if match := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", message):
+        min_size = int(match[2])
+        reserved = len(_SPECIAL_IDS) + (BYTE_TOKENS if section.byte_fallback else 0)
+        bytes = f" and byte fallback needs {BYTE_TOKENS}" if section.byte_fallback else ""
         return ZooError(
-            f"`{field}` is {size:,}, and this text has {least - given:,} "
-            f"different letters and signs, which need a token each{bytes}",
-            hint=f"write `{field}={least}` or more",
+            f"`{field}` is {size:,}, but this text has {min_size - reserved:,} different characters, "
+            f"which need one token each{bytes}",
+            hint=f"write `{field}={min_size}` or more",
         )
-    if "sentences_.empty()" in told:
+    if "sentences_.empty()" in message:
         return ZooError("there is no text to learn a vocabulary from")
-    return ZooError(f"no vocabulary could be learned: {told}", exit_code=1)
+    return ZooError(f"learning the vocabulary failed: {message}", exit_code=1)

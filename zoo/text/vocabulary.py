@@ -1,4 +1,4 @@
-"""The tokens of both sides: word tokens of text, and of a parser's target the brackets of trees."""
+"""Vocabulary of a model: the tokenizers of its source and target side."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from specs import EOS, PAD, UNK, Parsing, Task, ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
-from zoo.text.tokenizer import BYTES, Tokenizer, damaged
-from zoo.text.trees.symbols import Symbols
+from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer, damaged_vocabulary
+from zoo.text.trees.tokenizer import TreeTokenizer
 
 Side = Literal["source", "target"]
-Pairs = Callable[[], Iterable[tuple[str, str]]]
+PairSource = Callable[[], Iterable[tuple[str, str]]]
 
 MAX_PAIRS = 1_000_000
-"""What a vocabulary is learned from at most: SentencePiece holds all of it in memory."""
-_SHARED, _SIDES, _SYMBOLS = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
+"""Maximum number of pairs that a vocabulary is learned from. SentencePiece holds all of them in memory."""
+_SHARED_FILE, _SIDE_FILE, _TREE_FILE = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
 
 
-class _OneSide(Protocol):
-    """What `Tokenizer` and `Symbols` have in common."""
+class _SideTokenizer(Protocol):
+    """Common interface of `Tokenizer` and `TreeTokenizer`."""
 
     @property
     def size(self) -> int: ...
@@ -34,171 +34,201 @@ class _OneSide(Protocol):
     def encode(self, text: str) -> list[int]: ...
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, ids: Iterable[int]) -> str: ...
-    def named(self, ids: Iterable[int]) -> list[str]: ...
+    def token_strings(self, ids: Iterable[int]) -> list[str]: ...
     def sample(self, ids: list[int], alpha: float) -> list[int]: ...
 
 
-def require_to_learn(section: specs.Vocabulary, task: Task | None = None) -> None:
-    """Raises ZooError where no text could give such a vocabulary."""
+def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None:
+    """Reject settings with which no text gives a vocabulary.
+
+    Raises:
+        ZooError: The vocabulary can only be imported, or its size leaves no token for text.
+    """
     if section.separate_models:
         raise ZooError(
-            "a vocabulary of separate models is imported, and never learned (`vocabulary.separate_models`)",
-            hint="write `separate_models: false`, or `training.start_from` with the model that has it",
+            "a vocabulary with `vocabulary.separate_models` can be imported, but not learned",
+            hint="write `separate_models: false`, or `training.start_from` with the model that has this vocabulary",
         )
-    taken, sides = BYTES + EOS + 1, dict(zip(("size", "target_size"), section.sizes, strict=True))
+    reserved, sizes = BYTE_TOKENS + EOS + 1, dict(zip(("size", "target_size"), section.sizes, strict=True))
     if isinstance(task, Parsing):
-        del sides["target_size"]  # brackets
-    for field, size in sides.items():
-        if section.byte_fallback and size <= taken:
+        del sizes["target_size"]  # the target consists of brackets and has no byte tokens
+    for field, size in sizes.items():
+        if section.byte_fallback and size <= reserved:
             raise ZooError(
-                f"`vocabulary.{field}` is {size:,}, and bytes and the special tokens alone take {taken}",
+                f"`vocabulary.{field}` is {size:,}, but byte and special tokens alone take {reserved}",
                 hint=f"write a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
             )
 
 
 class Vocabulary:
-    """Tokens of the source and of the target, which may be the same ones.
+    """Tokenizers of the source and the target side, which may be the same.
 
-    Ids of PAD, UNK, BOS and EOS are those of `specs`. A parser's target is `Symbols`, whose text is bracketed trees.
+    PAD, UNK, BOS and EOS have the IDs of `specs`. The target side of a parser is a `TreeTokenizer`, whose text is
+    bracketed trees.
+
+    Attributes:
+        source: Tokenizer of the source side.
+        target: Tokenizer of the target side.
+        shared: Whether both sides use the same tokenizer.
     """
 
-    def __init__(self, source: Tokenizer, target: Tokenizer | Symbols | None = None) -> None:
-        """One for both sides where `target` is None."""
+    def __init__(self, source: Tokenizer, target: Tokenizer | TreeTokenizer | None = None) -> None:
+        """Combine the tokenizers of both sides. Without `target`, `source` serves both."""
         self.shared = target is None
-        """Whether one model cuts the text of both sides."""
         self.source, self.target = source, source if target is None else target
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers of tokens of the source and of the target, the special ones included."""
+        """Numbers of source and target tokens, including the special tokens."""
         return self.source.size, self.target.size
 
     @property
     def source_end(self) -> int:
-        """What is put behind the tokens of a source: EOS, or PAD where the model that was imported reads no EOS."""
-        return EOS if self.source.ends else PAD
+        """ID that follows the tokens of a source: EOS, or PAD for an imported model that reads no EOS."""
+        return EOS if self.source.appends_eos else PAD
 
     @property
-    def alike(self) -> bool:
-        """Whether both sides have the same tokens under the same numbers, be it from one model or from two."""
-        (most, other), sides = self.sizes, (self.source, self.target)
-        return self.shared or (most == other and len({tuple(side.named(range(most))) for side in sides}) == 1)
+    def same_on_both_sides(self) -> bool:
+        """Whether both sides have the same tokens with the same IDs, from one tokenizer or from two."""
+        size, target_size = self.sizes
+        ids = range(size)
+        return self.shared or (size == target_size and self.source.token_strings(ids) == self.target.token_strings(ids))
 
-    def has_the_pieces_of(self, other: Vocabulary) -> bool:
-        """Whether both have the same tokens under the same numbers, whoever wrote their files."""
+    def has_same_tokens_as(self, other: Vocabulary) -> bool:
+        """Return whether both vocabularies have the same tokens with the same IDs. Their files may differ."""
         source, target = map(range, self.sizes)
         return (
             (self.sizes, self.shared) == (other.sizes, other.shared)
-            and self.named(source, "source") == other.named(source, "source")
-            and self.named(target, "target") == other.named(target, "target")
+            and self.token_strings(source, "source") == other.token_strings(source, "source")
+            and self.token_strings(target, "target") == other.token_strings(target, "target")
         )
 
     @property
     def byte_fallback(self) -> bool:
-        """Whether characters without a token are spelled in bytes, so that none is unknown."""
-        return all(each.byte_fallback for each in (self.source, self.target) if isinstance(each, Tokenizer))
+        """Whether characters without a token are encoded as bytes, so that no character is unknown."""
+        return all(side.byte_fallback for side in (self.source, self.target) if isinstance(side, Tokenizer))
 
     @property
     def digest(self) -> str:
-        """Tells it from any other."""
+        """SHA-256 of the vocabulary files, in hexadecimal."""
         return hashlib.sha256(b"\0".join(self._files().values())).hexdigest()
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
-        """The ids of a line's tokens, without BOS and EOS; of a parser's target, of a bracketed tree."""
-        return self._of(side).encode(text)
+        """Return the token IDs of a line, without BOS and EOS. The text of a parser's target is a bracketed tree."""
+        return self._side(side).encode(text)
 
     def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """`encode` of many lines."""
-        return self._of(side).encode_all(texts)
+        """Return the token IDs of each line, as `encode` does."""
+        return self._side(side).encode_all(texts)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """The text of tokens, one line; of a parser's target the brackets as they are, since it knows no words."""
-        return self._of(side).decode(ids)
+        """Return the text of tokens as one line. For a parser's target, the text is a linearised tree without words."""
+        return self._side(side).decode(ids)
 
-    def named(self, ids: Iterable[int], side: Side = "target") -> list[str]:
-        """What each token is called, `▁` where it begins a word; UNK is ⁇."""
-        return self._of(side).named(ids)
+    def token_strings(self, ids: Iterable[int], side: Side = "target") -> list[str]:
+        """Return each token as a string. `▁` marks the beginning of a word, UNK is `⁇`."""
+        return self._side(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """What of a text has no token, each once: characters, or words where tokens are whole words."""
-        parts = clean(text).split(" ") if self.has_words(side) else clean(text)
+        """Return the parts of a text that have no token, each once.
+
+        A part is a character, or a word if the tokens are whole words.
+        """
+        parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
-    def has_words(self, side: Side) -> bool:
-        """Whether its tokens are whole words."""
-        tokens = self._of(side)
-        return isinstance(tokens, Tokenizer) and tokens.of_words
+    def is_word_level(self, side: Side) -> bool:
+        """Return whether the tokens of a side are whole words."""
+        tokenizer = self._side(side)
+        return isinstance(tokenizer, Tokenizer) and tokenizer.is_word_level
 
     def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
-        """Other tokens of the same text, drawn at random; these where there is no other way to write it."""
-        return self._of(side).sample(ids, alpha)
+        """Sample another tokenisation of the same text, or return `ids` if there is no other."""
+        return self._side(side).sample(ids, alpha)
 
     def save(self, folder: Path) -> None:
-        """Writes `vocabulary.model`, or `vocabulary.source.model` and `vocabulary.target.model` (brackets: `.json`)."""
-        for name, written in self._files().items():
+        """Write the vocabulary files into a folder.
+
+        A shared vocabulary is `vocabulary.model`. Otherwise the files are `vocabulary.source.model` and
+        `vocabulary.target.model`, or `vocabulary.target.json` for the brackets of trees.
+        """
+        for name, data in self._files().items():
             with atomic_file(folder / name) as partial:
-                partial.write_bytes(written)
+                partial.write_bytes(data)
 
     @classmethod
     def load(cls, folder: Path, read: Callable[[Path, int], bytes] = read_bytes) -> Self:
-        """From the files that `save` writes, by `read`, which is told how many bytes each may have.
+        """Read the files that `save` writes.
 
-        Raises ZooError where there are none, where they may not be read, or are damaged.
+        Args:
+            folder: Folder that contains the files.
+            read: Function that reads a file of at most the given number of bytes.
+
+        Raises:
+            ZooError: A file is missing, may not be read, or is damaged.
         """
 
-        def tokens(name: str) -> Tokenizer:
+        def tokenizer(name: str) -> Tokenizer:
             return Tokenizer(read(folder / name, MAX_VOCABULARY_BYTES), name=str(folder / name))
 
-        source, target = (_SIDES.format(side) for side in ("source", "target"))
-        if file_exists(folder / _SYMBOLS):
-            return cls(tokens(source), _symbols(read(folder / _SYMBOLS, MAX_BYTES), folder / _SYMBOLS))
+        source, target = (_SIDE_FILE.format(side) for side in ("source", "target"))
+        if file_exists(folder / _TREE_FILE):
+            return cls(tokenizer(source), _load_trees(read(folder / _TREE_FILE, MAX_BYTES), folder / _TREE_FILE))
         if file_exists(folder / source) or file_exists(folder / target):
-            return cls(tokens(source), tokens(target))
-        return cls(tokens(_SHARED))
+            return cls(tokenizer(source), tokenizer(target))
+        return cls(tokenizer(_SHARED_FILE))
 
     @classmethod
-    def learn(cls, pairs: Pairs, section: specs.Vocabulary, count: int = 0, task: Task | None = None) -> Self:
-        """Learns tokens from the lines of pairs; `pairs` is called once for a shared vocabulary, else twice.
+    def learn(cls, pairs: PairSource, section: specs.Vocabulary, count: int = 0, task: Task | None = None) -> Self:
+        """Learn a vocabulary from sentence pairs.
 
-        Where they are told to be a `count` of more than MAX_PAIRS, from every second pair, or every third, and so
-        on (see `learned_from`); brackets from all. The same pairs in the same order give the same bytes. Raises
-        ZooError where the text has too little variety for `vocabulary.size` tokens, or too many letters, and where
-        the tokens are such as are imported alone.
+        The same pairs in the same order give the same bytes.
+
+        Args:
+            pairs: Function that iterates over the pairs. Called once for a shared vocabulary, otherwise twice.
+            section: Settings of the vocabulary.
+            count: Number of pairs, if known. Of more than MAX_PAIRS only every n-th pair is used (see
+                `learning_pairs`), except for brackets, which are collected from all pairs.
+            task: Task of the model. The target side of a parser is a `TreeTokenizer`.
+
+        Raises:
+            ZooError: The text has too little variety or too many different characters for the size, or the settings
+                do not allow learning (see `check_learnable`).
         """
-        require_to_learn(section, task)
-        step = _step(count)
+        check_learnable(section, task)
+        step = _sampling_step(count)
         if section.shared:
             lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)
-            return cls(Tokenizer.learned(lines, section, section.size))
-        source, target = section.sizes
-        of_source = Tokenizer.learned((pair[0] for pair in islice(pairs(), 0, None, step)), section, source)
+            return cls(Tokenizer.learn(lines, section, section.size))
+        source_size, target_size = section.sizes
+        source = Tokenizer.learn((pair[0] for pair in islice(pairs(), 0, None, step)), section, source_size)
         if isinstance(task, Parsing):
-            return cls(of_source, Symbols.learned((pair[1] for pair in pairs()), task.linearisation, target))
+            return cls(source, TreeTokenizer.learn((pair[1] for pair in pairs()), task.linearisation, target_size))
         field = "size" if section.target_size is None else "target_size"
-        of_target = (pair[1] for pair in islice(pairs(), 0, None, step))
-        return cls(of_source, Tokenizer.learned(of_target, section, target, field))
+        targets = (pair[1] for pair in islice(pairs(), 0, None, step))
+        return cls(source, Tokenizer.learn(targets, section, target_size, field))
 
-    def _of(self, side: Side) -> _OneSide:
+    def _side(self, side: Side) -> _SideTokenizer:
         return self.source if side == "source" else self.target
 
     def _files(self) -> dict[str, bytes]:
         if self.shared:
-            return {_SHARED: self.source.content}
-        target = _SYMBOLS if isinstance(self.target, Symbols) else _SIDES.format("target")
-        return {_SIDES.format("source"): self.source.content, target: self.target.content}
+            return {_SHARED_FILE: self.source.content}
+        target = _TREE_FILE if isinstance(self.target, TreeTokenizer) else _SIDE_FILE.format("target")
+        return {_SIDE_FILE.format("source"): self.source.content, target: self.target.content}
 
 
-def learned_from(count: int) -> int:
-    """How many of so many pairs a vocabulary is learned from."""
-    return -(-count // _step(count))
+def learning_pairs(count: int) -> int:
+    """Return how many of `count` pairs a vocabulary is learned from."""
+    return -(-count // _sampling_step(count))
 
 
-def _step(count: int) -> int:
+def _sampling_step(count: int) -> int:
     return max(1, -(-count // MAX_PAIRS))
 
 
-def _symbols(read: bytes, path: Path) -> Symbols:
+def _load_trees(content: bytes, path: Path) -> TreeTokenizer:
     try:
-        return Symbols.of(read)
+        return TreeTokenizer.from_bytes(content)
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise damaged(str(path), "it does not hold the brackets of trees") from None
+        raise damaged_vocabulary(str(path), "it does not contain the brackets of trees") from None

@@ -1,1 +1,1 @@
-"""From a spec and a prepared corpus to weights: one step after the other, stopped and resumed at will."""
+"""Training: from a spec and a corpus to checkpoints and averaged weights."""

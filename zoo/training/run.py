@@ -1,4 +1,4 @@
-"""A run: the folder of one training, and what may be done in it."""
+"""The folder of a training run: what it contains, what a resumed run must match, and its lock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
 from zoo.files.reading import read_json
 from zoo.files.storage import require_utf8
@@ -22,45 +22,48 @@ from zoo.version import __version__
 
 try:
     import fcntl
-except ImportError:  # a system without it
+except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
-MAY_DIFFER = (
+CHANGEABLE_FIELDS = (
     *("description", "licence", "corpus.folder"),
     *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation_steps"),
 )
-"""What a resumed training may have otherwise than the run it resumes: none of it changes a step that is done, and of
-those to come `accumulation` alone does: rounding, and where dropout falls. The corpus is known by its content."""
+"""Fields of the spec that may change when a run is resumed. None of them affects steps that are done. In later steps,
+`accumulation_steps` changes rounding and dropout masks. The corpus is identified by its content, not by its folder."""
+
+IN_USE = "is being trained by"
+"""Words in the error message for a run that another process is training."""
 
 
 @dataclass(frozen=True)
-class Basis:
-    """What the weights of a run follow from beside its spec."""
+class RunIdentity:
+    """Facts beside the spec that determine a run's weights. A resumed run must match them. Stored in `data.json`."""
 
     fingerprint: str
-    """Of the prepared corpus."""
+    """Hash of the prepared corpus."""
     longest_source: int
-    """In tokens."""
+    """Length of the longest source sentence, in tokens."""
     backend: str
     threads: int
-    """Of torch: the order of its sums depends on them."""
+    """Threads of torch, which determine the order of sums."""
     processes: int
-    """That share each batch: the order of sums depends on them, and where dropout falls."""
+    """Number of processes that share each batch. It determines the order of sums and the dropout masks."""
     sharded: bool = False
-    """Whether each of them holds but a part of the weights: the order of sums depends on it."""
+    """Whether weights and moments are sharded over the processes, which changes the order of sums."""
     software: str = ""
-    """Versions of what computes the steps."""
+    """Versions of zoo and torch."""
     matrix_library: str = ""
-    """Of float32 products on a CPU, as it was chosen by measuring; where nobody did, the usual one."""
+    """Library for float32 matrix products on a CPU, chosen by the calibration. Empty: the default library."""
     named: bool = True
-    """Whether the name in its spec is its own, and not that of the spec it extends."""
+    """Whether the spec has its own name, and not the name of the spec that it extends."""
     machine: str = ""
-    """What it was trained on, as `zoo.system.called` has it: one after another; empty where nobody wrote it down."""
+    """Names of all devices that the run was trained on, separated by "; ". Empty if they were not recorded."""
 
 
 class Run(ModelFolder):
-    """A folder with `spec.yaml`, `log.jsonl`, `checkpoints/` and, when trained, weights, vocabulary and scores."""
+    """Folder with `spec.yaml`, `log.jsonl`, `checkpoints/` and, after training, weights, vocabulary and scores."""
 
     @property
     def log(self) -> Path:
@@ -68,113 +71,130 @@ class Run(ModelFolder):
 
     @property
     def events(self) -> Path:
-        """What TensorBoard reads."""
+        """Folder of the files for TensorBoard."""
         return self.folder / "events"
 
     @property
     def data(self) -> Path:
-        """File of the run's `Basis`."""
+        """File of the run's `RunIdentity`."""
         return self.folder / RUN_IDENTITY
 
     @property
     def lock(self) -> Path:
-        """What the process that trains it holds."""
+        """File that the process that trains the run locks."""
         return self.folder / _LOCK
 
     @property
-    def basis(self) -> Basis:
-        """Of a run that was started. Raises ZooError where it has none that this version knows."""
-        return self._basis(read_json(self.data))
+    def identity(self) -> RunIdentity:
+        """Identity of a run that was started. Raises ZooError if another version of zoo wrote it."""
+        return self._identity(read_json(self.data))
 
-    def _basis(self, known: dict[str, Any]) -> Basis:
+    def _identity(self, fields: dict[str, Any]) -> RunIdentity:
         try:
-            return Basis(**known)
+            return RunIdentity(**fields)
         except TypeError:
-            hint = "resume it with the version that began it"
-            raise ZooError(f"`{self.data}` is of another version of zoo", hint=hint, exit_code=1) from None
+            hint = "resume it with the version that started it"
+            raise ZooError(f"`{self.data}` was written by another version of zoo", hint=hint, exit_code=1) from None
 
     def check(self, spec: Spec) -> None:
-        """Raises ZooError where the folder is somebody else's, or a run whose spec differs in more than MAY_DIFFER."""
+        """Check that the folder can be used for a spec: it is new, or a run whose spec differs in changeable fields.
+
+        Raises:
+            ZooError: The folder contains other files, or a run with another spec.
+        """
         require_utf8(self.folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ZooError(f"`{self.folder}` is a file, and a run is a folder", hint="name a folder with `--run DIR`")
+            raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="name a folder with `--run DIR`")
         if not self.exists:
-            if strangers := self.strangers():
+            if files := self.foreign_files():
                 hint = "name another folder with `--run DIR`"
-                raise ZooError(f"`{self.folder}` is not a run: it holds {', '.join(strangers)}", hint=hint)
+                raise ZooError(f"`{self.folder}` is not a run: it contains {', '.join(files)}", hint=hint)
             return
-        changed = {key: pair for key, pair in difference(spec, self.spec).items() if key not in MAY_DIFFER}
+        changed = {k: values for k, values in difference(spec, self.spec).items() if k not in CHANGEABLE_FIELDS}
         if changed:
             lines = "".join(
-                f"\n  {key}: {on_one_line(old)} in the run, {on_one_line(new)} now"
+                f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
                 for key, (old, new) in changed.items()
             )
-            hint = f"`zoo train {self.spec_file}` goes on with the run's own values; {_RESUME}"
-            raise ZooError(f"`{self.folder}` was begun with another spec:{lines}", hint=hint)
+            hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
+            raise ZooError(f"`{self.folder}` was started with another spec:{lines}", hint=hint)
 
-    def start(self, spec: Spec, basis: Basis, report: Report) -> Basis:
-        """Makes the folder, or goes on in it; what the run goes by from here on.
+    def start(self, spec: Spec, identity: RunIdentity, report: Report) -> RunIdentity:
+        """Create the folder, or resume the run in it.
 
-        That is what it was begun with, but for the number of processes, and, without dropout, for the backend: with
-        others the same steps are done, which come out otherwise, and `report` hears of it. Raises ZooError where it was
-        begun with another corpus or vocabulary, or where another backend would have dropout fall otherwise.
+        The number of processes, the software and the machine may differ from those at the start. The backend may
+        differ if the spec has no dropout. These differences change the results of later steps and are reported.
+
+        Args:
+            spec: The spec to train by.
+            identity: The identity that a new run on this machine would have.
+            report: Receives a message about each difference.
+
+        Returns:
+            The identity to continue with.
+
+        Raises:
+            ZooError: The run was started with another corpus or vocabulary, or with another backend and dropout.
         """
-        known = {**_BEFORE, **read_json(self.data)} if self.exists and self.data.is_file() else {}
-        begun = self._basis({**asdict(basis), **known})
-        if begun.fingerprint != basis.fingerprint:
+        stored = {**_DEFAULTS, **read_json(self.data)} if self.exists and self.data.is_file() else {}
+        current = self._identity({**asdict(identity), **stored})
+        if current.fingerprint != identity.fingerprint:
+            problem = (
+                f"the corpus has changed since `{self.folder}` was started, or this version of zoo prepares it "
+                "differently"
+            )
+            raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
+        architecture = spec.architecture
+        dropout = any((architecture.dropout, architecture.attention_dropout, architecture.activation_dropout))
+        if current.backend != identity.backend and dropout:
             raise ZooError(
-                f"the corpus has changed since `{self.folder}` was begun, or how this version prepares it", hint=_CORPUS
+                f"`{self.folder}` was started with the backend `{current.backend}`, but this machine uses "
+                f"`{identity.backend}`, which has other dropout masks",
+                hint=f"`zoo doctor` prints the reason; `--fresh` starts over with `{identity.backend}`",
             )
-        of = spec.architecture
-        random = any((of.dropout, of.attention_dropout, of.activation_dropout))
-        if begun.backend != basis.backend and random:
-            raise ZooError(
-                f"`{self.folder}` was begun with the backend `{begun.backend}`, and this machine takes "
-                f"`{basis.backend}`, in which dropout falls otherwise",
-                hint=f"`zoo doctor` says why; `--fresh` starts over with `{basis.backend}`",
-            )
-        if begun.backend != basis.backend:
-            report.say(
-                f"with the backend {basis.backend}, and not {begun.backend}: sums are rounded otherwise from here"
-            )
-        if begun.software != basis.software:
-            report.say(f"with {basis.software}, and not {begun.software}: steps may come out otherwise from here on")
-        if begun.processes != basis.processes:
-            otherwise = "dropout falls otherwise" if random else "sums are rounded otherwise"
-            report.say(
-                f"the number of processes is {basis.processes}, and was {begun.processes}: {otherwise} from here on"
-            )
-            begun = replace(basis, named=begun.named, machine=begun.machine)
-        if basis.sharded and not begun.sharded:
-            report.say("with weights and moments spread over the processes: sums are rounded otherwise from here on")
-            begun = replace(begun, sharded=True)
-        if begun.matrix_library not in ("", *matrix_libraries()):
-            report.say(f"{begun.matrix_library} cannot compute the products here: sums are rounded otherwise from here")
-            begun = replace(begun, matrix_library=basis.matrix_library)
+        if current.backend != identity.backend:
+            report.info(f"the backend is {identity.backend}, and was {current.backend}: {_ROUNDING} from here on")
+        if current.software != identity.software:
+            report.info(f"using {identity.software}, and before {current.software}: later steps may differ")
+        if current.processes != identity.processes:
+            effect = "dropout masks differ" if dropout else _ROUNDING
+            count = f"the number of processes is {identity.processes}, and was {current.processes}"
+            report.info(f"{count}: {effect} from here on")
+            current = replace(identity, named=current.named, machine=current.machine)
+        if identity.sharded and not current.sharded:
+            report.info(f"weights and moments are sharded over the processes: {_ROUNDING} from here on")
+            current = replace(current, sharded=True)
+        if current.matrix_library not in ("", *matrix_libraries()):
+            report.info(f"{current.matrix_library} is not available on this machine: {_ROUNDING} from here on")
+            current = replace(current, matrix_library=identity.matrix_library)
         with atomic_file(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")
-        begun = replace(begun, backend=basis.backend, software=basis.software)
-        if begun.machine and basis.machine not in begun.machine.split("; "):
-            begun = replace(begun, machine=f"{begun.machine}; {basis.machine}")
-        write_json(self.data, asdict(begun))
-        return begun
+        current = replace(current, backend=identity.backend, software=identity.software)
+        if current.machine and identity.machine not in current.machine.split("; "):
+            current = replace(current, machine=f"{current.machine}; {identity.machine}")
+        write_json(self.data, asdict(current))
+        return current
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While it lasts, no other process trains in this folder. Raises ZooError, naming the other, where one does."""
+        """Lock the folder, so that no other process trains in it. Create the folder if it does not exist.
+
+        Raises:
+            ZooError: Another process, which the message names, has locked it.
+        """
         if fcntl is None:
             yield
             return
-        made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        created = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.lock.open("a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                other = file.read().strip() or "another process"
-                hint = "wait for it, end it, or train beside it with `--run DIR`"
-                raise ZooError(f"`{self.folder}` {TAKEN} {other}", hint=hint) from None
+                owner = file.read().strip() or "another process"
+                hint = "wait for it, end it, or train in another folder with `--run DIR`"
+                raise ZooError(f"`{self.folder}` {IN_USE} {owner}", hint=hint) from None
             except OSError:  # a file system without locks
                 pass
             file.truncate(0)
@@ -184,16 +204,16 @@ class Run(ModelFolder):
                 yield
             finally:
                 file.truncate(0)
-                with suppress(OSError):  # others may have folders there by now, or have removed ours
-                    if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # it came to nothing
+                with suppress(OSError):  # other programs may have added or removed files meanwhile
+                    if [path.name for path in self.folder.iterdir()] == [_LOCK]:  # nothing was written
                         self.lock.unlink()
-                        for each in made:
-                            each.rmdir()
+                        for folder in created:
+                            folder.rmdir()
 
     def clear(self) -> None:
-        """Removes the folder, if it holds nothing but what is the run's own. Raises ZooError otherwise."""
-        self.check_own()
-        # In this order: while there are checkpoints, they are those of the spec that stands beside them.
+        """Remove everything in the folder. Raise ZooError if it contains files that no training wrote."""
+        self.require_own_files()
+        # Remove the checkpoints first and the spec last: as long as there are checkpoints, their spec is there.
         if self.checkpoints.exists():
             remove_folder(self.checkpoints)
         for path in sorted(self.folder.glob("*"), key=lambda path: path == self.spec_file):
@@ -202,36 +222,38 @@ class Run(ModelFolder):
             elif path.name != _LOCK:
                 path.unlink()
 
-    def check_own(self) -> None:
-        """Raises ZooError where the folder holds what no training put there."""
-        if strangers := self.strangers():
-            problem = f"`{self.folder}` holds what is not the run's own: {', '.join(strangers)}"
-            raise ZooError(problem, hint="move it away, then say `--fresh` again")
+    def require_own_files(self) -> None:
+        """Raise ZooError if the folder contains files that no training wrote."""
+        if files := self.foreign_files():
+            problem = f"`{self.folder}` contains files that no training wrote: {', '.join(files)}"
+            raise ZooError(problem, hint="move them to another folder, then repeat the command with `--fresh`")
 
-    def strangers(self) -> list[str]:
-        """What the folder holds that no training put there; what a killed one left half-written counts as its own."""
+    def foreign_files(self) -> list[str]:
+        """Return the names of files in the folder that no training wrote.
+
+        Incomplete files of a killed training count as its own.
+        """
         if not self.folder.is_dir():
             return []
         names = {path.name for path in self.folder.iterdir()}
-        return sorted(name for name in names - _OWN if partial_target(name) not in _OWN)
+        return sorted(name for name in names - _OWN_FILES if partial_target(name) not in _OWN_FILES)
 
 
-_BEFORE = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
-"""What the basis of a run says that was begun by a version without the word."""
+_DEFAULTS = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
+"""Values for fields that earlier versions did not write."""
 _LOCK = ".lock"
-TAKEN = "is being trained by"
-"""What is said of a run whose folder another process has."""
-_OWN = {
+_OWN_FILES = {
     _LOCK,
     *(SPEC, RUN_IDENTITY, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
     *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
-_CORPUS = (
-    "give it its text back, start over with `--fresh` (the run's checkpoints are then lost), or train beside it with "
-    "`--run DIR`"
+_ROUNDING = "sums are rounded differently"
+_OTHER_CORPUS_HINT = (
+    "restore its text, start over with `--fresh` (which removes the run's checkpoints), or train in another folder "
+    "with `--run DIR`"
 )
-_RESUME = (
-    "`--fresh` starts over (the run's checkpoints are then lost), and `--run DIR` trains beside it; only "
-    f"{', '.join(MAY_DIFFER)} and the device may differ"
+_OTHER_SPEC_HINT = (
+    "`--fresh` starts over and removes the run's checkpoints; `--run DIR` trains in another folder; only "
+    f"{', '.join(CHANGEABLE_FIELDS)} and the device may change"
 )

@@ -1,4 +1,4 @@
-"""`zoo train`: prepare what is missing, train, average, score the dev set."""
+"""`zoo train`: prepare the corpus, train, average the last checkpoints, score the dev set."""
 
 from __future__ import annotations
 
@@ -16,28 +16,37 @@ import torch
 from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
-from zoo.data.ahead import aside
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prefetch import run_in_thread
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
-from zoo.evaluation.scores import in_words
+from zoo.evaluation.evaluate import evaluate_model
+from zoo.evaluation.scores import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
-from zoo.planning.footprint import footprint
-from zoo.planning.room import require_to_train
+from zoo.planning.capacity import require_memory_to_train
+from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import Report
-from zoo.system.called import called
+from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
-from zoo.training import sharding
-from zoo.training.average import average
-from zoo.training.checkpoint import checkpoints
-from zoo.training.dev import DevSet, too_long, unscored
-from zoo.training.prediction import Outset
-from zoo.training.processes import Processes, joined
-from zoo.training.run import Basis, Run
-from zoo.training.start import first_model
+from zoo.training.averaging import average
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.dev_set import DevSet, continue_without_score, dev_set_problem
+from zoo.training.distributed import Processes, join_processes, needs_sharding
+from zoo.training.forecast import StartMeasurements
+from zoo.training.initial_model import initial_model
+from zoo.training.run import Run, RunIdentity
 from zoo.training.trainer import Trainer
 from zoo.version import __version__
+
+
+class TrainingResult(NamedTuple):
+    """Result of a training."""
+
+    run: Run
+    ended: bool
+    """Whether the training has reached its end. False if it was stopped."""
+    first: bool
+    """Whether this is the process that wrote the run, of all processes that torchrun started."""
 
 
 def train(
@@ -48,163 +57,184 @@ def train(
     device: str = "auto",
     report: Report | None = None,
 ) -> Run:
-    """Trains by this spec in a run's folder (`runs/SPEC` unless `run` names another), from where that run is.
+    """Train by a spec. Resume the run if its folder exists.
 
-    Under torchrun every process calls it, and they share each step's batch. A process that does nothing else is faster
-    on a CPU after `zoo.system.ram.keep_freed()`, as `zoo train` is.
-    Ctrl-C or SIGTERM writes a checkpoint and stops. At the end the last checkpoints are averaged and the dev set is
-    scored. With `fresh` what the run holds is removed first. Raises ZooError, before anything of the run is written,
-    where it was begun with another spec or corpus, where another process trains in it, where the disk or the
-    memory is too small, or where the device is not there.
+    Ctrl-C or SIGTERM writes a checkpoint and stops. At the end, the last checkpoints are averaged and the dev set is
+    scored. Under torchrun, every process calls this function, and they share the batch of each step.
+
+    A process that only trains is faster on a CPU after `zoo.system.device_memory.keep_freed_memory()`.
+
+    Args:
+        spec: The spec.
+        run: The run's folder. By default `runs/SPEC`.
+        fresh: Whether to remove what the run contains first.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        report: Receives messages and progress.
+
+    Returns:
+        The run.
+
+    Raises:
+        ZooError: The run was started with another spec or corpus, another process trains it, the disk or the memory
+            is too small, or the device does not exist. In these cases nothing of the run has been changed.
     """
-    return trained(spec, run=run, fresh=fresh, device=device, report=report).run
+    return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
 
 
-class Trained(NamedTuple):
-    """How a training went."""
-
-    run: Run
-    ended: bool
-    """Whether it is at its end, and was not stopped before."""
-    first: bool
-    """Whether this is the process that wrote the run, of all that torchrun started."""
-
-
-def trained(spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report | None = None) -> Trained:
-    """As `train`, and how it went."""
+def run_training(
+    spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report | None = None
+) -> TrainingResult:
+    """Train as `train` does, and return how it ended."""
     report = report or Report()
-    place = Run(Path(run)) if run is not None else Run.default(spec)
-    fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0  # a restart goes on
+    chosen = Run(Path(run)) if run is not None else Run.default(spec)
+    # When torchrun restarts the processes, they resume.
+    fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0
     if fresh:
-        place.check_own()
+        chosen.require_own_files()
     else:
-        place.check(spec)
-    require_space(place.folder, footprint(spec).disk_bytes - folder_bytes(place.checkpoints), "the run")
-    with ExitStack() as held:
-        with joined(device) as processes:
-            require_to_train(spec, str(processes.device), processes.count)
+        chosen.check(spec)
+    require_space(chosen.folder, estimate_memory(spec).disk_bytes - folder_bytes(chosen.checkpoints), "the run")
+    with ExitStack() as lock:
+        with join_processes(device) as processes:
+            require_memory_to_train(spec, str(processes.device), processes.count)
             report = report if processes.first else Report()
             if processes.first:
-                held.enter_context(place.locked())
-            ended = _trained(spec, place, processes, fresh=fresh, report=report)
+                lock.enter_context(chosen.locked())
+            ended = _train(spec, chosen, processes, fresh=fresh, report=report)
         if ended and processes.first:
-            average(place)
-            report.say(f"averaged the last checkpoints into {place.weights}")
-            _score_dev(place, str(processes.device), report)
-    return Trained(place, ended, processes.first)
+            average(chosen)
+            report.info(f"averaged the last checkpoints into {chosen.weights}")
+            _score_dev_set(chosen, str(processes.device), report)
+    return TrainingResult(chosen, ended, processes.first)
 
 
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
-    """The steps of `train` alone: nothing is averaged or scored at the end."""
-    place = Run(Path(run))
-    with joined(device) as processes, place.locked():
-        _trained(spec, place, processes, fresh=False, report=report or Report())
+    """Train as `train` does, but without averaging and scoring at the end."""
+    chosen = Run(Path(run))
+    with join_processes(device) as processes, chosen.locked():
+        _train(spec, chosen, processes, fresh=False, report=report or Report())
 
 
-def _trained(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
-    """What every process does."""
-    # The model that a run started from may be gone once it has checkpoints of its own.
-    model = first_model(spec, report) if fresh or not checkpoints(run) else None
+def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
+    """Prepare and train in one of the processes. Return whether the training has reached its end."""
+    # Once a run has checkpoints, the model that it started from is not needed any more and may be gone.
+    model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
-        first = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
-        prepared = prepare(spec, report, first)
-    report.say(f"train: {prepared.counts}")
+        given = model.vocabulary if model else Vocabulary.load(run.folder) if spec.training.start_from else None
+        prepared = prepare(spec, report, given)
+    report.info(f"train: {prepared.counts}")
     device = str(processes.device)
     program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
-    data = TrainingSet.of(spec, prepared, aside(prepared.verify) if processes.first_here else None)
-    longest, backend = int(data.store.source_lengths.max()), program.backend
-    sharded = processes.count > 1 and sharding.is_needed(spec, data.mean(0), processes)
-    software = f"zoo {__version__} and torch {torch.__version__}"
-    outset = Outset.of(spec, program, report) if processes.first else None
-    chosen, threads = outset.matrix_library if outset else "", torch.get_num_threads()
-    basis = Basis(
-        *(prepared.fingerprint, longest, backend, threads, processes.count, sharded, software, chosen, spec.named),
-        machine=called(device),
+    data = TrainingSet.from_prepared(
+        spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
+    )
+    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes)
+    measurements = StartMeasurements.measure(spec, program, report) if processes.first else None
+    identity = RunIdentity(
+        fingerprint=prepared.fingerprint,
+        longest_source=int(data.store.source_lengths.max()),
+        backend=program.backend,
+        threads=torch.get_num_threads(),
+        processes=processes.count,
+        sharded=sharded,
+        software=f"zoo {__version__} and torch {torch.__version__}",
+        matrix_library=measurements.matrix_library if measurements else "",
+        named=spec.has_own_name,
+        machine=device_name(device),
     )
     with processes.first_then_others():
-        if processes.first and (problem := too_long(spec, prepared.vocabulary)):
-            if fresh or not checkpoints(run):
-                raise problem
-            report.warn(problem.summary)  # what a run has learned is not lost for it
-        if processes.first and fresh:
-            run.clear()
-        if processes.first:
-            _require_same(prepared, run)
-        basis = run.start(spec, basis, report) if processes.first else run.basis
-        if processes.first:
-            prepared.vocabulary.save(run.folder)
+        identity = _start(spec, run, prepared, identity, fresh, report) if processes.first else run.identity
     if spec.training.patience is not None and not spec.corpus.dev:
-        report.warn("`training.patience` ends nothing: `corpus.dev` is empty, and nothing is scored")
+        report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
     scored = spec.training.dev_score and spec.corpus.dev and processes.first
     dev = DevSet(spec, prepared.vocabulary, device, report) if scored else None
-    library = basis.matrix_library if basis.matrix_library in matrix_libraries() else matrix_library()
-    with fast_float32(library), _threads(basis.threads, report), _stopping(report) as stopped:
-        trainer = Trainer(spec, data, run, processes, report, dev, program, outset, sharded=basis.sharded)
+    library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
+    with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
+        trainer = Trainer(spec, data, run, processes, report, dev, program, measurements, sharded=identity.sharded)
         try:
-            done = trainer.train(stopped)
+            ended = trainer.train(stopped)
         except Exception:
-            data.verify(wait=False)  # a damaged corpus is the better word for what came of it
+            data.verify(wait=False)  # if the corpus is damaged, that is the cause to report
             raise
-    if not done:
-        report.say(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` goes on from there")
-    return done
+    if not ended:
+        report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` resumes")
+    return ended
 
 
-def _require_same(prepared: Prepared, run: Run) -> None:
-    """Raises ZooError where a run with checkpoints has another: its embeddings are of other tokens."""
-    known = read_json(run.data).get("fingerprint") if run.data.is_file() else None
-    if known != prepared.fingerprint or not checkpoints(run):  # of another corpus `Run.start` tells
+def _start(
+    spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, fresh: bool, report: Report
+) -> RunIdentity:
+    """Start or resume the run in the process that writes it. Return the run's identity."""
+    if problem := dev_set_problem(spec, prepared.vocabulary):
+        if fresh or not list_checkpoints(run):
+            raise problem
+        report.warn(problem.summary)  # the run has been trained already and should not be lost
+    if fresh:
+        run.clear()
+    _require_same_vocabulary(prepared, run)
+    identity = run.start(spec, identity, report)
+    prepared.vocabulary.save(run.folder)
+    return identity
+
+
+def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
+    """Raise ZooError if a run with checkpoints has another vocabulary, since its embeddings belong to those tokens."""
+    fingerprint = read_json(run.data).get("fingerprint") if run.data.is_file() else None
+    if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports another corpus
         return
     try:
-        begun = Vocabulary.load(run.folder)
+        vocabulary = Vocabulary.load(run.folder)
     except UnreadableError:
         raise
-    except ZooError:  # gone or damaged: it is written anew
+    except ZooError:  # missing or damaged: it will be written again
         return
-    if not begun.has_the_pieces_of(prepared.vocabulary):
-        problem = f"the same corpus has given another vocabulary than `{run.folder}` was begun with"
-        hint = "go on where it was begun, start over with `--fresh`, or train beside it with `--run DIR`"
+    if not vocabulary.has_same_tokens_as(prepared.vocabulary):
+        problem = f"the same corpus has produced another vocabulary than the one that `{run.folder}` was started with"
+        hint = "resume on the original machine, start over with `--fresh`, or train in another folder with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)
 
 
 @contextmanager
-def _threads(count: int, report: Report) -> Iterator[None]:
-    """While it lasts, torch computes on as many threads as the run began with: the order of its sums depends on it."""
-    ours = torch.get_num_threads()
-    if count != ours:
-        report.say(f"on {count} threads, as the run began, and not on {ours}: sums come out the same then")
+def _torch_threads(count: int, report: Report) -> Iterator[None]:
+    """Make torch use as many threads as at the start of the run, because they determine the order of sums."""
+    before = torch.get_num_threads()
+    if count != before:
+        report.info(f"using {count} threads as at the start of the run, not {before}, so that sums do not change")
         torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(ours)
+        torch.set_num_threads(before)
 
 
-def _score_dev(run: Run, device: str, report: Report) -> None:
+def _score_dev_set(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
-        report.say("there is no dev set to score")
+        report.info("there is no dev set to score")
         return
-    with unscored(report):
+    with continue_without_score(report):
         scores = evaluate_model(run.folder, "dev", device=device, precision="float32", report=report, show=True)
-        report.say(f"dev: {in_words(scores)}")
+        report.info(f"dev: {summary_line(scores)}")
 
 
 @contextmanager
-def _stopping(report: Report) -> Iterator[Callable[[], bool]]:
-    """While it lasts, a first SIGINT or SIGTERM asks for a stop after the step; a second one acts as usual."""
-    asked = threading.Event()
+def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether SIGINT or SIGTERM has requested a stop.
+
+    A second signal has its usual effect. Signals can only be handled in the main thread.
+    """
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield requested.is_set
         return
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.set()
+    def request(number: int, frame: FrameType | None) -> None:
+        requested.set()
         signal.signal(number, before[signal.Signals(number)])
-        report.say("stopping after this step (once more stops at once, without a checkpoint)")
+        report.info("stopping after this step (repeat to stop immediately, without a checkpoint)")
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,8 +1,8 @@
-"""The training loop: the paper's recipe (5), one step after the other.
+"""The training loop: the paper's recipe (5), one step after another.
 
-A step is a function of the weights, the moments, the seed, its number and the parts it is computed in alone. Its batch
-follows from the seed, the epoch and the place in it; its random numbers from the seed and the step. So a run that was
-stopped, however it was, goes on from its checkpoint to the same weights, bit for bit.
+A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps. Its batch
+follows from the seed, the epoch and the position in the epoch, and its random numbers from the seed and the step. A
+stopped run therefore resumes from its checkpoint to bitwise identical weights, however it was stopped.
 """
 
 from __future__ import annotations
@@ -18,30 +18,27 @@ import torch
 
 from compiler import EmittedProgram, Purpose, cost, trainable
 from specs import Spec, ZooError
-from zoo.data.ahead import ahead
 from zoo.data.batches import Batch, BatchSize
+from zoo.data.prefetch import prefetch
 from zoo.data.training_set import TrainingSet
-from zoo.generation.building import FIRST_RUN, LAZY, waiting
-from zoo.report import Report
-from zoo.system.peak import matrix_peak
-from zoo.training import checkpoint
-from zoo.training.checkpoint import Progress
-from zoo.training.dev import DevSet, unscored
-from zoo.training.events import Events
-from zoo.training.log import SHOWN, Log, summary
-from zoo.training.prediction import Outset, Prediction
-from zoo.training.processes import Processes
+from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
+from zoo.report import Progress, Report
+from zoo.system.processors import matrix_peak
+from zoo.training import checkpoints
+from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite, gather_state
+from zoo.training.dev_set import DevSet, continue_without_score
+from zoo.training.distributed import Processes
+from zoo.training.forecast import ForecastReport, StartMeasurements
 from zoo.training.run import Run
-from zoo.training.schedule import learning_rate
-from zoo.training.step import StepResult, Update
-from zoo.training.tensors import Tensors, are_finite, gather
+from zoo.training.run_log import SHOWN, RunLog, TensorBoardEvents, summary
+from zoo.training.step import StepResult, Updater, learning_rate
 
 MAX_SKIPPED = 10
-"""Steps in a row without a finite loss and gradient, after which training stops with an error."""
+"""Number of consecutive steps without finite loss and gradients after which training ends with an error."""
 
 
-class Place(NamedTuple):
-    """Where a training stands in its data; the fields are those of Progress."""
+class Position(NamedTuple):
+    """Number of steps done and the position in the data. The fields are those of TrainingProgress."""
 
     step: int
     epoch: int
@@ -49,23 +46,21 @@ class Place(NamedTuple):
     drawn: int
 
 
-class Work(NamedTuple):
-    """A step that is to be done."""
+class StepInput(NamedTuple):
+    """Input of a training step."""
 
     batch: Batch
-    """This process's share of the step's batch."""
+    """This process's share of the batch."""
     size: BatchSize
-    """Of the whole batch."""
-    place: Place
-    """Where the training stands when it is done."""
+    """Size of the whole batch."""
+    position: Position
+    """Position after the step."""
 
 
 class Trainer:
-    """Takes a run from where it is to its end: `training.steps`, another limit, or the end of its patience.
+    """Trainer of a run, from its last checkpoint to the end of the training.
 
-    `dev` is scored at each checkpoint; `program` is what is trained, by default that of the spec with the weights of
-    before training; by `outset` it is forecast what that takes; `sharded` over the processes where one device cannot
-    hold it.
+    The training ends after `training.steps`, at another limit of the spec, or when its patience is exhausted.
     """
 
     def __init__(
@@ -77,167 +72,219 @@ class Trainer:
         report: Report,
         dev: DevSet | None = None,
         program: EmittedProgram | None = None,
-        outset: Outset | None = None,
+        measurements: StartMeasurements | None = None,
         *,
         sharded: bool = False,
     ) -> None:
+        """Prepare a trainer.
+
+        Args:
+            spec: The spec to train by.
+            data: The training set.
+            run: The run that receives checkpoints and the log.
+            processes: The processes that train together.
+            report: Receives messages and progress.
+            dev: The dev set, which is scored at each checkpoint.
+            program: The program to train. By default, that of the spec with initial weights.
+            measurements: If given, time and memory are forecast from them and reported.
+            sharded: Whether to shard weights and moments over the processes.
+        """
         self.spec, self.data, self.run, self.report, self.dev = spec, data, run, report, dev
         self.processes, self.device = processes, processes.device
         device = str(self.device)
         self.program = trainable(spec, device=device) if program is None else program
-        self.sharded, self._outset = sharded, outset
-        self.update = Update(spec, self.program, processes, report, sharded=sharded)
-        self.progress = Progress()
-        self._compiles = self.program.backend == LAZY
+        self.sharded, self._measurements = sharded, measurements
+        self.updater = Updater(spec, self.program, processes, report, sharded=sharded)
+        self.progress = TrainingProgress()
+        self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops
-        # On the device, for as long as nobody asks.
+        # Kept on the device until they are needed, so that no step has to wait for it.
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
 
     def train(self, stopped: Callable[[], bool]) -> bool:
-        """Trains to the end, or until `stopped`; a checkpoint of the last step is there then. True if it is the end."""
-        training, every = self.spec.training, self.processes
-        with every.first_then_others():
-            of = (self.run, self.program, self.update.optimiser, self.report)
-            self.progress = checkpoint.resume(*of, first=every.first)
-        if not every.agree(self.progress.step):
-            problem = (
-                f"this process finds step {self.progress.step:,} in `{self.run.checkpoints}`, and another does not"
-            )
-            hint = "the run must lie on a disk that all machines share"
-            raise ZooError(problem, hint=hint, exit_code=1)
-        # Clocks differ, and the first process's is the one that is kept.
-        ended, stop = every.any(every.first and self.ended, stopped())
+        """Train to the end, or until `stopped` returns True. Write a checkpoint of the last step.
+
+        Returns:
+            Whether the training has reached its end.
+        """
+        self._resume()
+        processes = self.processes
+        # Clocks differ, so the first process alone decides by time.
+        ended, stop = processes.any(processes.first and self.ended, stopped())
         if ended:
-            self.report.say(f"there is nothing left to train: the run stands at step {self.progress.step:,}")
+            self.report.info(f"nothing left to train: the run is at step {self.progress.step:,}")
         elif self.progress.step:
-            self.report.say(f"resuming at step {self.progress.step:,}")
-            if self.data.draws and not self.progress.drawn:  # this version's say how many of the pool are done
-                self.report.warn(_CUT_BEFORE)
-        log, prediction = (self._log(), self._predicted()) if every.first else (None, None)
-        line: dict[str, Any] = {}
-        saved = before = time.monotonic()
-        with self.report.progress("training", training.steps, "steps") as shown, closing(ahead(self.works())) as works:
+            self.report.info(f"resuming at step {self.progress.step:,}")
+            # Checkpoints of this version count the batches of the current pool in `drawn`.
+            if self.data.samples_subwords and not self.progress.drawn:
+                self.report.warn(_OLD_BATCHES)
+        log, forecast = (self._log(), self._forecast()) if processes.first else (None, None)
+        with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
+            if ended or stop:
+                line: dict[str, Any] = {}
+            else:
+                ended, stop, line = self._train_steps(stopped, log, shown)
+        if log:
+            log.close()
+        if forecast:
+            forecast.compare(self.progress)
+        (unsaved,) = processes.any(processes.first and self.progress.step > 0 and not self._is_saved())
+        if unsaved:
+            self._count_skipped()
+            self._save(self._state(wait=ended and not stop), line, due=False)
+        return ended
+
+    def _resume(self) -> None:
+        """Load the newest checkpoint. Raise ZooError if the processes do not find the same one."""
+        with self.processes.first_then_others():
+            target = (self.run, self.program, self.updater.optimiser, self.report)
+            self.progress = checkpoints.resume(*target, first=self.processes.first)
+        if not self.processes.all_equal(self.progress.step):
+            problem = f"this process finds step {self.progress.step:,} in `{self.run.checkpoints}`, another does not"
+            hint = "the run must be on a disk that all machines share"
+            raise ZooError(problem, hint=hint, exit_code=1)
+
+    def _train_steps(
+        self, stopped: Callable[[], bool], log: RunLog | None, shown: Progress
+    ) -> tuple[bool, bool, dict[str, Any]]:
+        """Train until the end or a stop. Return whether each has happened, and the last line of the log."""
+        processes, training = self.processes, self.spec.training
+        line: dict[str, Any] = {}
+        ended = stop = False
+        saved = before = time.monotonic()
+        with closing(prefetch(self.inputs())) as inputs:
             while not (ended or stop):
-                work = next(works)
-                result = self.step(work)
-                now = time.monotonic()
-                tokens, seconds = self.progress.tokens + work.size.target_tokens, self.progress.seconds + now - before
-                before = now
-                self.progress = replace(self.progress, **work.place._asdict(), tokens=tokens, seconds=seconds)
+                step = next(inputs)
+                result = self.step(step)
+                before = self._add_time(before)
+                tokens = self.progress.tokens + step.size.target_tokens
+                self.progress = replace(self.progress, **step.position._asdict(), tokens=tokens)
                 shown.advance(1)
-                due, ended, stop = every.any(every.first and self._due(saved), every.first and self.ended, stopped())
+                due, ended, stop = processes.any(
+                    processes.first and self._due(saved), processes.first and self.ended, stopped()
+                )
                 logged = due or ended or stop or self.progress.step % training.log_steps == 0
                 if logged or self.device.type == "cpu":
                     self._count_skipped()
-                if logged:  # by now the device has done what it was told to
-                    now = time.monotonic()
-                    self.progress = replace(self.progress, seconds=self.progress.seconds + now - before)
-                    before = now
-                tensors = self._tensors(wait=True) if due else None
+                if logged:  # counting the skipped steps has waited for the device
+                    before = self._add_time(before)
+                state = self._state(wait=True) if due else None
                 if log:
-                    log.add(work.size, result, self.flops_of(work.size))
+                    log.add(step.size, result, self.flops_of(step.size))
                     if logged:
-                        line = self._write(log, tensors)
+                        line = self._write(log, state)
                         shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
-                    self._save(tensors, line, due=True)
-                    tensors = None
+                    self._save(state, line, due=True)
+                    state = None
                     saved = before = time.monotonic()
-                    (ended,) = every.any(every.first and self.ended)
-        if log:
-            log.close()
-        if prediction:
-            prediction.compare(self.progress)
-        (unsaved,) = every.any(every.first and self.progress.step > 0 and not self._is_saved())
-        if unsaved:
-            self._count_skipped()
-            self._save(self._tensors(wait=ended and not stop), line, due=False)
-        return ended
+                    (ended,) = processes.any(processes.first and self.ended)
+        return ended, stop, line
+
+    def _add_time(self, before: float) -> float:
+        """Add the time since `before` to the progress. Return the present time."""
+        now = time.monotonic()
+        self.progress = replace(self.progress, seconds=self.progress.seconds + now - before)
+        return now
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the training has reached its end."""
         return self.progress.ended(self.spec.training)
 
-    def step(self, work: Work) -> StepResult:
-        """The next update."""
-        with waiting(self.report, FIRST_RUN) if self._compiles else nullcontext():
-            result = self.update.step(work.place.step, work.batch, work.size.target_tokens)
+    def step(self, step: StepInput) -> StepResult:
+        """Compute one step and update the weights."""
+        with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
+            result = self.updater.step(step.position.step, step.batch, step.size.target_tokens)
         self._compiles = False
         self._skipped += ~result.taken
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
         return result
 
-    def _tensors(self, *, wait: bool) -> Tensors | None:
-        """Weights and moments of now, for the process that writes them.
+    def _state(self, *, wait: bool) -> TrainingState | None:
+        """Return weights and moments in the process that writes them, None in the others.
 
-        Raises ZooError where the weights are not finite, or the corpus is damaged that they were made from: a stop does
-        not `wait` until all of that has been looked at, and the next start looks again.
+        Args:
+            wait: Whether to wait until the whole corpus has been verified. A stop does not wait, because the next
+                start verifies the corpus again.
+
+        Raises:
+            ZooError: The weights are not finite, or the corpus is damaged.
         """
         self.data.verify(wait=wait)
-        (broken,) = self.processes.any(not are_finite(self.update.parameters))
+        (broken,) = self.processes.any(not are_finite(self.updater.parameters))
         if broken:
-            raise ZooError(
-                f"the weights are no longer finite at step {self.progress.step}", hint=_DIVERGED, exit_code=1
-            )
-        return gather(self.program, self.update.optimiser, keep=self.processes.first)
+            problem = f"the weights are no longer finite at step {self.progress.step}"
+            raise ZooError(problem, hint=_DIVERGED_HINT, exit_code=1)
+        return gather_state(self.program, self.updater.optimiser, keep=self.processes.first)
 
-    def _save(self, tensors: Tensors | None, line: Mapping[str, Any], *, due: bool) -> None:
-        """Writes a checkpoint, `due` by the spec's rule or because training stops here, and says its log's line."""
+    def _save(self, state: TrainingState | None, line: Mapping[str, Any], *, due: bool) -> None:
+        """Write a checkpoint and report its line of the log.
+
+        Args:
+            state: The weights and moments. None in processes that do not write.
+            line: The last line of the log.
+            due: Whether the spec's schedule causes this checkpoint, and not a stop.
+        """
         self.progress = replace(self.progress, due=due)
-        if tensors:
-            checkpoint.save(self.run, self.spec, tensors, self.progress)
-            self.report.say(summary(line, best=self.progress.best_step == self.progress.step))
+        if state:
+            checkpoints.save_checkpoint(self.run, self.spec, state, self.progress)
+            self.report.info(summary(line, best=self.progress.best_step == self.progress.step))
             if due and self.dev and self.dev.samples:
-                self.report.say(self.dev.samples)
+                self.report.info(self.dev.samples)
 
     def _count_skipped(self) -> None:
-        """Asks the device. Raises ZooError where no step in MAX_SKIPPED changed anything."""
+        """Read the number of skipped steps from the device. Raise ZooError after MAX_SKIPPED consecutive ones."""
         new, in_a_row = int(self._skipped), int(self._in_a_row)
         if new:
             self.progress = replace(self.progress, skipped=self.progress.skipped + new)
-            what = "loss or gradients were not finite"
-            self.report.warn(f"{new:,} of the steps up to {self.progress.step:,} changed nothing: {what}")
+            cause = "loss or gradients were not finite"
+            self.report.warn(f"{new:,} of the steps up to {self.progress.step:,} changed nothing: {cause}")
             self._skipped.zero_()
         if in_a_row >= MAX_SKIPPED:
-            problem = f"loss or gradients were not finite in {in_a_row} steps in a row, to step {self.progress.step:,}"
-            raise ZooError(problem, hint=_DIVERGED, exit_code=1)
+            steps = f"{in_a_row} consecutive steps up to step {self.progress.step:,}"
+            raise ZooError(f"loss or gradients were not finite in {steps}", hint=_DIVERGED_HINT, exit_code=1)
 
-    def _log(self) -> Log:
+    def _log(self) -> RunLog:
         peak = matrix_peak(self.device, self.spec.training.precision)
-        events = Events(self.run.events, self.progress.step)
-        return Log(self.run.log, self.progress, peak * self.processes.count, self.device, events)
+        events = TensorBoardEvents(self.run.events, self.progress.step)
+        return RunLog(self.run.log, self.progress, peak * self.processes.count, self.device, events)
 
-    def _predicted(self) -> Prediction | None:
-        if self._outset is None:
+    def _forecast(self) -> ForecastReport | None:
+        if self._measurements is None:
             return None
-        mean = self.data.mean(self.progress.epoch, self.progress.batch)
-        return Prediction(self.spec, mean, self.progress, self.processes, self._outset, self.report, self.sharded)
+        mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
+        context = self.progress, self.processes, self._measurements, self.report, self.sharded
+        return ForecastReport(self.spec, mean, *context)
 
-    def _write(self, log: Log, due: Tensors | None) -> dict[str, Any]:
-        """A line of the log, with the dev set's score where a checkpoint of these is due."""
+    def _write(self, log: RunLog, due: TrainingState | None) -> dict[str, Any]:
+        """Write a line of the log. Include the dev set's score if a checkpoint of `due` will be written."""
         figures = self._scored(self.dev, due.weights) if due and self.dev else {}
         return log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
 
     def _scored(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """The dev set's score by these weights, and what it means for patience."""
+        """Score the dev set and update the patience. Return the figure for the log."""
         score = None
-        with unscored(self.report, f" at step {self.progress.step:,}"):
+        with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
         if score is None:
             return {}
-        better, step = dev.metric.better(score, self.progress.best), self.progress.step
-        news = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
-        self.progress = replace(self.progress, **news)
+        better, step = dev.metric.is_better(score, self.progress.best), self.progress.step
+        changes = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
+        self.progress = replace(self.progress, **changes)
         return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}
 
     def flops_of(self, size: BatchSize) -> float:
-        """Of forward and backward pass, as if all pairs were of the same length, and there were no padding."""
+        """Return the FLOPs of forward and backward pass over a batch.
+
+        All pairs are assumed to have the mean length, and padding is left out.
+        """
         source, target = (round(tokens / size.rows) for tokens in (size.source_tokens, size.target_tokens))
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def _due(self, saved: float) -> bool:
+        """Return whether the schedule requires a checkpoint. `saved` is the time of the last one."""
         training = self.spec.training
         if training.checkpoint_steps is not None:
             return self.progress.step % training.checkpoint_steps == 0
@@ -245,22 +292,23 @@ class Trainer:
         return time.monotonic() - saved >= 60 * training.checkpoint_minutes
 
     def _is_saved(self) -> bool:
-        return any(c.step == self.progress.step for c in checkpoint.checkpoints(self.run))
+        return any(c.step == self.progress.step for c in checkpoints.list_checkpoints(self.run))
 
-    def works(self) -> Iterator[Work]:
-        """The steps from here on, without end."""
-        begun, rank, count = self.progress, self.processes.rank, self.processes.count
-        with closing(self.data.given(begun.epoch, begun.batch, begun.drawn)) as coming:
-            for step, given in enumerate(coming, start=begun.step + 1):
-                place = Place(step, given.epoch, given.batch, given.drawn)
-                yield Work(given.pairs.share(rank, count).batch(), given.pairs.size, place)
+    def inputs(self) -> Iterator[StepInput]:
+        """Yield the inputs of the following steps, without end."""
+        start, rank, count = self.progress, self.processes.rank, self.processes.count
+        with closing(self.data.batches_from(start.epoch, start.batch, start.drawn)) as batches:
+            for number, given in enumerate(batches, start=start.step + 1):
+                position = Position(number, given.epoch, given.batch, given.pool_batch)
+                yield StepInput(given.pairs.share(rank, count).to_batch(), given.pairs.size, position)
 
 
-_CUT_BEFORE = (
-    "this run was begun when batches were cut before their tokens were drawn, and went over the token budgets; from "
-    "here on they are cut after, and are smaller: steps come out otherwise than they would have"
+_OLD_BATCHES = (
+    "this run was started by a version that formed batches before it sampled their tokens, so that they exceeded the "
+    "token budgets; this version samples first, so later batches are smaller and later steps differ"
 )
-_DIVERGED = (
-    "the last checkpoint is good: start over with a lower `training.learning_rate`, more `training.warmup_steps` or a "
-    "`training.clip_norm`, or go on from it so, with `zoo average RUN`, `training.start_from=RUN` and `--run DIR`"
+_DIVERGED_HINT = (
+    "the last checkpoint is finite: start over with a lower `training.learning_rate`, more `training.warmup_steps` or "
+    "a `training.clip_norm`, or continue from it with these changes: `zoo average RUN`, then "
+    "`training.start_from=RUN` and `--run DIR`"
 )

@@ -1,4 +1,4 @@
-"""Curves and points over two axes, linear or logarithmic, as SVG that stands in a page."""
+"""Draw curves and points over linear or logarithmic axes as SVG for a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from zlib import crc32
 
 from zoo.text.trees.drawing import width
-from zoo.visualization.page import text
+from zoo.visualization.page import escape_text
 
 WIDTH, HEIGHT = 500, 350
 _LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22
@@ -26,12 +26,12 @@ STYLE = """\
 .plot .curve { fill: none; stroke-width: 2.2; stroke-linejoin: round }
 .plot .mark { stroke: var(--page); stroke-width: 1 }
 """
-"""What plots add to the sheet of a page, which has to have as many colours as the plot with most series."""
+"""Style sheet for plots. A page with plots needs a series colour for each series of its largest plot."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one kind; with a `line`, they are joined in their order. `labels` are one for each point, or none."""
+    """Points of one kind. `labels` has one label for each point or is empty; `line` connects the points in order."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -41,7 +41,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """`log` takes positive numbers alone."""
+    """An axis with its label. A logarithmic axis takes positive numbers only."""
 
     label: str
     log: bool = False
@@ -49,26 +49,27 @@ class Axis:
 
 @dataclass(frozen=True)
 class Plot:
-    """`tells` is what it shows, in words, for who does not see it."""
+    """A plot. `summary` says in words what it shows, for screen readers."""
 
     title: str
-    tells: str
-    across: Axis
-    up: Axis
+    summary: str
+    x: Axis
+    y: Axis
     series: tuple[Series, ...]
 
 
-def plotted(plot: Plot) -> str:
-    """The SVG, in the colours of its page, light or dark; series differ in form as in colour.
+def plot_svg(plot: Plot) -> str:
+    """Return the plot as SVG in the colours of its page. Series differ in marker shape as well as in colour.
 
-    Raises ValueError where there is no point, or where a point cannot be on a logarithmic axis.
+    Raises:
+        ValueError: The plot has no points, or a point is not positive on a logarithmic axis.
     """
     return _Drawing(plot).svg()
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """From numbers to pixels: `first` is where `low` is."""
+    """Map values of an axis to pixels, from `first` to `last`."""
 
     axis: Axis
     values: tuple[float, ...]
@@ -81,8 +82,8 @@ class _Scale:
         return tuple(_powers(low, high) if self.axis.log else _even(low, high))
 
     @property
-    def told(self) -> Iterator[tuple[float, str]]:
-        """Each tick with its number: all of them as powers of ten where one is large or small."""
+    def labelled_ticks(self) -> Iterator[tuple[float, str]]:
+        """Each tick with its label. If one tick is very large or small, all labels are powers of ten."""
         powers = any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self.ticks)
         yield from ((tick, _power(tick) if powers else _plain(tick)) for tick in self.ticks)
 
@@ -92,10 +93,10 @@ class _Scale:
         return (low, high) if low < high else (low - abs(low) / 2 - 0.5 * (not low), high + abs(high) / 2 + 0.5)
 
     def __call__(self, value: float) -> float:
-        low, high = (self._place(bound) for bound in self.bounds)
-        return self.first + (self._place(value) - low) / (high - low) * (self.last - self.first)
+        low, high = (self._position(bound) for bound in self.bounds)
+        return self.first + (self._position(value) - low) / (high - low) * (self.last - self.first)
 
-    def _place(self, value: float) -> float:
+    def _position(self, value: float) -> float:
         return math.log(value) if self.axis.log else value
 
 
@@ -107,20 +108,20 @@ class _Drawing:
         self.plot = plot
         self.legend = len(plot.series) > 1
         self.floor = HEIGHT - _BOTTOM
-        self.x = _Scale(plot.across, tuple(x for x, _ in points), _LEFT, WIDTH - _RIGHT)
-        self.y = _Scale(plot.up, tuple(y for _, y in points), self.floor, _TOP)
-        self._taken: list[tuple[float, float, float, float]] = []
+        self.x = _Scale(plot.x, tuple(x for x, _ in points), _LEFT, WIDTH - _RIGHT)
+        self.y = _Scale(plot.y, tuple(y for _, y in points), self.floor, _TOP)
+        self._occupied: list[tuple[float, float, float, float]] = []
 
     def svg(self) -> str:
         height = HEIGHT + _LEGEND * (len(self.plot.series) + 1) // 2 * self.legend
         name = f"plot-{crc32(self.plot.title.encode()):x}"
         series = list(enumerate(self.plot.series))
-        self._taken = [box for _, each in series for box in self._boxes(each)]
+        self._occupied = [box for _, each in series for box in self._boxes(each)]
         return "\n".join(
             [
-                f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name} {name}-tells">',
-                f'<title id="{name}">{text(self.plot.title)}</title>',
-                f'<desc id="{name}-tells">{text(self.plot.tells)}</desc>',
+                f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name} {name}-summary">',
+                f'<title id="{name}">{escape_text(self.plot.title)}</title>',
+                f'<desc id="{name}-summary">{escape_text(self.plot.summary)}</desc>',
                 *self._axes(),
                 *chain.from_iterable(self._curve(number, each) for number, each in series),
                 *chain.from_iterable(self._marks(number, each) for number, each in series),
@@ -132,24 +133,25 @@ class _Drawing:
 
     def _axes(self) -> Iterator[str]:
         right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
-        for tick, words in self.x.told:
+        for tick, label in self.x.labelled_ticks:
             yield _line("grid", self.x(tick), _TOP, self.x(tick), self.floor)
-            yield _text("tick", self.x(tick), self.floor + 20, words, "middle")
-        for tick, words in self.y.told:
+            yield _text("tick", self.x(tick), self.floor + 20, label, "middle")
+        for tick, label in self.y.labelled_ticks:
             yield _line("grid", _LEFT, self.y(tick), right, self.y(tick))
-            yield _text("tick", _LEFT - 8, self.y(tick) + 5, words, "end")
+            yield _text("tick", _LEFT - 8, self.y(tick) + 5, label, "end")
         yield _line("axis", _LEFT, self.floor, right, self.floor)
         yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
-        yield _text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.across.label, "middle")
+        yield _text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.x.label, "middle")
         turned = f'text-anchor="middle" transform="translate(16 {middle:g}) rotate(-90)"'
-        yield f'<text class="name" {turned}>{text(self.plot.up.label)}</text>'
+        yield f'<text class="name" {turned}>{escape_text(self.plot.y.label)}</text>'
 
     def _curve(self, number: int, series: Series) -> Iterator[str]:
         if series.line:
-            way = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in series.points)
+            points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in series.points)
             dashes = _DASHES[number % len(_DASHES)]
             yield (
-                f'<polyline class="curve" points="{way}" stroke="var(--series-{number})" stroke-dasharray="{dashes}"/>'
+                f'<polyline class="curve" points="{points}" stroke="var(--series-{number})" '
+                f'stroke-dasharray="{dashes}"/>'
             )
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
@@ -157,12 +159,12 @@ class _Drawing:
             yield from (_mark(number, self.x(x), self.y(y)) for x, y in series.points)
 
     def _boxes(self, series: Series) -> Iterator[tuple[float, float, float, float]]:
-        """What the marks of labelled points take: no label stands on them."""
+        """Yield the boxes of labelled markers, which no label may cover."""
         for x, y in series.points if series.labels else ():
             yield self.x(x) - 6, self.y(y) - 6, self.x(x) + 6, self.y(y) + 6
 
     def _labels(self, series: Series) -> Iterator[str]:
-        """Each beside its point, at the first of some places where nothing stands yet; else at none."""
+        """Yield each label at the first free place beside its point. A label without a free place is left out."""
         for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
             wide, left, at = width(label, 13), self.x(x), self.y(y)
             places = [
@@ -175,8 +177,8 @@ class _Drawing:
             for start, base in places:
                 box = start, base - 12, start + wide, base + 3
                 inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and box[1] >= 0 and box[3] <= self.floor
-                if inside and not any(_meet(box, other) for other in self._taken):
-                    self._taken.append(box)
+                if inside and not any(_overlap(box, other) for other in self._occupied):
+                    self._occupied.append(box)
                     yield _text("label", start, base, label)
                     break
 
@@ -194,9 +196,9 @@ class _Drawing:
 
 
 def _powers(low: float, high: float) -> Iterator[float]:
-    """Powers of ten from below to above, with their doubles and fives where they are few."""
+    """Yield powers of ten that enclose the range; if there are few, with 2 and 5 times each."""
     if low <= 0:
-        raise ValueError(f"{low} has no place on a logarithmic axis")
+        raise ValueError(f"{low} is not positive, but the axis is logarithmic")
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1, 2, 5) if last - first < 3 else (1,)
     every = max(1, (last - first) // 8 + 1) if len(steps) == 1 else 1
@@ -208,8 +210,8 @@ def _powers(low: float, high: float) -> Iterator[float]:
 
 
 def _even(low: float, high: float) -> Iterator[float]:
-    """Some round numbers from below to above."""
-    span = max((high - low) or abs(high) or 1.0, 1e-9)  # numbers on axes have 12 digits behind the point at most
+    """Yield about six round numbers that enclose the range."""
+    span = max((high - low) or abs(high) or 1.0, 1e-9)  # ticks are rounded to 12 decimal places
     rough = span / (_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough * 0.999)
@@ -230,7 +232,7 @@ def _plain(value: float) -> str:
 
 
 def _mark(number: int, x: float, y: float) -> str:
-    """A circle, a square, a triangle, a diamond, and so on."""
+    """Return the marker of a series: a circle, a square, a triangle, a diamond, ..."""
     forms: Sequence[str] = (
         "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
         "M-4.5 -4.5h9v9h-9z",
@@ -243,7 +245,7 @@ def _mark(number: int, x: float, y: float) -> str:
     return f'<path class="mark" d="{form}" transform="{at}" fill="var(--series-{number})"/>'
 
 
-def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
@@ -252,4 +254,4 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text(words)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape_text(words)}</text>'

@@ -1,4 +1,4 @@
-"""The one style of pages and pictures: colours in light and in dark, letters, tables, paper."""
+"""Define the common style of pages and drawings: light and dark colours, fonts, tables, print."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LIGHT: Mapping[str, str] = {
     "accent": "#1f5fa8",
     "grey": "#7c8088",
 }
-"""What each colour is for: the ground, a ground set off from it, lines, words that step back, words, links and what is
-chosen, and the edge of what can be used. Quiet words have a contrast of 4.5 and more on both grounds, edges of 3."""
+"""Colours by purpose: background, second background, lines, secondary text, text, links and selections, borders of
+controls. Text has a contrast of at least 4.5 on both backgrounds, borders of at least 3 (WCAG 2)."""
 DARK: Mapping[str, str] = {
     "page": "#16181d",
     "soft": "#21242b",
@@ -27,9 +27,8 @@ DARK: Mapping[str, str] = {
     "grey": "#7f858f",
 }
 _GOLDEN = 137.508
-"""Degrees between the hues of two neighbours: however many there are, none has its like beside it."""
-_FIRST = 212.0
-"""The hue of the first."""
+"""Golden angle in degrees. Hues at this distance stay distinct, however many there are."""
+_FIRST_HUE = 212.0
 
 SHEET = f"""\
 *, *::before, *::after {{ box-sizing: border-box }}
@@ -71,24 +70,24 @@ button, select {{
   figure, tr {{ break-inside: avoid }}
 }}
 """
-"""The sheet of every page. Classes: `quiet` words, `number` cells, `wide` boxes that scroll, `hidden` from the eye
-alone, `screen` for what paper has no use for."""
+"""Style sheet of every page. Classes: `quiet` for secondary text, `number` for cells, `wide` for boxes that scroll,
+`hidden` for text that only screen readers read, `screen` for controls that are not printed."""
 
 
-def series(number: int, *, dark: bool = False) -> str:
-    """The colour of the nth thing of many (a head, a curve), from 0: a hex code for light or for dark ground."""
-    hue = (_FIRST + number * _GOLDEN) % 360
-    glow = 0.72 if 35 < hue < 200 else 1.0  # yellow and green look lighter than blue and red
-    light = 0.66 if dark else 0.46 * glow
+def series_colour(number: int, *, dark: bool = False) -> str:
+    """Return the colour of series `number` (a head, a curve), from 0, as a hex code for a light or dark background."""
+    hue = (_FIRST_HUE + number * _GOLDEN) % 360
+    luminance = 0.72 if 35 < hue < 200 else 1.0  # yellow and green look lighter than blue and red
+    light = 0.66 if dark else 0.46 * luminance
     red, green, blue = hls_to_rgb(hue / 360, light, 0.68)
-    return "#" + "".join(f"{round(255 * each):02x}" for each in (red, green, blue))
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in (red, green, blue))
 
 
-def colours(many: int = 0) -> str:
-    """The sheet's colours, light or dark as the reader prefers, light on paper; with `--series-0` and so on, `many`."""
+def colour_sheet(series_count: int = 0) -> str:
+    """Return CSS that defines all colours for light mode, dark mode and print, with `series_count` series colours."""
     light, dark = (
-        _root({**named, **{f"series-{number}": series(number, dark=named is DARK) for number in range(many)}})
-        for named in (LIGHT, DARK)
+        _root({**theme, **{f"series-{n}": series_colour(n, dark=theme is DARK) for n in range(series_count)}})
+        for theme in (LIGHT, DARK)
     )
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
@@ -97,5 +96,5 @@ def colours(many: int = 0) -> str:
     )
 
 
-def _root(named: Mapping[str, str]) -> str:
-    return "; ".join(f"--{name}: {value}" for name, value in named.items())
+def _root(theme: Mapping[str, str]) -> str:
+    return "; ".join(f"--{name}: {value}" for name, value in theme.items())

@@ -10,9 +10,9 @@ from pathlib import Path
 from shutil import rmtree
 
 from compiler import Purpose, build, graphs
-from compiler.agree import disagreement
-from compiler.backends import BACKENDS, Order
-from compiler.initial import initial_weights
+from compiler.backends import BACKENDS, BuildRequest
+from compiler.backends.conformance import disagreement
+from compiler.initialization import initial_weights
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.system.clock import timed
@@ -22,15 +22,15 @@ FRESH = """
 import sys, time
 import torch, specs
 from compiler import build
-from zoo.training.benchmarks.decode import made_up, translations, unending
+from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 from compiler import graphs
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 name, device, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]
 spec = specs.load(name, overrides)
-weights = unending(spec, initial_weights(spec, graphs(spec)))
+weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
 begun = time.perf_counter()
 program = build(spec, weights=weights, device=device, backend="inductor", precision="bfloat16")
-translations(program, made_up(spec, 3), spec, batch=2, device=device)
+translations(program, random_sources(spec, 3), spec, batch=2, device=device)
 print(time.perf_counter() - begun)
 """
 
@@ -47,8 +47,8 @@ def _package(setting: Setting, spec: Spec, name: str) -> Figures:
     """Built, loaded, and loaded with other weights, which is to compile nothing."""
     folder, backend, device = setting.folder / "artefacts" / name, BACKENDS[name], str(setting.device)
     weights = initial_weights(spec, graphs(spec))
-    order = Order(spec, graphs(spec, device=device), weights, device, "float32", folder)
-    if problem := backend.absent() or backend.refuses(order):
+    order = BuildRequest(spec, graphs(spec, device=device), weights, device, "float32", folder)
+    if problem := backend.unavailable_reason() or backend.unsupported_reason(order):
         return {"absent": problem}
     rmtree(folder, ignore_errors=True)
     others = {key: value * 1.01 for key, value in weights.items()}
@@ -67,7 +67,7 @@ def _package(setting: Setting, spec: Spec, name: str) -> Figures:
 
 def _cache(setting: Setting, spec: Spec) -> Figures:
     """The first translations of two fresh processes that share a cache."""
-    if problem := BACKENDS["inductor"].absent():
+    if problem := BACKENDS["inductor"].unavailable_reason():
         return {"absent": problem}
     folder = setting.folder / "artefacts" / "inductor"
     rmtree(folder, ignore_errors=True)

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
-from compiler.agree import disagreement
-from compiler.backends import BACKENDS, Order
+from compiler.backends import BACKENDS, BuildRequest
+from compiler.backends.conformance import disagreement
 from compiler.captured import Results
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
-from zoo.training.benchmarks.decode import made_up, translations, unending
+from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 
 ROOT = Path(__file__).parents[3]
 TESTS = {
@@ -39,7 +39,7 @@ def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
     # Weights of before training, but for tokens that would end a translation early.
-    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     (wanting, chosen), *others = TESTS.items()
     yield from _backend(setting, spec, weights, "eager")
     yield "training", _training(setting, spec)
@@ -62,8 +62,8 @@ def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[
     for precision in PRECISIONS:
         row = f"{name}, {precision}"
         folder = setting.folder / "artefacts"
-        order = Order(spec, graphs(spec, TRANSLATE, device, precision), weights, device, precision, folder)
-        if problem := backend.absent() or backend.refuses(order):
+        order = BuildRequest(spec, graphs(spec, TRANSLATE, device, precision), weights, device, precision, folder)
+        if problem := backend.unavailable_reason() or backend.unsupported_reason(order):
             yield row, {"absent": problem}
         elif setting.toy and name != "eager":
             yield row, {"absent": "compiled at full size only"}
@@ -93,7 +93,7 @@ def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figure
     """Sentences whose best translation is another in a batch; in float32 there is to be none."""
     count = 4 if setting.toy else 48
     program = build(spec, weights=weights, device=str(setting.device), precision=precision, backend="eager")
-    sources = made_up(spec, count)
+    sources = random_sources(spec, count)
     alone, together = (
         translations(program, sources, spec, batch=batch, device=str(setting.device)) for batch in (1, count)
     )
@@ -130,7 +130,7 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
             each.append(found)
         differing += int((each[0] != each[1]).sum())
         largest = max(largest, float((each[0] - each[2]).abs().max()))
-    sources = made_up(spec, 4 if setting.toy else 48)
+    sources = random_sources(spec, 4 if setting.toy else 48)
     both = [translations(program, sources, spec, batch=16, device=str(setting.device)) for program in (recorded, plain)]
     changed = sum(a[0].tokens != b[0].tokens for a, b in zip(*both, strict=True))
     return {

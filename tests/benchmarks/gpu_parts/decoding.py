@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from compiler import EmittedProgram, Purpose, build, graphs
-from compiler.initial import initial_weights
+from compiler.cost import memory_traffic
+from compiler.initialization import initial_weights
 from compiler.size import Size
-from compiler.traffic import traffic
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from tests.benchmarks.peers import Marian
-from zoo.generation.groups import padded
-from zoo.training.benchmarks.decode import LENGTH, made_up, translations, unending
+from zoo.generation.batching import pad_sequences
+from zoo.training.benchmarks import LENGTH, random_sources, translations, weights_avoiding
 
 BATCHES = (1, 32, 256, 1024)
 
@@ -26,11 +26,11 @@ BATCHES = (1, 32, 256, 1024)
 def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
     """What compiles nothing first."""
     spec = setting.spec("base", compilation={"backend": "eager"})
-    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     batches = (1, 3) if setting.toy else BATCHES
     yield from _by_batch(setting, spec, weights, batches, "eager")
     apart = spec.model_copy(
-        update={"compilation": spec.compilation.model_copy(update={"without": ("beams_as_queries",)})}
+        update={"compilation": spec.compilation.model_copy(update={"disabled_passes": ("beams_as_queries",)})}
     )
     batch = batches[-2]
     yield (
@@ -72,7 +72,7 @@ def _by_batch(
 
 def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) -> Figures:
     """Whole translations, then the program's step alone."""
-    sources, device = made_up(spec, max(batch, 4)), str(setting.device)
+    sources, device = random_sources(spec, max(batch, 4)), str(setting.device)
 
     def whole() -> None:
         translations(program, sources, spec, batch=batch, device=device)
@@ -97,7 +97,7 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) 
 def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
     """Seconds of a step with half of the tokens read, and the bytes that it has to move."""
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
-    state = program.encode(padded(sources, setting.device))
+    state = program.encode(pad_sequences(sources, setting.device))
     _, state = program.top_k(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
     every = torch.arange(len(sources), device=setting.device)
     state = program.select(state, every, torch.zeros(len(sources), beams, dtype=torch.long, device=setting.device))
@@ -116,7 +116,7 @@ def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[l
     for name, value in given.items():
         for size, n in zip(graph.inputs[name].shape, value.shape, strict=True):
             sizes |= {symbol: n for symbol in size.symbols - sizes.keys() if size == Size.symbol(symbol)}
-    return seconds, traffic(graph)(**sizes)
+    return seconds, memory_traffic(graph)(**sizes)
 
 
 def _waits(setting: Setting, work: Any, steps: int) -> float | str:
@@ -141,6 +141,6 @@ def _generate(setting: Setting, spec: Spec, batch: int) -> Figures:
         raise Absent("transformers is not installed: `pip install transformers`")
     peer = Marian(spec)
     peer.model.to(setting.device, torch.bfloat16)
-    sources = made_up(spec, max(batch, 4))
+    sources = random_sources(spec, max(batch, 4))
     taken = setting.seconds(lambda: peer.run(sources, batch), 1)
     return {"sentences/s": len(sources) / taken}

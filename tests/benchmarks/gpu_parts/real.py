@@ -8,9 +8,9 @@ import zoo
 from specs import ZooError
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from zoo.data.prepare import prepare
-from zoo.evaluation.bleu import bleu
-from zoo.evaluation.own_sets import texts
-from zoo.report import Plain, Report
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.text_metrics import bleu
+from zoo.report import PlainReport, Report
 from zoo.system.clock import timed
 from zoo.training.train import train
 
@@ -26,10 +26,10 @@ def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
     except ZooError as error:
         raise Absent(f"{error.problem}: `zoo prepare {spec.name}`, and name its ZOO_HOME") from error
     device, folder = str(setting.device), setting.folder / "runs" / spec.name
-    seconds, run = timed(lambda: train(spec, run=folder, fresh=True, device=device, report=Plain()))
+    seconds, run = timed(lambda: train(spec, run=folder, fresh=True, device=device, report=PlainReport()))
     yield "training", {"prepared, s": preparing, "s": seconds}
     translator = zoo.load(str(run.folder), device=device)
-    sources, references = texts(spec, "test", Report(), translator.vocabulary)
+    sources, references = read_split(spec, "test", Report(), translator.vocabulary)
     taken, found = timed(lambda: translator.translate(sources))
     plain = bleu(found, references).score
     lowered = bleu(found, references, lowercase=True).score

@@ -10,7 +10,7 @@ import torch
 from specs import Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.report import Progress, Report
-from zoo.training.benchmarks.train import measure
+from zoo.training.benchmarks import benchmark_training
 
 STEPS = {"base": 100_000, "big": 300_000}
 MARKS = {"base": 860_000, "big": 250_000}
@@ -43,7 +43,7 @@ def _measured(setting: Setting, spec: Spec, name: str) -> Figures:
         torch.cuda.reset_peak_memory_stats(setting.device)
     compiled = _Compiled()
     steps, rounds = (1, 1) if setting.toy else (10, 3)
-    speed = measure(spec, steps=steps, rounds=rounds, device=str(setting.device), report=compiled)
+    speed = benchmark_training(spec, steps=steps, rounds=rounds, device=str(setting.device), report=compiled)
     step, target = speed.step_seconds.median, speed.target_tokens_per_second.median
     return {
         "target tokens/s": target,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zoo.data.ahead import ahead, aside
+from zoo.data.prefetch import prefetch, run_in_thread
 
 
 def _threads() -> int:
@@ -16,7 +16,7 @@ def _threads() -> int:
 
 
 def test_items_come_in_order_and_end() -> None:
-    assert list(ahead(iter(range(50)))) == list(range(50))
+    assert list(prefetch(iter(range(50)))) == list(range(50))
     assert _threads() == 0
 
 
@@ -28,7 +28,7 @@ def test_no_more_are_made_than_allowed() -> None:
             made.append(number)
             yield number
 
-    waiting = ahead(items(), most=3)
+    waiting = prefetch(items(), most=3)
     assert next(waiting) == 0
     assert _threads() == 1
     for _ in range(100):
@@ -46,7 +46,7 @@ def test_an_error_is_raised_where_it_would_have_been() -> None:
         yield 1
         raise ValueError("torn")
 
-    waiting = ahead(items())
+    waiting = prefetch(items())
     assert next(waiting) == 1
     with pytest.raises(ValueError, match="torn"):
         next(waiting)
@@ -59,7 +59,7 @@ def test_what_is_done_aside_is_waited_for() -> None:
     def work() -> int:
         return 7 if begin.wait(10) else 0
 
-    result = aside(work)
+    result = run_in_thread(work)
     begin.set()
     assert result.result() == result.result() == 7
 
@@ -68,6 +68,6 @@ def test_what_is_raised_aside_is_raised_where_it_is_asked_for() -> None:
     def work() -> int:
         raise LookupError("nothing there")
 
-    result = aside(work)
+    result = run_in_thread(work)
     with pytest.raises(LookupError, match="nothing there"):
         result.result()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.batches import Batch, Pairs, cut, epoch_batches
+from zoo.data.batches import Batch, Pairs, batch_pairs, epoch_batches
 
 
 class Toy:
@@ -48,7 +48,7 @@ def test_every_pair_is_in_one_batch_and_every_batch_within_both_budgets(store, m
     indices = [index for batch in batches for index in batch]
     assert sorted(indices) == list(range(len(store)))
     for batch in batches:
-        made = Pairs.of(store, batch).batch()
+        made = Pairs.from_store(store, batch).batch()
         assert len(batch) > 0
         assert made.source.numel() <= most_source
         assert made.target.numel() - len(batch) <= most_target  # BOS is not predicted
@@ -58,7 +58,7 @@ def test_every_pair_is_in_one_batch_and_every_batch_within_both_budgets(store, m
 @given(STORES, st.integers(20, 90), st.integers(20, 90))
 def test_padding_is_the_share_that_it_says(store, most_source, most_target):
     batches = epoch_batches(store, most_source, most_target, 1, 1)
-    made = [Pairs.of(store, batch).batch() for batch in batches]
+    made = [Pairs.from_store(store, batch).batch() for batch in batches]
     places = sum(batch.source.numel() + batch.target.numel() - len(batch) for batch in made)
     tokens = sum(batch.source_tokens + batch.target_tokens for batch in made)
     assert batches.padding == pytest.approx(1 - tokens / places if places else 0.0)
@@ -159,8 +159,8 @@ def test_batches_are_the_longest_runs_that_the_budgets_allow():
 @settings(max_examples=100, deadline=None)
 @given(STORES, st.integers(20, 90), st.integers(20, 90), st.integers(0, 2**63 - 1))
 def test_pairs_that_are_cut_are_each_in_one_batch_within_both_budgets(store, most_source, most_target, seed):
-    pairs = Pairs.of(store, range(len(store)))
-    batches = cut(pairs, most_source, most_target, seed)
+    pairs = Pairs.from_store(store, range(len(store)))
+    batches = batch_pairs(pairs, most_source, most_target, seed)
     for batch in batches:
         made = batch.batch()
         assert made.source.numel() <= most_source
@@ -170,13 +170,13 @@ def test_pairs_that_are_cut_are_each_in_one_batch_within_both_budgets(store, mos
 
 
 def test_few_batches_that_are_cut_have_little_padding_and_come_in_an_order_by_the_seed():
-    pairs = Pairs.of(real(4000), range(4000))
-    batches = cut(pairs, 2000, 2000, 1)
+    pairs = Pairs.from_store(real(4000), range(4000))
+    batches = batch_pairs(pairs, 2000, 2000, 1)
     tokens, places = (sum(f(batch.size) for batch in batches) for f in (lambda s: sum(s[1:3]), lambda s: s.places))
     assert 1 - tokens / places < 0.1
     lengths = [np.mean([len(row) for row in batch.sources]) for batch in batches]
     assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.4
-    again, other = ([b.size for b in cut(pairs, 2000, 2000, seed)] for seed in (1, 2))
+    again, other = ([b.size for b in batch_pairs(pairs, 2000, 2000, seed)] for seed in (1, 2))
     assert again == [b.size for b in batches] != other
     assert sorted(again) == sorted(other)
 
@@ -184,7 +184,7 @@ def test_few_batches_that_are_cut_have_little_padding_and_come_in_an_order_by_th
 def test_no_pairs_are_no_batches():
     batches = epoch_batches(Toy([], []), 10, 10, 1, 0)
     assert (len(batches), batches.padding) == (0, 0.0)
-    assert cut(Pairs([], []), 10, 10, 1) == []
+    assert batch_pairs(Pairs([], []), 10, 10, 1) == []
 
 
 @pytest.mark.parametrize(("side", "budgets"), [("source", (8, 100)), ("target", (100, 5))])
@@ -199,7 +199,7 @@ def test_a_pair_that_is_too_long_is_told(side, budgets):
 
 
 def test_rows_end_and_begin_as_they_must():
-    batch = Pairs.of(Toy([2, 4, 0], [3, 1, 0]), [1, 0, 2]).batch()
+    batch = Pairs.from_store(Toy([2, 4, 0], [3, 1, 0]), [1, 0, 2]).batch()
     assert batch.source.tolist() == [[5, 6, 7, 8, EOS], [4, 5, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]
     assert batch.target.tolist() == [[BOS, 7, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]]
     assert batch.source.dtype == batch.target.dtype == torch.int64
@@ -210,7 +210,7 @@ def test_rows_end_and_begin_as_they_must():
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 20])
 def test_parts_are_the_batch(parts):
     store = real(7)
-    batch = Pairs.of(store, range(7)).batch()
+    batch = Pairs.from_store(store, range(7)).batch()
     split = batch.split(parts)
     assert len(split) == min(parts, 7)
     assert sum(part.source_tokens for part in split) == batch.source_tokens
@@ -219,7 +219,7 @@ def test_parts_are_the_batch(parts):
     assert max(sizes) - min(sizes) <= 1
     first = 0
     for part in split:
-        alone = Pairs.of(store, range(first, first + len(part))).batch()
+        alone = Pairs.from_store(store, range(first, first + len(part))).batch()
         assert torch.equal(part.source, alone.source)
         assert torch.equal(part.target, alone.target)
         assert (part.source_tokens, part.target_tokens) == (alone.source_tokens, alone.target_tokens)
@@ -227,7 +227,7 @@ def test_parts_are_the_batch(parts):
 
 
 def test_a_batch_goes_to_a_device():
-    batch = Pairs.of(real(5), range(5)).batch()
+    batch = Pairs.from_store(real(5), range(5)).batch()
     there = batch.to("meta")
     assert isinstance(there, Batch)
     assert there.source.device.type == there.target.device.type == "meta"
@@ -274,12 +274,12 @@ def test_weights_of_one_change_nothing():
 
 
 def test_shares_are_the_whole_and_alike():
-    pairs = Pairs.of(real(50), range(50))
+    pairs = Pairs.from_store(real(50), range(50))
     shares = [pairs.share(rank, 3) for rank in range(3)]
     assert sorted(len(row) for share in shares for row in share.sources) == sorted(map(len, pairs.sources))
     assert [len(share.sources) for share in shares] == [17, 17, 16]
     assert pairs.size.rows == 50
-    batch = pairs.batch()
+    batch = pairs.to_batch()
     assert pairs.size == (
         50,
         batch.source_tokens,

@@ -8,7 +8,7 @@ import pytest
 
 from specs import Grammar, ZooError
 from zoo.data import builtin
-from zoo.data.kept_set import kept_set
+from zoo.data.corpus import cached_builtin_pairs
 
 
 @pytest.fixture
@@ -25,30 +25,30 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_a_set_is_made_once(made: list[tuple[str, int]]) -> None:
-    first = kept_set("test", Grammar(grammar=20))
+    first = cached_builtin_pairs("test", Grammar(grammar=20))
     assert first == [(pair.source, pair.target) for pair in builtin.sentences("test", 20)]
     made.clear()
-    assert kept_set("test", Grammar(grammar=20)) == first
+    assert cached_builtin_pairs("test", Grammar(grammar=20)) == first
     assert made == []
-    assert kept_set("dev", Grammar(grammar=20)) != first
-    assert kept_set("test", Grammar(grammar=5)) == first[:5]
+    assert cached_builtin_pairs("dev", Grammar(grammar=20)) != first
+    assert cached_builtin_pairs("test", Grammar(grammar=5)) == first[:5]
     assert made == [("dev", 20), ("test", 5)]
 
 
 def test_one_that_was_changed_is_made_anew(made: list[tuple[str, int]], home: Path) -> None:
-    first = kept_set("test", Grammar(grammar=3))
+    first = cached_builtin_pairs("test", Grammar(grammar=3))
     (file,) = home.rglob("target.txt")
     file.write_text(file.read_text().replace("e", "a"))
-    assert kept_set("test", Grammar(grammar=3)) == first
-    assert kept_set("test", Grammar(grammar=3)) == first
+    assert cached_builtin_pairs("test", Grammar(grammar=3)) == first
+    assert cached_builtin_pairs("test", Grammar(grammar=3)) == first
     assert len(made) == 2
 
 
 def test_a_home_that_cannot_be_written_to_is_no_error(home: Path) -> None:
     home.write_text("a file")
-    assert len(kept_set("dev", Grammar(grammar=2))) == 2
+    assert len(cached_builtin_pairs("dev", Grammar(grammar=2))) == 2
 
 
 def test_more_than_there_are_is_refused_as_ever() -> None:
     with pytest.raises(ZooError, match="cannot give"):
-        kept_set("dev", Grammar(grammar=10**6))
+        cached_builtin_pairs("dev", Grammar(grammar=10**6))

@@ -9,9 +9,9 @@ import pytest
 
 import specs
 from specs import ZooError
-from zoo.data import text_file
-from zoo.data.parallel import ParallelText
-from zoo.data.text_file import LONGEST_LINE, lines
+from zoo.data import text_files
+from zoo.data.corpus import ParallelCorpus
+from zoo.data.text_files import LONGEST_LINE, read_sentences
 from zoo.report import Report
 
 
@@ -25,7 +25,7 @@ def write(path, text):
 def text_of(folder, source="train.en", target="train.de", **corpus):
     part = {"source": source, "target": target}
     spec = specs.load("tiny", {"corpus": {"folder": str(folder), "train": [part], "dev": [part], "test": [], **corpus}})
-    return ParallelText(spec, Report())
+    return ParallelCorpus(spec, Report())
 
 
 def pairs_of(folder, **more):
@@ -90,7 +90,7 @@ SGM = """<srcset setid="newstest" srclang="any">
 
 @pytest.mark.parametrize("name", ["set.sgm", "set.sgm.gz", "set.SGML"])
 def test_segments_of_sgml_are_lines(tmp_path, name):
-    assert list(lines(write(tmp_path / name, SGM))) == ["Café & Co. <b> AT&T", "two lines", ""]
+    assert list(read_sentences(write(tmp_path / name, SGM))) == ["Café & Co. <b> AT&T", "two lines", ""]
 
 
 @pytest.mark.parametrize(("source", "target", "counts"), [(3, 2, "3 .* 2"), (2, 5, "2 .* 5"), (0, 1, "0 .* 1")])
@@ -134,7 +134,7 @@ def test_a_compressed_file_that_is_cut_short_is_told(tmp_path, cut):
     path = write(tmp_path / "text.gz", "a line of text\n" * 3 + "another one\n")
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(ZooError, match=r"text\.gz` is cut short or damaged"):
-        list(lines(path))
+        list(read_sentences(path))
 
 
 def test_a_flipped_bit_of_a_compressed_file_is_told(tmp_path):
@@ -143,7 +143,7 @@ def test_a_flipped_bit_of_a_compressed_file_is_told(tmp_path):
     data[-6] ^= 1
     path.write_bytes(data)
     with pytest.raises(ZooError, match="cut short or damaged"):
-        list(lines(path))
+        list(read_sentences(path))
 
 
 def test_identity_is_that_of_the_content_wherever_it_lies(tmp_path):
@@ -197,7 +197,7 @@ def test_sides_that_look_swapped_are_told(tmp_path, source, target, count):
     part = [{"source": source, "target": target}]
     spec = specs.load("tiny", {"corpus": {"train": part, "dev": [{"grammar": 5}], "test": []}})
     heard = Heard()
-    ParallelText(spec, heard)
+    ParallelCorpus(spec, heard)
     assert len(heard.warnings) == count
     assert all("`corpus.train[0]`" in each and f"`{source}`" in each for each in heard.warnings)
 
@@ -208,7 +208,7 @@ def test_nobodys_home_and_names_that_are_none_are_not_there(tmp_path):
             pairs_of(tmp_path, source=source)
         treebank = specs.load("parsing/tiny", {"corpus": {"folder": str(tmp_path), "train": [{"trees": source}]}})
         with pytest.raises(ZooError, match="is not there"):
-            list(ParallelText(treebank, Report()).pairs("train"))
+            list(ParallelCorpus(treebank, Report()).pairs("train"))
     text = text_of("~nosuchuser")
     with pytest.raises(ZooError, match=r"the corpus file `~nosuchuser/train\.en` is not there"):
         list(text.pairs("train"))
@@ -222,7 +222,7 @@ def test_a_disk_that_fails_is_told_with_the_file(tmp_path, monkeypatch):
     def fail(path):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(text_file, "sha256", fail)
+    monkeypatch.setattr(text_files, "sha256", fail)
     with pytest.raises(ZooError, match=r"train\.en` cannot be read: Input/output error"):
         text.identity()
 
@@ -231,8 +231,11 @@ def test_a_disk_that_fails_is_told_with_the_file(tmp_path, monkeypatch):
 def test_a_line_that_is_no_sentence_is_told_with_its_number(tmp_path, name):
     path = write(tmp_path / name, b"<seg>a</seg>\n" + b"x" * (LONGEST_LINE + 1) + b"\n")
     with pytest.raises(ZooError, match=rf"a line has more than 1\.0 MB, and no sentence is as long \(.*{name}:2\)"):
-        list(lines(path))
-    assert list(lines(write(tmp_path / "fits", b"x" * (LONGEST_LINE - 1) + b"\ny"))) == ["x" * (LONGEST_LINE - 1), "y"]
+        list(read_sentences(path))
+    assert list(read_sentences(write(tmp_path / "fits", b"x" * (LONGEST_LINE - 1) + b"\ny"))) == [
+        "x" * (LONGEST_LINE - 1),
+        "y",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,7 @@ def test_a_line_that_is_no_sentence_is_told_with_its_number(tmp_path, name):
 )
 def test_a_segment_that_is_not_closed_is_told(tmp_path, text, told):
     with pytest.raises(ZooError, match=told):
-        list(lines(write(tmp_path / "set.sgm", text)))
+        list(read_sentences(write(tmp_path / "set.sgm", text)))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,7 @@ def test_a_segment_that_is_not_closed_is_told(tmp_path, text, told):
 )
 def test_tags_however_they_are_written(tmp_path, text, found):
     """Each is read once: none of them takes a time that grows faster than the file."""
-    assert list(lines(write(tmp_path / "set.sgm", text))) == found
+    assert list(read_sentences(write(tmp_path / "set.sgm", text))) == found
 
 
 def bomb(path, amount, content=b"\0"):
@@ -279,7 +282,7 @@ def test_what_unpacks_to_more_than_text_does_takes_no_memory(tmp_path, content):
     script = f"""
 import pathlib, resource
 from zoo.files import unpacking
-from zoo.data.text_file import lines
+from zoo.data.text_files import lines
 from specs import ZooError
 used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = used()

@@ -16,7 +16,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.data import prepare as prepare_module
-from zoo.data.prepare import Prepared, known_counts, prepare
+from zoo.data.prepare import PreparedCorpus, known_counts, prepare
 from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
@@ -233,7 +233,7 @@ def test_what_is_damaged_is_made_anew_with_a_warning(folder, report, name, damag
     else:
         path.write_bytes(whole[:-1] if damage == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
     with pytest.raises(ZooError, match=name):
-        Prepared(first.folder)
+        PreparedCorpus(first.folder)
     again = prepared_of(folder, report)
     assert again.folder == first.folder
     assert path.read_bytes() == whole
@@ -248,7 +248,7 @@ def test_what_opening_took_on_trust_is_verified(folder, monkeypatch):
     prepared.verify()
     shard = prepared.folder / "train" / "00000.target.tokens"
     shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
-    trusting = Prepared(prepared.folder)
+    trusting = PreparedCorpus(prepared.folder)
     with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as told:
         trusting.verify()
     assert "zoo prepare" in told.value.hint

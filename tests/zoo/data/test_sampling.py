@@ -11,7 +11,7 @@ import specs
 from specs import UNK
 from zoo.data.batches import Pairs
 from zoo.data.builtin import sentences
-from zoo.data.sampling import Sampling
+from zoo.data.training_set import SubwordSampler
 from zoo.text.vocabulary import Vocabulary
 
 TEXT = [(pair.source, pair.target) for pair in sentences("train", 300)]
@@ -40,7 +40,7 @@ def _lists(pairs: Pairs) -> list[list[list[int]]]:
 
 
 def test_the_text_stays_and_the_pieces_follow_from_the_seed(vocabulary: Vocabulary, pairs: Pairs) -> None:
-    sampling = Sampling(vocabulary, 0.3, 100)
+    sampling = SubwordSampler(vocabulary, 0.3, 100)
     drawn = _lists(sampling(pairs, 5))
     assert drawn == _lists(sampling(pairs, 5))
     others: list[list[list[list[int]]]] = []
@@ -60,16 +60,16 @@ LITTLE, MUCH = {"bpe": 0.05, "unigram": 0.9}, {"bpe": 0.6, "unigram": 0.05}
 
 def test_more_is_left_out_the_more_it_is_asked_for(kind: str, vocabulary: Vocabulary, pairs: Pairs) -> None:
     little, much = LITTLE[kind], MUCH[kind]
-    lengths = [sum(map(len, Sampling(vocabulary, alpha, 500)(pairs, 1).sources)) for alpha in (little, much)]
+    lengths = [sum(map(len, SubwordSampler(vocabulary, alpha, 500)(pairs, 1).sources)) for alpha in (little, much)]
     assert lengths[0] < lengths[1]
 
 
 def test_what_came_out_too_long_keeps_its_pieces(kind: str, vocabulary: Vocabulary, pairs: Pairs) -> None:
-    drawn = Sampling(vocabulary, MUCH[kind], 1)(pairs, 1)
+    drawn = SubwordSampler(vocabulary, MUCH[kind], 1)(pairs, 1)
     assert all(len(new) <= len(old) for new, old in zip(drawn.sources, pairs.sources, strict=True))
 
 
 def test_a_sentence_with_an_unknown_piece_keeps_its_pieces(vocabulary: Vocabulary) -> None:
     row = [*vocabulary.encode("the old dog sees a small house"), UNK]
-    drawn = Sampling(vocabulary, 0.9, 100)(Pairs([np.array(row)], [np.array(row)]), 1)
+    drawn = SubwordSampler(vocabulary, 0.9, 100)(Pairs([np.array(row)], [np.array(row)]), 1)
     assert drawn.sources[0].tolist() == row

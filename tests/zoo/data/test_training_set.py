@@ -40,7 +40,7 @@ def test_batches_are_those_of_the_epoch_by_the_spec(store: Store) -> None:
         for each, (epoch, number) in zip(data.given(*place), plain_places(data, *place), strict=False):
             assert (each.epoch, each.batch, each.drawn) == (epoch, number + 1, 0)
             indices = expected[number] if epoch == 3 else data.batches(epoch)[number]
-            assert lists(each.pairs) == lists(Pairs.of(store, indices))
+            assert lists(each.pairs) == lists(Pairs.from_store(store, indices))
             if epoch > 3:
                 break
     assert data.mean(3) == expected.mean
@@ -70,7 +70,7 @@ def words(pairs: Pairs) -> list[tuple[list[int], ...]]:
 @pytest.fixture
 def drawing(store: Store, monkeypatch: pytest.MonkeyPatch) -> TrainingSet:
     """A set that draws its tokens, in pools of three batches."""
-    monkeypatch.setattr(training_set, "POOL", 3)
+    monkeypatch.setattr(training_set, "POOL_BATCHES", 3)
     return TrainingSet(SPEC, store, longer)  # type: ignore[arg-type]
 
 
@@ -86,7 +86,7 @@ def test_what_is_drawn_longer_is_within_the_budgets_and_each_pair_once_an_epoch(
         assert max(len(row) + 1 for row in each.pairs.targets) * len(each.pairs.targets) <= 90
         epochs[each.epoch] += words(each.pairs)
         sizes.append(each.pairs.size)
-    every = sorted(words(Pairs.of(store, range(60))))
+    every = sorted(words(Pairs.from_store(store, range(60))))
     assert [sorted(epoch) for epoch in epochs] == [every, every]
     assert epochs[0] != epochs[1]
     first = [each.pairs.size for each in islice(drawing.given(0), len(sizes)) if (each.epoch, each.batch) == (0, 0)]
@@ -106,7 +106,7 @@ def test_a_pool_begins_wherever_batches_are_done(store: Store, drawing: Training
     """As a run was left whose batches were not cut anew: the rest of its epoch is what it had not seen."""
     rest = [pair for each in takewhile(lambda each: each.epoch == 0, drawing.given(0, 4)) for pair in words(each.pairs)]
     indices = [index for batch in drawing.batches(0)[4:] for index in batch]
-    assert sorted(rest) == sorted(words(Pairs.of(store, indices)))
+    assert sorted(rest) == sorted(words(Pairs.from_store(store, indices)))
     done = len(drawing.batches(0))
     assert drawing.mean(0, done) == drawing.mean(1)
 

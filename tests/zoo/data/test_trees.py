@@ -8,11 +8,11 @@ import pytest
 
 import specs
 from specs import UNK, ZooError
-from zoo.data.parallel import ParallelText
+from zoo.data.corpus import ParallelCorpus
 from zoo.data.prepare import prepare
 from zoo.report import Report
-from zoo.text.trees.symbols import Linearisation, Symbols
-from zoo.text.trees.tree import read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tokenizer import Linearisation, TreeTokenizer
 
 TREES = """
 ( (S (NP-SBJ (DT The) (NN dog)) (VP (VBZ sleeps) (-LRB- -LRB-) (CD 1\\/2) (-RRB- -RRB-)) (. .)) )
@@ -42,7 +42,7 @@ def test_a_treebank_is_pairs_of_words_and_trees(tmp_path: Path, name: str) -> No
         (place / ".hidden").write_text("nothing")
     else:
         place.write_bytes(gzip.compress(TREES.encode()) if name.endswith(".gz") else TREES.encode())
-    text = ParallelText(spec(tmp_path, name), Report())
+    text = ParallelCorpus(spec(tmp_path, name), Report())
     assert list(text.pairs("train")) == PAIRS
     assert text.bytes() > 0
 
@@ -51,7 +51,7 @@ def test_the_same_trees_in_another_place_are_the_same_corpus(tmp_path: Path) -> 
     for name in ("a", "b"):
         (tmp_path / name).write_text(TREES)
     (tmp_path / "c").write_text(TREES.replace("dog", "cat"))
-    first, second, third = (ParallelText(spec(tmp_path, name), Report()).identity() for name in "abc")
+    first, second, third = (ParallelCorpus(spec(tmp_path, name), Report()).identity() for name in "abc")
     assert first == second != third
 
 
@@ -69,13 +69,13 @@ def test_the_same_trees_in_another_place_are_the_same_corpus(tmp_path: Path) -> 
 def test_what_is_no_treebank_is_told_with_its_file(tmp_path: Path, content: str, told: str) -> None:
     (tmp_path / "bad.mrg").write_text(content)
     with pytest.raises(ZooError, match=told) as error:
-        list(ParallelText(spec(tmp_path, "bad.mrg"), Report()).pairs("train"))
+        list(ParallelCorpus(spec(tmp_path, "bad.mrg"), Report()).pairs("train"))
     assert "bad.mrg" in str(error.value)
 
 
 def test_marks_of_byte_order_between_trees_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "joined").write_text("\ufeff(S (NN dog))\n\ufeff(S (NN cat))\n")
-    text = ParallelText(spec(tmp_path, "joined"), Report())
+    text = ParallelCorpus(spec(tmp_path, "joined"), Report())
     assert [words for words, _ in text.pairs("train")] == ["dog", "cat"]
 
 
@@ -83,7 +83,7 @@ def test_no_treebank_at_all(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, told in (("nowhere", "is not there"), ("empty", "no file in the folder")):
         with pytest.raises(ZooError, match=told):
-            list(ParallelText(spec(tmp_path, name), Report()).pairs("train"))
+            list(ParallelCorpus(spec(tmp_path, name), Report()).pairs("train"))
 
 
 @pytest.mark.parametrize("linearisation", get_args(Linearisation))
@@ -92,18 +92,18 @@ def test_trees_are_prepared_like_any_corpus(tmp_path: Path, linearisation: str) 
     sizes = {"vocabulary.size": 90, "vocabulary.target_size": 90, "task.linearisation": linearisation}
     prepared = prepare(specs.load("parsing/tiny", parts | sizes), Report())
     symbols = prepared.vocabulary.target
-    assert isinstance(symbols, Symbols)
+    assert isinstance(symbols, TreeTokenizer)
     assert symbols.linearisation == linearisation
     assert prepared.vocabulary.sizes == (90, 90)
     sources, trees = prepared.texts("dev")
     assert len(trees) == 5
     store = prepared.store("dev")
     for number, (source, tree) in enumerate(zip(sources, trees, strict=True)):
-        assert " ".join(read(tree).leaves()) == source
+        assert " ".join(read_tree(tree).leaves()) == source
         ids = store.target(number).tolist()
         assert UNK not in ids
-        assert [each.word for each, _ in symbols.tree(ids, source.split()).walk()] == [
-            each.word for each, _ in read(tree).walk()
+        assert [each.word for each, _ in symbols.to_tree(ids, source.split()).walk()] == [
+            each.word for each, _ in read_tree(tree).walk()
         ]
     translating = specs.load("tiny", {**parts, "vocabulary.size": 90})
     assert prepare(translating, Report()).fingerprint != prepared.fingerprint

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.bleu import bleu
+from zoo.evaluation.text_metrics import bleu
 
 REFERENCES = [
     "der alte Hund sieht ein kleines Haus",

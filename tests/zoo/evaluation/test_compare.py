@@ -6,17 +6,16 @@ from dataclasses import asdict
 import pytest
 
 from specs import ZooError
-from zoo.evaluation import resampled
-from zoo.evaluation.bleu import bleu
-from zoo.evaluation.compare import compare, compare_files
-from zoo.evaluation.paper_bleu import paper_bleu
+from zoo.evaluation import bootstrap
+from zoo.evaluation.comparison import compare, compare_files
+from zoo.evaluation.text_metrics import bleu, paper_bleu
 
 WORDS = ["der", "die", "das", "Hund", "Haus", "Katze", "sieht", "kennt", "alte", "kleine", "nicht", "heute"]
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(resampled, "SAMPLES", 200)
+    monkeypatch.setattr(bootstrap, "SAMPLES", 200)
 
 
 def spoiled(references, share, seed):

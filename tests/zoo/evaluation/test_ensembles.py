@@ -11,7 +11,7 @@ import pytest
 from specs import ZooError
 from zoo.evaluation import ensembles as module
 from zoo.evaluation.ensembles import FILE, ensembles, evaluate_ensemble
-from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.evaluate import evaluate_model
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
@@ -83,7 +83,7 @@ def test_neither_bfloat16_nor_a_bundle_is_kept(two: tuple[Path, Path]) -> None:
 
 def test_what_is_kept_is_the_runs_own(two: tuple[Path, Path]) -> None:
     evaluate_ensemble(two, "test", device="cpu")
-    assert Run(two[0]).strangers() == []
+    assert Run(two[0]).foreign_files() == []
 
 
 def test_models_of_other_sets_do_not_belong_together(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:

@@ -3,10 +3,8 @@
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.bleu import bleu
 from zoo.evaluation.files import evaluate_files
-from zoo.evaluation.overlap import overlap
-from zoo.evaluation.paper_bleu import paper_bleu
+from zoo.evaluation.text_metrics import bleu, corpus_score, paper_bleu
 
 REFERENCES = [
     "der alte EU-Hund sieht ein kleines Haus",
@@ -36,7 +34,7 @@ def test_they_are_scored_by_every_metric_of_text_line_by_line(files):
     assert scores["bleu"] == bleu(HYPOTHESES, REFERENCES).score
     assert scores["brevity_penalty"] == bleu(HYPOTHESES, REFERENCES).brevity_penalty
     assert scores["paper_bleu"] == paper_bleu(HYPOTHESES, REFERENCES, "de").score
-    assert scores["chrf"] == overlap("CHRF", HYPOTHESES, REFERENCES).score
+    assert scores["chrf"] == corpus_score("CHRF", HYPOTHESES, REFERENCES).score
     assert scores["ter"] == pytest.approx(100 * 5 / 21), (
         "two words in the first and the second each, and one in the last"
     )

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import specs
 from specs import Spec
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import METRICS, ON_DEV, Metric, metrics_of, named
+from zoo.evaluation.metrics import DEV_TITLES, METRICS, Metric, get_metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs
 
 MEMBERS = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 NUMBERS = st.floats(0, 100)
@@ -26,12 +26,12 @@ FROZEN = Path(__file__).parents[2] / "frozen"
 @MEMBERS
 @given(one=NUMBERS, two=NUMBERS, three=NUMBERS)
 def test_better_is_a_strict_order(metric: Metric, one: float, two: float, three: float) -> None:
-    assert not metric.better(one, one)
-    assert metric.better(one, two) + metric.better(two, one) == (one != two)
+    assert not metric.is_better(one, one)
+    assert metric.is_better(one, two) + metric.is_better(two, one) == (one != two)
     assert all(
-        metric.better(a, c)
+        metric.is_better(a, c)
         for a, b, c in permutations((one, two, three))
-        if metric.better(a, b) and metric.better(b, c)
+        if metric.is_better(a, b) and metric.is_better(b, c)
     )
 
 
@@ -39,9 +39,9 @@ def test_better_is_a_strict_order(metric: Metric, one: float, two: float, three:
 @given(score=NUMBERS)
 def test_what_is_no_number_is_never_better_and_any_number_is_better_than_none(metric: Metric, score: float) -> None:
     for none in (math.nan, math.inf, -math.inf):
-        assert not metric.better(none, score)
-        assert not metric.better(none, None)
-    assert metric.better(score, None)
+        assert not metric.is_better(none, score)
+        assert not metric.is_better(none, None)
+    assert metric.is_better(score, None)
 
 
 @MEMBERS
@@ -49,49 +49,51 @@ def test_what_is_no_number_is_never_better_and_any_number_is_better_than_none(me
 def test_the_best_is_the_most_or_the_least_whatever_comes_first(metric: Metric, scores: list[float]) -> None:
     best = None
     for score in scores:
-        best = score if metric.better(score, best) else best
-    assert best == (max if metric.better(2, 1) else min)(scores)
+        best = score if metric.is_better(score, best) else best
+    assert best == (max if metric.is_better(2, 1) else min)(scores)
 
 
 def test_a_model_is_better_for_less_perplexity_and_less_edits_and_for_more_of_all_else() -> None:
-    assert {metric.name for metric in METRICS if metric.better(1, 2)} == {"perplexity", "ter"}
+    assert {metric.name for metric in METRICS if metric.is_better(1, 2)} == {"perplexity", "ter"}
 
 
 @MEMBERS
 def test_it_asks_for_nothing_but_what_it_is_computed_from(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot(metric.task or "translation")
-    answers = Answers(translator, translator.sources, translator.references)
+    answers = ModelOutputs(translator, translator.sources, translator.references)
     assert 0 < metric.score(answers) <= metric.most
     assert metric.score(answers) == metric.compute(answers)[metric.name]
-    assert [what for what, _ in translator.asked] == ["forced" if metric.forced else "outputs"], "once, and no other"
+    assert [what for what, _ in translator.asked] == ["forced" if metric.uses_probabilities else "outputs"], (
+        "once, and no other"
+    )
 
 
 @MEMBERS
 def test_it_says_its_number_first_and_all_that_people_read_of_it(metric: Metric, parrot: Callable[..., Any]) -> None:
     translator = parrot(metric.task or "translation")
-    told = metric.compute(Answers(translator, translator.sources, translator.references))
+    told = metric.compute(ModelOutputs(translator, translator.sources, translator.references))
     assert list(told) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in told))]
 
 
 @MEMBERS
 @given(score=NUMBERS)
 def test_what_is_kept_is_read_back(metric: Metric, score: float) -> None:
-    assert metric.known(json.loads(json.dumps({metric.name: score}))) == score
-    assert float(metric.written(score)) == pytest.approx(score, abs=0.5 * 10**-metric.decimals + 1e-9)
+    assert metric.read_score(json.loads(json.dumps({metric.name: score}))) == score
+    assert float(metric.format_score(score)) == pytest.approx(score, abs=0.5 * 10**-metric.decimals + 1e-9)
 
 
 @MEMBERS
 @pytest.mark.parametrize("found", ["much", None, -1, -0.001, math.nan, [], {}])
 def test_what_cannot_be_a_score_is_none(metric: Metric, found: object) -> None:
-    assert metric.known({metric.name: found}) is None
-    assert metric.known({}) is None
-    assert metric.known(found) is None
-    assert metric.known({metric.name: metric.most * 1.1}) is None
+    assert metric.read_score({metric.name: found}) is None
+    assert metric.read_score({}) is None
+    assert metric.read_score(found) is None
+    assert metric.read_score({metric.name: metric.most * 1.1}) is None
 
 
 def test_a_perfect_score_may_come_out_a_rounding_above_it() -> None:
-    assert [named(name).known({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
+    assert [get_metric(name).known({name: 100.00000000000004}) for name in ("bleu", "f1")] == [100, 100]
 
 
 def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: Callable[..., Spec]) -> None:
@@ -100,7 +102,7 @@ def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: 
     }
     assert {metric.name for metric in METRICS} == words - {type(None)}
     for make in (lambda **fields: specs.load("tiny", fields), parsing):
-        own = [metric.name for metric in metrics_of(make().task)]
+        own = [metric.name for metric in metrics_for(make().task)]
         assert own[-1] == "perplexity"
         for name in own:
             assert make(**{"training.dev_score": name}).training.dev_score == name
@@ -110,10 +112,10 @@ def test_the_metrics_of_a_task_are_those_that_a_spec_may_be_trained_by(parsing: 
 
 
 def test_each_has_a_name_and_words_of_its_own() -> None:
-    assert len({metric.name for metric in METRICS}) == len({metric.called for metric in METRICS}) == len(METRICS)
-    assert all(named(metric.name) is metric for metric in METRICS)
+    assert len({metric.name for metric in METRICS}) == len({metric.title for metric in METRICS}) == len(METRICS)
+    assert all(get_metric(metric.name) is metric for metric in METRICS)
     assert len({metric.signature for metric in METRICS if metric.task == "translation"}) == 4
-    assert {f"dev_{metric.name}": f"dev {metric.called}" for metric in METRICS} == ON_DEV
+    assert {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS} == DEV_TITLES
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,6 @@ def test_each_has_a_name_and_words_of_its_own() -> None:
 )
 def test_scores_that_past_code_wrote_are_read(file: Path) -> None:
     scores = json.loads(file.read_text())["dev"]
-    found = {metric.name: metric.known(scores) for metric in metrics_of(specs.load("tiny").task)}
+    found = {metric.name: metric.read_score(scores) for metric in metrics_for(specs.load("tiny").task)}
     later = {name: scores.get(name) for name in ("paper_bleu", "chrf", "ter")}  # formats before 4 had none of them
     assert found == {"bleu": scores["bleu"], "perplexity": scores["perplexity"], **later}

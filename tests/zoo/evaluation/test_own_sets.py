@@ -11,16 +11,15 @@ import pytest
 import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation import own_sets
-from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.own_sets import evaluate_model, texts
+from zoo.evaluation import scores
+from zoo.evaluation.evaluate import evaluate_model, evaluate_translator, read_split
 from zoo.files import storage
 from zoo.files.reading import read_json
 from zoo.models import weights
 from zoo.publishing.publish import publish
 from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.system.called import called
+from zoo.system.processors import device_name
 from zoo.training.run import Run
 
 HELD_OUT = {
@@ -33,12 +32,14 @@ HELD_OUT = {
 def test_the_scores_are_those_of_its_texts_and_are_kept_with_the_run(trained: Callable[..., Run]) -> None:
     run = trained()
     found = evaluate_model(run.folder, "test", device="cpu")
-    sources, references = texts(run.spec, "test", Report())
-    wanted = evaluate(zoo.load(str(run.folder), device="cpu"), sources, references, Report())
+    sources, references = read_split(run.spec, "test", Report())
+    wanted = evaluate_translator(zoo.load(str(run.folder), device="cpu"), sources, references, Report())
     same = ("bleu", "signature", "perplexity", "sentences")
     assert [found[name] for name in same] == [wanted[name] for name in same]
     assert found["sentences"] == 4
-    assert found["machine"] == f"{called('cpu')}, {run.spec.compilation.backend}, float32".replace("auto", "native")
+    assert found["machine"] == f"{device_name('cpu')}, {run.spec.compilation.backend}, float32".replace(
+        "auto", "native"
+    )
     kept = read_json(run.scores)
     assert kept["test"] == found
     assert kept["dev"]["bleu"] == 12.345
@@ -48,7 +49,7 @@ def test_scores_of_weights_that_are_gone_are_not_kept(
     trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = trained()
-    scored = own_sets.scored
+    scored = scores.compute_scores
 
     def slowly(*given: Any) -> Any:
         before = weights.read(run.weights)
@@ -57,7 +58,7 @@ def test_scores_of_weights_that_are_gone_are_not_kept(
         )
         return scored(*given)
 
-    monkeypatch.setattr(own_sets, "scored", slowly)
+    monkeypatch.setattr(scores, "compute_scores", slowly)
     evaluate_model(run.folder, "test", device="cpu")
     assert "test" not in read_json(run.scores)
     assert not run.answers("test").exists()
@@ -79,7 +80,7 @@ def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Ru
     missing = [{"source": "gone.en", "target": "gone.de"}]
     part = [{"source": "pairs.en", "target": "pairs.de"}]
     spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
-    sources, references = texts(spec, "dev", Report())
+    sources, references = read_split(spec, "dev", Report())
     assert sources[1] == "we read two books today"
     assert references[1] == "heute lesen wir zwei Bücher"
     assert not storage.prepared().exists()
@@ -87,7 +88,7 @@ def test_a_set_of_its_own_files_needs_no_training_text(trained: Callable[..., Ru
 
 def test_what_is_held_out_is_as_in_training(trained: Callable[..., Run]) -> None:
     spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
-    (source,), (reference,) = texts(spec, "dev", Report())
+    (source,), (reference,) = read_split(spec, "dev", Report())
     prepared = prepare(spec, Report())
     train, decode = prepared.store("train"), prepared.vocabulary.decode
     trained_on = {decode(train.source(index).tolist(), "source") for index in range(len(train))}
@@ -102,4 +103,4 @@ def test_no_such_set(trained: Callable[..., Run]) -> None:
         evaluate_model(run.folder, "train", device="cpu")
     spec = run.spec.model_copy(update={"corpus": run.spec.corpus.model_copy(update={"test": ()})})
     with pytest.raises(ZooError, match="has no test set"):
-        texts(spec, "test", Report())
+        read_split(spec, "test", Report())

@@ -3,20 +3,19 @@
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.bleu import bleu
-from zoo.evaluation.paper_bleu import paper_bleu, tokens_of
+from zoo.evaluation.text_metrics import bleu, moses_tokenizer, paper_bleu
 
 
 def test_tokens_are_those_of_moses_with_compounds_split_in_german_alone():
     text = "Der „EU-Haushalt“ steigt z. B. um ‚3,5‘ %."
-    assert tokens_of("de")(text) == "Der \" EU ##AT##-##AT## Haushalt \" steigt z. B. um ' 3,5 ' % ."
-    assert tokens_of("fr")("L'avant-dernier, peut-être.") == "L' avant-dernier , peut-être ."
-    assert "EU-Haushalt" in tokens_of("en")(text)
+    assert moses_tokenizer("de")(text) == "Der \" EU ##AT##-##AT## Haushalt \" steigt z. B. um ' 3,5 ' % ."
+    assert moses_tokenizer("fr")("L'avant-dernier, peut-être.") == "L' avant-dernier , peut-être ."
+    assert "EU-Haushalt" in moses_tokenizer("en")(text)
 
 
 def test_a_hyphen_between_spaces_splits_nothing_and_a_chain_splits_everywhere_but_at_single_letters():
     """As the authors' expression finds them, from left to right and none twice."""
-    tokens = tokens_of("de")
+    tokens = moses_tokenizer("de")
     assert tokens("er - sie") == "er - sie"
     assert tokens("Nord-Ost-See") == "Nord ##AT##-##AT## Ost ##AT##-##AT## See"
     assert tokens("a-b-c") == "a ##AT##-##AT## b-c"
@@ -25,7 +24,7 @@ def test_a_hyphen_between_spaces_splits_nothing_and_a_chain_splits_everywhere_bu
 def test_it_is_bleu_of_these_tokens_and_says_so():
     hypotheses, references = ["Der EU-Gipfel sagt heute: „Nein“."], ['Der EU-Haushalt sagt heute: "Nein".']
     found = paper_bleu(hypotheses, references, "de")
-    split = [[tokens_of("de")(text) for text in each] for each in (hypotheses, references)]
+    split = [[moses_tokenizer("de")(text) for text in each] for each in (hypotheses, references)]
     assert found.score == pytest.approx(bleu(*split, tokenize="none").score)
     assert found.score > bleu(hypotheses, references).score > 0
     assert "tok:moses-de|quotes:plain|compounds:split|smooth:none|" in found.signature

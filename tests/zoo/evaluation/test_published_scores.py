@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from zoo.evaluation.bleu import bleu
-from zoo.evaluation.compare import compare_files
+from zoo.evaluation.comparison import compare_files
 from zoo.evaluation.files import evaluate_files
-from zoo.evaluation.paper_bleu import paper_bleu, tokens_of
+from zoo.evaluation.text_metrics import bleu, moses_tokenizer, paper_bleu
 from zoo.text.lines import read_lines
 
 pytestmark = [
@@ -25,7 +24,7 @@ def file(name):
 
 def moses(name):
     """The tokens of a file, compounds left whole."""
-    tokens = tokens_of("de")
+    tokens = moses_tokenizer("de")
     return [tokens(line).replace(" ##AT##-##AT## ", "-") for line in read_lines(file(name))]
 
 

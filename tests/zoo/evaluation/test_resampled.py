@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.bleu import bleu
-from zoo.evaluation.overlap import made
-from zoo.evaluation.paper_bleu import paper_bleu
-from zoo.evaluation.resampled import (
+from zoo.evaluation.bootstrap import (
     SAMPLES,
-    bleu_by,
-    counts,
-    draws,
-    half_interval,
-    half_width,
-    log_perplexity_by,
-    paper_bleu_by,
-    probability,
-    scores,
+    bleu_by_sample,
+    difference_half_width,
+    interval_half_width,
+    log_perplexity_by_sample,
+    p_value,
+    paper_bleu_by_sample,
+    sample_counts,
+    scores_from_statistics,
+    sentence_statistics,
 )
+from zoo.evaluation.text_metrics import bleu, paper_bleu, sacrebleu_metric
 
 REFERENCES = [
     "der alte Hund sieht ein kleines Haus.",
@@ -40,16 +38,16 @@ OUTPUTS = [
 
 
 def test_every_set_has_as_many_sentences_and_is_always_the_same() -> None:
-    drawn = draws(7)
+    drawn = sample_counts(7)
     assert (drawn.sum(axis=1) == 7).all()
-    assert np.array_equal(drawn, draws(7))
+    assert np.array_equal(drawn, sample_counts(7))
     assert abs(drawn.mean() - 1) < 1e-12
     assert len(np.unique(drawn, axis=0)) > 100
 
 
 def test_the_score_of_a_set_is_that_of_its_sentences() -> None:
-    drawn = np.vstack([np.ones(4), draws(4)[:5]])
-    by, paper_by = bleu_by(drawn, OUTPUTS, REFERENCES), paper_bleu_by(drawn, OUTPUTS, REFERENCES, "de")
+    drawn = np.vstack([np.ones(4), sample_counts(4)[:5]])
+    by, paper_by = bleu_by_sample(drawn, OUTPUTS, REFERENCES), paper_bleu_by_sample(drawn, OUTPUTS, REFERENCES, "de")
     for number, row in enumerate(drawn):
         times = [index for index, count in enumerate(row) for _ in range(int(count))]
         outputs, references = ([texts[index] for index in times] for texts in (OUTPUTS, REFERENCES))
@@ -59,48 +57,52 @@ def test_the_score_of_a_set_is_that_of_its_sentences() -> None:
 
 def test_perplexity_is_over_the_pieces_of_the_set() -> None:
     drawn = np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])
-    found = log_perplexity_by(drawn, [-3.0, -8.0], [2, 4])
+    found = log_perplexity_by_sample(drawn, [-3.0, -8.0], [2, 4])
     assert found == pytest.approx([11 / 6, 3 / 2, 2.0])
     assert math.exp(found[1]) == pytest.approx(math.exp(6 / 4))
 
 
 def test_what_is_not_alike_in_number_is_refused() -> None:
     with pytest.raises(ZooError, match="3 hypotheses and 4 references"):
-        bleu_by(draws(4), OUTPUTS[:3], REFERENCES)
+        bleu_by_sample(sample_counts(4), OUTPUTS[:3], REFERENCES)
 
 
 @pytest.mark.parametrize("kind", ["BLEU", "CHRF", "TER"])
 def test_sets_and_intervals_are_sacrebleus_own(kind: str) -> None:
-    of = made(kind)
+    of = sacrebleu_metric(kind)
     others = [text.replace("sieht", "kennt").replace("heute", "oft") for text in OUTPUTS]
     named = [("A", OUTPUTS * 5), ("B", others * 5)]
     test = import_module("sacrebleu.significance").PairedTest(named, {kind: of}, [REFERENCES * 5], "bs", SAMPLES)
     _, results = test()[1].values()
     for (_, outputs), theirs in zip(named, results, strict=True):
-        sums = counts(of, outputs, REFERENCES * 5)
-        assert scores(of, sums.sum(0, keepdims=True)) == pytest.approx([theirs.score])
-        drawn = scores(of, draws(len(outputs)) @ sums)
+        sums = sentence_statistics(of, outputs, REFERENCES * 5)
+        assert scores_from_statistics(of, sums.sum(0, keepdims=True)) == pytest.approx([theirs.score])
+        drawn = scores_from_statistics(of, sample_counts(len(outputs)) @ sums)
         assert drawn.mean() == pytest.approx(theirs.mean, rel=1e-4)
-        assert half_interval(drawn) == pytest.approx(theirs.ci, rel=0.05)
+        assert interval_half_width(drawn) == pytest.approx(theirs.ci, rel=0.05)
 
 
 def test_where_there_is_no_difference_one_in_twenty_is_found_by_a_p_of_a_twentieth() -> None:
     """Of two that are alike, differences scatter about 0 as those of the sets scatter about them."""
     chance = np.random.default_rng(0)
     differences = chance.normal(size=4_000)
-    found = [probability(each, each + chance.normal(size=400)) for each in differences]
+    found = [p_value(each, each + chance.normal(size=400)) for each in differences]
     assert np.mean(np.array(found) < 0.05) == pytest.approx(0.05, abs=0.012)
     assert np.mean(np.array(found) < 0.5) == pytest.approx(0.5, abs=0.03)
-    assert probability(0.0, np.zeros(100)) == 1.0
-    assert probability(9.0, chance.normal(9.0, size=999)) == pytest.approx(0.001)
+    assert p_value(0.0, np.zeros(100)) == 1.0
+    assert p_value(9.0, chance.normal(9.0, size=999)) == pytest.approx(0.001)
 
 
 def test_half_the_interval_of_a_difference_is_twice_its_deviation() -> None:
     chance = np.random.default_rng(0)
     first = chance.normal(30.0, 5.0, SAMPLES)
     second = first + chance.normal(1.0, 0.5, SAMPLES)
-    assert half_width("bleu", 31.0, first, second) == pytest.approx(1.96 * 0.5, rel=0.1)
-    assert half_width("bleu", 31.0, first, second) == half_width("bleu", 30.0, second, first), "it is paired"
+    assert difference_half_width("bleu", 31.0, first, second) == pytest.approx(1.96 * 0.5, rel=0.1)
+    assert difference_half_width("bleu", 31.0, first, second) == difference_half_width("bleu", 30.0, second, first), (
+        "it is paired"
+    )
     logs = first / 100, second / 100
-    assert half_width("perplexity", 7.0, *logs) == pytest.approx(7.0 * 1.96 * 0.005, rel=0.1), "in perplexity, not log"
-    assert half_width("chrf", 31.0, None, second) is None
+    assert difference_half_width("perplexity", 7.0, *logs) == pytest.approx(7.0 * 1.96 * 0.005, rel=0.1), (
+        "in perplexity, not log"
+    )
+    assert difference_half_width("chrf", 31.0, None, second) is None

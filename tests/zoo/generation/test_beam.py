@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, top_k
 from specs import EOS
-from zoo.generation.beam import Beam
+from zoo.generation.beam_search import BeamSearch
 
 
 def chosen(log_probabilities, totals, must_end, size):
-    beam = Beam(size, 0.6)
+    beam = BeamSearch(size, 0.6)
     return beam.choose(top_k(torch.tensor(log_probabilities), beam.candidates), torch.tensor(totals), must_end)
 
 
@@ -47,7 +47,7 @@ def test_places_without_a_hypothesis_go_on_from_rows_that_are_there(rows):
     """A vocabulary of EOS and one token has fewer continuations than a beam of four takes."""
     found = TopK(torch.full((rows, 2), -1.0), torch.tensor([[1, EOS]] * rows), torch.full((rows,), -1.0))
     totals = torch.tensor([[-1.0, *[-torch.inf] * (rows - 1)]])
-    step = Beam(4, 0.6).choose(found, totals, [False])
+    step = BeamSearch(4, 0.6).choose(found, totals, [False])
     assert step.totals.shape == (1, 8)
     assert step.live_totals.tolist() == [[-2.0, *[-torch.inf] * 3]]
     assert int(step.parents.max()) < rows

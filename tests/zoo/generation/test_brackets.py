@@ -12,14 +12,13 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.generation.brackets import Brackets
-from zoo.generation.hypothesis import length_penalty
-from zoo.generation.sample import Sample
-from zoo.generation.source import Source
-from zoo.generation.suppressed_tokens import SuppressedTokens
+from zoo.generation.batching import Source
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
+from zoo.generation.hypotheses import length_penalty
+from zoo.generation.sampling import Sampling
 
 OPENING, CLOSING, WORDS, SIZE = (4, 9), (7, 5), (6, 10), 12  # 8 and 11 are nothing
-TREES = Brackets(OPENING, CLOSING, WORDS, SIZE)
+TREES = BracketConstraint(OPENING, CLOSING, WORDS, SIZE)
 CPU = torch.device("cpu")
 
 
@@ -108,7 +107,7 @@ def test_words_are_as_they_are_spelled_and_as_many_brackets_open_as_may(spelling
         for i, token in enumerate((*tree, EOS)):
             follow.setdefault(tree[:i], set()).add(token)
     source = Source(0, (4, EOS), limit, words=len(spelling), spelled=spelling)
-    bounds, beginnings = Brackets(OPENING, CLOSING, WORDS, SIZE, in_a_row).begun([source], CPU), [()]
+    bounds, beginnings = BracketConstraint(OPENING, CLOSING, WORDS, SIZE, in_a_row).begun([source], CPU), [()]
     while beginnings:
         assert bounds.allowed().tolist() == [[token in follow[each] for token in range(SIZE)] for each in beginnings]
         on = [(row, token) for row, each in enumerate(beginnings) for token in sorted(follow[each]) if token != EOS]
@@ -173,7 +172,7 @@ def test_a_beam_wide_enough_finds_the_best_of_all_trees(toy, search, alpha):
 def program(request, toy, tmp_path_factory):
     if request.param == "toy":
         return toy(SIZE, 1, 100)
-    if problem := BACKENDS[request.param].absent():
+    if problem := BACKENDS[request.param].unavailable_reason():
         pytest.skip(problem)
     sizes = {
         "architecture": {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4},
@@ -190,8 +189,8 @@ CHOOSERS = {
     "wide": {"beam": 21, "alpha": 0.3, "n_best": 21, "constraint": TREES},
     "shrinking": {"beam": 4, "alpha": 0.3, "n_best": 4, "constraint": TREES, "stopping_rule": "shrinking"},
     "barring": {"beam": 4, "alpha": 0.3, "constraint": SuppressedTokens((UNK,), SIZE, TREES)},
-    "sample": {"chooser": Sample(3, 0.3, 2.0, 0, 1.0, 1, TREES)},
-    "top": {"chooser": Sample(3, 0.3, 2.0, 4, 0.9, 1, TREES)},
+    "sample": {"chooser": Sampling(3, 0.3, 2.0, 0, 1.0, 1, TREES)},
+    "top": {"chooser": Sampling(3, 0.3, 2.0, 4, 0.9, 1, TREES)},
 }
 
 
@@ -271,12 +270,12 @@ def test_a_tree_has_words(toy, search):
     with pytest.raises(ValueError, match="no tree over the 0 words of sentence 0 has 9 tokens"):
         search(toy(SIZE), [(4,)], [9], beam=4, alpha=0.3, constraint=TREES)
     with pytest.raises(ValueError, match="2 opening brackets and 1 closing"):
-        Brackets((4, 5), (6,), (7,), 8)
+        BracketConstraint((4, 5), (6,), (7,), 8)
 
 
 def test_a_vocabulary_of_a_size_that_somebody_promised_takes_no_square_of_it():
     """Nor is there anything for each label beside each case: of a million tokens, and as many labels as may be."""
     labels = 1000
     opening, closing = range(4, 4 + labels), range(4 + labels, 4 + 2 * labels)
-    tables = Brackets(opening, closing, [4 + 2 * labels], 1_000_000, 64)._made
+    tables = BracketConstraint(opening, closing, [4 + 2 * labels], 1_000_000, 64)._made
     assert sum(table.nbytes for table in tables) < 100_000_000

@@ -9,9 +9,9 @@ import torch
 import specs
 from compiler import build
 from specs import BOS, EOS, ZooError
-from zoo.generation.brackets import Brackets
+from zoo.generation.constraints import BracketConstraint
 from zoo.generation.ensemble import Ensemble
-from zoo.generation.hypothesis import length_penalty
+from zoo.generation.hypotheses import length_penalty
 from zoo.generation.translator import Translator
 from zoo.text.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ def test_an_ensemble_of_one_is_the_program(toy, search):
 
 
 def test_an_ensemble_is_bound_as_a_program_is(toy, search, translator_of):
-    trees = Brackets((4, 5), (6, 7), (8,), 9)
+    trees = BracketConstraint((4, 5), (6, 7), (8,), 9)
     choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "tokens": 40, "words": [1, 3, 2], "constraint": trees}
     alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **choice)
     assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **choice) == alone

@@ -4,9 +4,9 @@ import pytest
 
 from compiler.program import Found
 from specs import ZooError
-from zoo.generation.brackets import Brackets
-from zoo.generation.hypothesis import length_penalty
-from zoo.generation.stream import translate_lines
+from zoo.generation.constraints import BracketConstraint
+from zoo.generation.hypotheses import length_penalty
+from zoo.generation.streaming import translate_lines
 
 TEXTS = ["ab", "", "hgfedc", "a b", "h"]
 
@@ -84,6 +84,6 @@ def test_what_it_cannot_do_is_refused(translator_of):
         assert caught.value.hint
     with pytest.raises(ZooError, match=r"its beam does not shrink \(`decoding.stopping_rule` of the model's spec\)"):
         translator_of(["decoding.stopping_rule=shrinking"], Engine()).translate(["ab"])
-    translator.constraint = Brackets([4], [5], [6], 7)
+    translator.constraint = BracketConstraint([4], [5], [6], 7)
     with pytest.raises(ZooError, match="Engine searches by itself, and what it may produce cannot be constrained"):
         translator.translate(["ab"])

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from specs import BOS, EOS, PAD
-from zoo.generation.beam import Beam
-from zoo.generation.hypothesis import Hypothesis, length_penalty
-from zoo.generation.suppressed_tokens import SuppressedTokens
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.hypotheses import Hypothesis, length_penalty
 
 
 def twin(program, source, limit, beam, alpha, n_best, kind="power", prefix=(), least=0):
@@ -45,7 +45,7 @@ def test_it_equals_the_twin_ties_included(toy, search, alpha, kind, levels):
         sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(4))) for _ in range(draw.randrange(1, 6))]
         limits = [draw.randrange(13) for _ in sources]
         prefixes = [(1,) * min(limit, draw.choice([0, 0, 1, 2])) for limit in limits]
-        chooser = Beam(beam, alpha, n_best, SuppressedTokens((), vocabulary, least=least), kind, "full")
+        chooser = BeamSearch(beam, alpha, n_best, SuppressedTokens((), vocabulary, least=least), kind, "full")
         how = {"prefixes": prefixes, "tokens": draw.choice([1, 40, 60, 4096]), "windows": 2}
         found = search(program, sources, limits, chooser, **how)
         for source, limit, prefix, hypotheses in zip(sources, limits, prefixes, found, strict=True):
@@ -81,7 +81,7 @@ def test_what_is_found_depends_on_no_other_sentence(toy, search):
     draw = random.Random(4)
     sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(1, 7))) for _ in range(20)]
     limits = [3 * len(source) + 2 for source in sources]
-    chooser = Beam(4, 0.6, 4, SuppressedTokens((), 9, least=2), "power", "full")
+    chooser = BeamSearch(4, 0.6, 4, SuppressedTokens((), 9, least=2), "power", "full")
     alone = [search(toy(9, 1, 12), [s], [limit], chooser)[0] for s, limit in zip(sources, limits, strict=True)]
     for how in ({}, {"tokens": 1}, {"tokens": 70}, {"tokens": 130, "windows": 3}, {"workers": 3}):
         assert search(toy(9, 1, 12), sources, limits, chooser, **how) == alone

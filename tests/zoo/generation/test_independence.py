@@ -16,8 +16,7 @@ from compiler.backends import BACKENDS
 from specs import Spec
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
-from zoo.generation.translation import Translation
-from zoo.generation.translator import Translator
+from zoo.generation.translator import Translation, Translator
 from zoo.report import Report
 from zoo.text.lines import read_lines
 
@@ -69,7 +68,7 @@ SLOW = {"inductor", "aot", "onnx"}  # half a minute to compile or export
     "backend", [pytest.param(b, marks=[pytest.mark.slow] * (b in SLOW)) for b in BACKENDS if b not in APART]
 )
 def test_every_backend_finds_the_same(small: Callable[..., Spec], backend: str, tmp_path: Path) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     sizes = {"architecture": small().architecture.model_dump(), "vocabulary": {"size": 300}}
     spec = zoo.spec("tiny", {**sizes, "corpus": {"train": [{"grammar": 300}]}})
@@ -102,7 +101,7 @@ def test_all_of_multi30k(multi30k: tuple[str, list[str]]) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b not in APART])
 def test_all_of_multi30k_through_every_backend(multi30k: tuple[str, list[str]], backend: str) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     run, sources = multi30k
     eager, other = (zoo.load(run, backend=name).hypotheses(sources) for name in ("eager", backend))

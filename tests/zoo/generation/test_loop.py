@@ -10,9 +10,9 @@ import torch
 import specs
 from compiler import build
 from specs import BOS, EOS, PAD, ZooError
-from zoo.generation.hypothesis import Hypothesis, length_penalty
-from zoo.generation.sample import Sample
-from zoo.generation.source import Source
+from zoo.generation.batching import Source
+from zoo.generation.hypotheses import Hypothesis, length_penalty
+from zoo.generation.sampling import Sampling
 
 
 def penalised(total, length, alpha, kind="gnmt"):
@@ -157,7 +157,7 @@ def test_what_is_barred_is_no_candidate_and_the_rest_is_as_it_was(toy, search, a
 def test_of_what_is_barred_no_sample_is_drawn(toy, search, top):
     sources, limits = [(4,), (5, 6), (7,)], [9, 5, 0]
     ruled = Ruled(9, 0.3)
-    chooser = Sample(4, 0.6, 1.3, *top, 1, ruled)
+    chooser = Sampling(4, 0.6, 1.3, *top, 1, ruled)
     found = search(toy(9, 1, 100), sources, limits, chooser)
     for source, limit, hypotheses in zip(sources, limits, found, strict=True):
         assert len(hypotheses) == 4
@@ -168,8 +168,8 @@ def test_of_what_is_barred_no_sample_is_drawn(toy, search, top):
             for i, token in enumerate(whole):
                 assert token in ruled.rule((*source, EOS), whole[:i]) | ({EOS} if i == limit else set())
     assert search(toy(9, 1, 100), sources[:1], limits[:1], chooser) == found[:1]
-    everything = Sample(4, 0.6, 1.3, *top, 1, Ruled(9, 1))
-    unbounded = Sample(4, 0.6, 1.3, *top, 1)
+    everything = Sampling(4, 0.6, 1.3, *top, 1, Ruled(9, 1))
+    unbounded = Sampling(4, 0.6, 1.3, *top, 1)
     assert search(toy(9, 1, 100), sources, limits, everything) == search(toy(9, 1, 100), sources, limits, unbounded)
 
 
@@ -390,7 +390,7 @@ def test_a_gpu_reports_one_step_late_and_nothing_changes(toy, search, monkeypatc
     for levels in (2, 400):
         beam = {"beam": 3, "alpha": 0.6, "n_best": 2}
         endings = [{**beam, "stopping_rule": ending} for ending in ("admissible", "shrinking", "full")]
-        for choice in (*endings, {"chooser": Sample(2, 0.6, 1.0, 0, 1.0, 1)}):
+        for choice in (*endings, {"chooser": Sampling(2, 0.6, 1.0, 0, 1.0, 1)}):
             expected = search(toy(9, 1, levels), sources, limits, tokens=70, **choice)
             with monkeypatch.context() as patch:
                 patch.setattr("zoo.generation.batch._is_asynchronous", lambda tensor: True)

@@ -43,7 +43,7 @@ def _state() -> dict[str, object]:
     "backend", ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), "onnx", "ctranslate2"]
 )
 def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     run = trained()
     torch.set_num_threads(3)
@@ -62,7 +62,7 @@ def test_it_leaves_torch_as_it_was(trained: Callable[..., Run], backend: str) ->
 def test_a_pickle_opens_the_same_again(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """From another folder, too, and holds no weights."""
     run = trained("runs/one")
-    one = zoo.load(str(run.folder), backend="eager", precision="bfloat16", tokens=77)
+    one = zoo.load(str(run.folder), backend="eager", precision="bfloat16", max_batch_tokens=77)
     expected = one.translate(["the old dog", "she knows"])
     kept = [pickle.dumps(each) for each in (one, type(one).ensemble([one, one]))]
     assert max(map(len, kept)) < 2000

@@ -13,16 +13,16 @@ import specs
 from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
 from zoo.data import builtin
-from zoo.data.parallel import sentence
-from zoo.generation.attending import Attending
+from zoo.data.corpus import tree_pair
+from zoo.generation.attention import AttentionRecorder
 from zoo.generation.parser import Parser
-from zoo.generation.stream import translate_lines
-from zoo.text.trees.bracketed import plain
-from zoo.text.trees.symbols import Linearisation
-from zoo.text.trees.tree import Tree, read
+from zoo.generation.streaming import translate_lines
+from zoo.text.trees.bracketed import read_tree, simplify
+from zoo.text.trees.tokenizer import Linearisation
+from zoo.text.trees.tree import Tree
 from zoo.text.vocabulary import Vocabulary
 
-PAIRS = [sentence(plain(pair.tree)) for pair in builtin.sentences("dev", 60)]
+PAIRS = [tree_pair(simplify(pair.tree)) for pair in builtin.sentences("dev", 60)]
 SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 
@@ -52,12 +52,12 @@ def test_every_output_is_a_tree_over_its_words(parser: Made, linearisation: str,
     one = parser(**how)
     for best, text in zip(one.hypotheses(SENTENCES, n_best=3), SENTENCES, strict=True):
         for each in best:
-            tree = read(each.text)
+            tree = read_tree(each.text)
             assert words(tree) == text.replace("(", "-LRB-").replace(")", "-RRB-").split()
             if constrained:
-                assert str(one.symbols.tree(each.tokens, words(tree))) == each.text
+                assert str(one.symbols.to_tree(each.tokens, words(tree))) == each.text
                 written = [token for token in each.tokens if token in one.symbols.words]
-                known = one.symbols.written(words(tree)) or written
+                known = one.symbols.word_ids(words(tree)) or written
                 assert all(due in (UNK, token) for due, token in zip(known, written, strict=True))
 
 
@@ -93,10 +93,10 @@ def test_a_treebanks_tree_is_scored_as_what_is_learned_of_it(parser: Made) -> No
 def test_its_attention_is_over_words_and_brackets(parser: Made) -> None:
     one = parser(**{"task.linearisation": "vinyals"})
     weights = one.program.weights()  # type: ignore[union-attr]
-    one.attending = Attending(partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager"))
+    one.attending = AttentionRecorder(partial(build, one.spec, [Purpose.ATTEND], weights=weights, backend="eager"))
     tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
     own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
-    assert words(read(own.translation)) == ["-LRB-", "dog", "sleeps"]
+    assert words(read_tree(own.translation)) == ["-LRB-", "dog", "sleeps"]
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
     assert given.written == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
@@ -139,7 +139,7 @@ def test_a_sentence_that_is_too_long_is_refused_by_its_number(parser: Made) -> N
 def test_a_sentence_that_no_tree_fits_is_told_behind_the_lines_before_it(parser: Made) -> None:
     long, short = "abcdefgh ijklmnop", "a a a"
     found = translate_lines(parser(**{"decoding.extra_length": 0}), [long, long, short])
-    assert [words(read(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
+    assert [words(read_tree(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
     told = r"the tree of text 3 \('a a a'\) has 5 tokens at least, and may have 3 at most"
     with pytest.raises(ZooError, match=told) as caught:
         next(found)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from specs import EOS, ZooError
-from zoo.generation.beam import Beam
-from zoo.generation.source import Source
-from zoo.generation.workers import searched
-from zoo.system.ram import is_short
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import search
+from zoo.system.device_memory import is_out_of_memory
 
 ALLOCATOR = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ..."
 SOURCES = [Source(index, (*[4 + index % 5] * (1 + index % 7), EOS), 5, (), f"text {index}") for index in range(30)]
@@ -55,8 +55,8 @@ def tight(toy):
 @pytest.mark.parametrize("most", [3, 10, 25])
 def test_the_room_halves_until_it_fits(toy, tight, error, most):
     program = tight(most, error)
-    found = dict(searched(program, [SOURCES], Beam(3, 0.6), 4096))
-    assert found == dict(searched(toy(9, 1, 50), [SOURCES], Beam(3, 0.6), 4096))
+    found = dict(search(program, [SOURCES], BeamSearch(3, 0.6), 4096))
+    assert found == dict(search(toy(9, 1, 50), [SOURCES], BeamSearch(3, 0.6), 4096))
     assert 1 <= program.failed <= 6
     assert max(program.read) <= most
 
@@ -64,8 +64,8 @@ def test_the_room_halves_until_it_fits(toy, tight, error, most):
 @pytest.mark.parametrize("most", [7, 20])
 def test_workers_that_are_in_each_others_way_give_way(toy, tight, most):
     program = tight(most, MemoryError())
-    done = dict(searched(program, [SOURCES], Beam(3, 0.6), 4096, 3))
-    assert done == dict(searched(toy(9, 1, 50), [SOURCES], Beam(3, 0.6), 4096))
+    done = dict(search(program, [SOURCES], BeamSearch(3, 0.6), 4096, 3))
+    assert done == dict(search(toy(9, 1, 50), [SOURCES], BeamSearch(3, 0.6), 4096))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -74,13 +74,13 @@ def test_one_sentence_that_does_not_fit_is_named(tight, workers):
     with pytest.raises(
         ZooError, match=r"not enough memory to translate sentence 18 alone: 'text 17', 4 tokens"
     ) as caught:
-        list(searched(program, [SOURCES[10:20]], Beam(3, 0.6), 4096, workers))
+        list(search(program, [SOURCES[10:20]], BeamSearch(3, 0.6), 4096, workers))
     assert caught.value.exit_code == 1
     assert "smaller beam" in caught.value.hint
 
 
 def test_other_failures_are_not_of_memory(tight):
     with pytest.raises(RuntimeError, match="a fault"):
-        list(searched(tight(2, RuntimeError("a fault")), [SOURCES], Beam(3, 0.6), 4096))
-    assert is_short(RuntimeError("CUDA error: out of memory"))
-    assert not is_short(ValueError("not enough memory"))
+        list(search(tight(2, RuntimeError("a fault")), [SOURCES], BeamSearch(3, 0.6), 4096))
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert not is_out_of_memory(ValueError("not enough memory"))

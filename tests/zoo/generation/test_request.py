@@ -4,23 +4,26 @@ import pytest
 
 import specs
 from specs import ZooError
-from zoo.generation.beam import Beam
-from zoo.generation.brackets import Brackets
-from zoo.generation.request import TOKENS, Request
-from zoo.generation.sample import Sample
-from zoo.generation.suppressed_tokens import SuppressedTokens
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS, GenerationConfig
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
+from zoo.generation.sampling import Sampling
 
 
 def test_what_is_left_open_the_spec_decides():
     spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "training.seed=9", "decoding.workers=2"])
-    request = Request.of(spec, {"beam": None, "tokens": None})
-    assert (request.tokens, request.workers, request.n_best) == (TOKENS, 2, 1)
-    assert request.chooser() == Beam(3, 0.8, 1)
-    assert Request.of(spec, {"beam": 5, "alpha": 0, "workers": "auto"}, 4).chooser() == Beam(5, 0, 4)
+    request = GenerationConfig.from_spec(spec, {"beam": None, "tokens": None})
+    assert (request.tokens, request.workers, request.n_best) == (DEFAULT_MAX_BATCH_TOKENS, 2, 1)
+    assert request.strategy() == BeamSearch(3, 0.8, 1)
+    assert GenerationConfig.from_spec(spec, {"beam": 5, "alpha": 0, "workers": "auto"}, 4).strategy() == BeamSearch(
+        5, 0, 4
+    )
     sampled = spec.model_copy(update={"decoding": spec.decoding.model_copy(update={"search": "sample", "top_k": 7})})
-    assert Request.of(sampled, {"top_p": 0.5}, 4).chooser() == Sample(4, 0.8, 1.0, 7, 0.5, 9)
-    assert Request.of(spec, {"search": "sample", "seed": 3, "temperature": 2}).chooser() == Sample(1, 0.8, 2, 0, 1.0, 3)
-    assert Request.of(sampled, {"search": "beam"}).chooser() == Beam(3, 0.8, 1)
+    assert GenerationConfig.from_spec(sampled, {"top_p": 0.5}, 4).strategy() == Sampling(4, 0.8, 1.0, 7, 0.5, 9)
+    assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3, "temperature": 2}).strategy() == Sampling(
+        1, 0.8, 2, 0, 1.0, 3
+    )
+    assert GenerationConfig.from_spec(sampled, {"search": "beam"}).strategy() == BeamSearch(3, 0.8, 1)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_what_is_left_open_the_spec_decides():
 def test_values_out_of_range_and_out_of_place_are_named(choice, named):
     n_best = choice.pop("n_best", None)
     with pytest.raises(ZooError) as caught:
-        Request.of(specs.load("tiny", ["decoding.beam=4"]), choice, n_best)
+        GenerationConfig.from_spec(specs.load("tiny", ["decoding.beam=4"]), choice, n_best)
     assert str(caught.value).startswith(named)
     assert len(str(caught.value)) < 300
 
@@ -74,22 +77,24 @@ def test_what_belongs_to_the_model_is_as_its_spec_says():
     traits = ["decoding.length_penalty=power", "decoding.stopping_rule=full", "decoding.suppressed_tokens=[1, 6]"]
     spec = specs.load("tiny", ["decoding.beam=3", "decoding.alpha=0.8", "decoding.min_length=2", *traits])
     bars = SuppressedTokens((1, 6), spec.vocabulary.size, least=2)
-    assert Request.of(spec, {}, 2).chooser() == Beam(3, 0.8, 2, bars, "power", "full")
-    assert Request.of(spec, {"search": "sample", "seed": 3}).chooser() == Sample(1, 0.8, 1.0, 0, 1.0, 3, bars, "power")
+    assert GenerationConfig.from_spec(spec, {}, 2).strategy() == BeamSearch(3, 0.8, 2, bars, "power", "full")
+    assert GenerationConfig.from_spec(spec, {"search": "sample", "seed": 3}).strategy() == Sampling(
+        1, 0.8, 1.0, 0, 1.0, 3, bars, "power"
+    )
 
 
 def test_what_bounds_a_search_bounds_beams_and_samples(translator_of):
-    translator, constraint = translator_of(), Brackets([4], [5], [6], 7)
+    translator, constraint = translator_of(), BracketConstraint([4], [5], [6], 7)
     translator.constraint = constraint
     barring = translator_of(["decoding.suppressed_tokens=[1]"])
     barring.constraint = constraint
     for search in ("beam", "sample"):
-        assert translator.request(None, {"search": search}).chooser().constraint is constraint
-        assert barring.request(None, {"search": search}).chooser().constraint.other is constraint
+        assert translator.request(None, {"search": search}).strategy().constraint is constraint
+        assert barring.request(None, {"search": search}).strategy().constraint.other is constraint
 
 
 def test_samples_may_be_more_than_a_beam():
-    assert Request.of(specs.load("tiny"), {"search": "sample"}, 50).n_best == 50
+    assert GenerationConfig.from_spec(specs.load("tiny"), {"search": "sample"}, 50).n_best == 50
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from specs import BOS, EOS, PAD
-from zoo.generation.hypothesis import length_penalty
-from zoo.generation.sample import Sample
+from zoo.generation.hypotheses import length_penalty
+from zoo.generation.sampling import Sampling
 
 ROW = [-0.5, -1.25, -0.5, -2.0, -0.75, -3.0, -1.5]
 
 
 def sample(count=1, temperature=1.0, top_k=0, top_p=1.0, seed=1):
-    return Sample(count, 0.6, temperature, top_k, top_p, seed)
+    return Sampling(count, 0.6, temperature, top_k, top_p, seed)
 
 
 def distribution(row, temperature, top_k, top_p):
@@ -94,7 +94,7 @@ def test_log_probabilities_are_those_of_the_model_whatever_the_temperature(toy, 
 def test_the_length_penalty_only_scores(toy, search):
     """And what comes to the limit ends there."""
     one, other = (
-        search(toy(9, 1, 100), [(4,)], [6], Sample(20, 0.6, 1.0, 0, 1.0, 1, None, kind))[0]
+        search(toy(9, 1, 100), [(4,)], [6], Sampling(20, 0.6, 1.0, 0, 1.0, 1, None, kind))[0]
         for kind in ("gnmt", "power")
     )
     assert [each.tokens for each in one] == [each.tokens for each in other]

@@ -9,9 +9,9 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD
-from zoo.generation.beam import Beam
-from zoo.generation.sample import Sample
-from zoo.generation.suppressed_tokens import SuppressedTokens
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.sampling import Sampling
 
 SMALL = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4},
@@ -27,7 +27,7 @@ def rows(*tokens):
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
 def program(request, tmp_path_factory):
     norm, backend = request.param
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
     torch.manual_seed(0)
@@ -40,7 +40,7 @@ def sources():
     return [tuple(draw.choices(range(4, 60), k=draw.randrange(1, 9))) for _ in range(14)]
 
 
-@pytest.mark.parametrize("chooser", [None, Sample(3, 0.6, 1.3, 20, 0.95, 1)], ids=["beam", "sample"])
+@pytest.mark.parametrize("chooser", [None, Sampling(3, 0.6, 1.3, 20, 0.95, 1)], ids=["beam", "sample"])
 def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pass(program, sources, search, chooser):
     """With prefixes, and with sentences that join others on their way."""
     draw = random.Random(3)
@@ -56,18 +56,18 @@ def test_the_log_probability_of_a_hypothesis_is_the_score_of_the_full_forward_pa
 
 
 CHOOSERS = {
-    "power": Beam(4, 0.6, 4, None, "power"),
-    "shrinking": Beam(4, 0.6, 4, None, "power", "shrinking"),
-    "full": Beam(4, 0.6, 4, SuppressedTokens((), 60, least=6), "power", "full"),
-    "suppressed_tokens": Beam(4, 0.6, 4, SuppressedTokens((1, 5, *range(20, 30)), 60)),
-    "all": Beam(6, 0.6, 6, SuppressedTokens((1, 5, *range(20, 30)), 60), "power", "shrinking"),
-    "greedy": Beam(1, 0.0, 1, SuppressedTokens((1,), 60), "power", "shrinking"),
+    "power": BeamSearch(4, 0.6, 4, None, "power"),
+    "shrinking": BeamSearch(4, 0.6, 4, None, "power", "shrinking"),
+    "full": BeamSearch(4, 0.6, 4, SuppressedTokens((), 60, least=6), "power", "full"),
+    "suppressed_tokens": BeamSearch(4, 0.6, 4, SuppressedTokens((1, 5, *range(20, 30)), 60)),
+    "all": BeamSearch(6, 0.6, 6, SuppressedTokens((1, 5, *range(20, 30)), 60), "power", "shrinking"),
+    "greedy": BeamSearch(1, 0.0, 1, SuppressedTokens((1,), 60), "power", "shrinking"),
 }
 
 
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_native_kernels_find_what_pytorch_finds(sources, search, tmp_path_factory, name):
-    if problem := BACKENDS["native"].absent():
+    if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
     spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
     torch.manual_seed(0)
@@ -98,7 +98,11 @@ class Anything:
 
 @pytest.mark.parametrize("name", ["greedy", "beam", "sample"])
 def test_a_constraint_that_bars_nothing_changes_no_bit(program, sources, search, name):
-    kinds = {"greedy": (Beam, 1, 0.6), "beam": (Beam, 4, 0.6, 4), "sample": (Sample, 3, 0.6, 1.3, 20, 0.95, 1)}
+    kinds = {
+        "greedy": (BeamSearch, 1, 0.6),
+        "beam": (BeamSearch, 4, 0.6, 4),
+        "sample": (Sampling, 3, 0.6, 1.3, 20, 0.95, 1),
+    }
     kind, *choice = kinds[name]
     limits = [len(source) + 4 for source in sources]
     bounded, free = (

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from specs import BOS, EOS, PAD
-from zoo.generation.hypothesis import Hypothesis, length_penalty
+from zoo.generation.hypotheses import Hypothesis, length_penalty
 
 
 def twin(program, source, limit, beam, alpha, n_best, kind="power", prefix=()):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from specs import ZooError
-from zoo.generation.stream import FIRST, translate_lines
+from zoo.generation.streaming import FIRST_CHUNK_LINES, translate_lines
 
 TEXTS = ["ab", "", "hgfedc", " \t", "a b", "ab", "h", "abcabcabc"]
 
@@ -54,7 +54,16 @@ def test_who_types_is_answered_before_the_next_line_is_read(translator):
     assert events == ["read", "told"] * len(TEXTS)
 
 
-@pytest.mark.parametrize("pauses", [{1}, {3, 4}, set(range(0, 200, 7)), {FIRST}, {FIRST, 3 * FIRST, 3 * FIRST + 5}])
+@pytest.mark.parametrize(
+    "pauses",
+    [
+        {1},
+        {3, 4},
+        set(range(0, 200, 7)),
+        {FIRST_CHUNK_LINES},
+        {FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES, 3 * FIRST_CHUNK_LINES + 5},
+    ],
+)
 def test_where_the_input_pauses_all_that_came_is_answered(translator, pauses):
     """And the translations are those of all lines together."""
     texts, read, told = random_texts(200), [], []
@@ -99,26 +108,26 @@ def test_windows_grow_so_that_the_first_lines_come_soon(translator):
     read = []
     found = translate_lines(translator, (read.append(text) or text for text in random_texts(900)), tokens=10_000)
     next(found)
-    assert FIRST <= len(read) <= 15 * FIRST
+    assert FIRST_CHUNK_LINES <= len(read) <= 15 * FIRST_CHUNK_LINES
     assert len([*found]) == 899
 
 
 def test_an_error_in_a_line_comes_after_what_was_read_before(translator):
     """Line by line, though many are read at a time."""
-    texts = [*random_texts(FIRST), "a", "b\nc", "d"]
+    texts = [*random_texts(FIRST_CHUNK_LINES), "a", "b\nc", "d"]
     found = translate_lines(translator, texts)
-    assert [next(found) for _ in range(FIRST + 1)] == translator.hypotheses(texts[: FIRST + 1])
-    with pytest.raises(ZooError, match=rf"text {FIRST + 2} \('b\\nc'\) has a line break"):
+    assert [next(found) for _ in range(FIRST_CHUNK_LINES + 1)] == translator.hypotheses(texts[: FIRST_CHUNK_LINES + 1])
+    with pytest.raises(ZooError, match=rf"text {FIRST_CHUNK_LINES + 2} \('b\\nc'\) has a line break"):
         next(found)
 
 
 def test_an_error_of_the_lines_themselves_comes_as_it_is(translator):
     def lines():
-        yield from random_texts(FIRST + 3)
+        yield from random_texts(FIRST_CHUNK_LINES + 3)
         raise OSError("the disk is gone")
 
     found = translate_lines(translator, lines())
-    assert len([next(found) for _ in range(FIRST + 3)]) == FIRST + 3
+    assert len([next(found) for _ in range(FIRST_CHUNK_LINES + 3)]) == FIRST_CHUNK_LINES + 3
     with pytest.raises(OSError, match="the disk is gone"):
         next(found)
 

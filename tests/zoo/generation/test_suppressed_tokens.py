@@ -7,19 +7,18 @@ import pytest
 import torch
 
 from specs import EOS, UNK, ZooError
-from zoo.generation.beam import Beam
-from zoo.generation.brackets import Brackets
-from zoo.generation.sample import Sample
-from zoo.generation.source import Source
-from zoo.generation.suppressed_tokens import SuppressedTokens
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
+from zoo.generation.sampling import Sampling
 
 CHOOSERS = {
-    "greedy": lambda bars: Beam(1, 0.6, 1, bars),
-    "beam": lambda bars: Beam(4, 0.6, 4, bars),
-    "shrinking": lambda bars: Beam(4, 0.6, 4, bars, "power", "shrinking"),
-    "full": lambda bars: Beam(4, 0.6, 4, bars, "power", "full"),
-    "sample": lambda bars: Sample(3, 0.6, 1.3, 0, 1.0, 1, bars),
-    "top": lambda bars: Sample(3, 0.6, 1.3, 3, 0.9, 1, bars),
+    "greedy": lambda bars: BeamSearch(1, 0.6, 1, bars),
+    "beam": lambda bars: BeamSearch(4, 0.6, 4, bars),
+    "shrinking": lambda bars: BeamSearch(4, 0.6, 4, bars, "power", "shrinking"),
+    "full": lambda bars: BeamSearch(4, 0.6, 4, bars, "power", "full"),
+    "sample": lambda bars: Sampling(3, 0.6, 1.3, 0, 1.0, 1, bars),
+    "top": lambda bars: Sampling(3, 0.6, 1.3, 3, 0.9, 1, bars),
 }
 
 
@@ -78,7 +77,7 @@ def test_before_so_many_pieces_the_end_is_as_if_it_were_impossible(toy, search, 
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_what_another_constraint_leaves_nothing_but_the_end_may_end(toy, search, name):
     """A tree that is whole, of too few tokens; one that can still be longer has to be."""
-    trees = Brackets((4,), (5,), (6,), 9)
+    trees = BracketConstraint((4,), (5,), (6,), 9)
     found = search(
         toy(9, 1, 50), [(4,)] * 2, [5, 3], CHOOSERS[name](SuppressedTokens((), 9, trees, least=4)), words=[1, 1]
     )

@@ -10,10 +10,10 @@ import torch
 import specs
 from compiler import build
 from specs import PAD, ZooError
-from zoo.generation.brackets import Brackets
-from zoo.generation.sample import Sample
-from zoo.generation.translation import ForcedScore, Translation
-from zoo.generation.translator import Translator
+from zoo.generation.constraints import BracketConstraint
+from zoo.generation.sampling import Sampling
+from zoo.generation.scoring import TokenScores
+from zoo.generation.translator import Translation, Translator
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 
@@ -72,7 +72,7 @@ def test_it_translates_as_the_search_does_with_the_choices_of_the_spec(translato
     assert translator.hypotheses(["fed"], n_best=3) == [expected]
     greedy = search(program, [source], [3 + 2], beam=1, alpha=0.0)[0][0]
     assert translator.hypotheses(["fed"], beam=1, alpha=0.0)[0][0].tokens == greedy.tokens
-    drawn = search(program, [source], [3 + 2], Sample(2, translator.spec.decoding.alpha, 0.9, 5, 0.8, 7))[0]
+    drawn = search(program, [source], [3 + 2], Sampling(2, translator.spec.decoding.alpha, 0.9, 5, 0.8, 7))[0]
     choice = {"search": "sample", "temperature": 0.9, "top_k": 5, "top_p": 0.8, "seed": 7}
     assert [each.tokens for each in translator.hypotheses(["fed"], n_best=2, **choice)[0]] == [h.tokens for h in drawn]
 
@@ -139,7 +139,7 @@ def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_
     """As many as there is room for; a pair that has none is called by its number."""
     texts = ["ab", "hgf", "c", "abc"]
     translator = translator_of()
-    expected, whole, room = translator.forced(texts, texts), translator.program.score, [2]
+    expected, whole, room = translator.score_tokens(texts, texts), translator.program.score, [2]
 
     def short(source, target):
         if len(source) > room[0]:
@@ -147,18 +147,18 @@ def test_what_fits_no_memory_is_scored_in_halves_and_told_where_it_does_not_fit_
         return whole(source, target)
 
     translator.program.score = short
-    assert translator.forced(texts, texts) == expected
+    assert translator.score_tokens(texts, texts) == expected
     room[0] = 0
     with pytest.raises(ZooError, match=r"not enough memory to score pair . alone: . tokens of source and . of target"):
-        translator.forced(texts, texts)
+        translator.score_tokens(texts, texts)
     translator.program.score = lambda *_: torch.zeros(2).reshape(3)
     with pytest.raises(RuntimeError, match="invalid for input of size 2"):
-        translator.forced(texts, texts)
+        translator.score_tokens(texts, texts)
 
 
 def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
     sources, targets = ["ab", "hgf", "", "c"], ["ba", "", "abc", "abcdefgh"]
-    forced = translator.forced(sources, targets, tokens=20)
+    forced = translator.score_tokens(sources, targets, tokens=20)
     assert [score.tokens for score in forced] == [3, 1, 4, 9]
     for source, target, score in zip(sources, targets, forced, strict=True):
         given = (*letters.encode(source), specs.EOS)
@@ -168,7 +168,7 @@ def test_scores_are_sums_over_pieces_and_the_end(translator, letters):
     assert translator.score(sources, targets) == [score.log_probability for score in forced]
     assert translator.score("ab", "ba") == forced[0].log_probability
     assert translator.score([], []) == []
-    assert ForcedScore((-1.0, -2.5)).log_probability == -3.5
+    assert TokenScores((-1.0, -2.5)).log_probability == -3.5
 
 
 def test_the_score_of_a_translation_is_the_log_probability_it_was_found_with(translator, letters):
@@ -248,8 +248,8 @@ def test_control_characters_are_spaces_in_translation_and_scoring(tokens, small)
     spec = small()
     translator = Translator(build(spec), tokens, spec)
     assert translator.hypotheses(["the\x07old\x00dog"]) == translator.hypotheses(["the old dog"])
-    scores = [translator.forced([text], ["wir\x1flesen"]) for text in ("we\x08read", "we read")]
-    assert scores[0] == scores[1] == translator.forced(["we read"], ["wir lesen"])
+    scores = [translator.score_tokens([text], ["wir\x1flesen"]) for text in ("we\x08read", "we read")]
+    assert scores[0] == scores[1] == translator.score_tokens(["we read"], ["wir lesen"])
 
 
 def test_the_best_differ_in_their_pieces(translator_of):
@@ -307,7 +307,7 @@ def test_an_empty_source_of_a_model_that_reads_no_eos_is_refused_by_its_number(t
     with pytest.raises(
         ZooError, match=r"pair 12 has a source without a token, .* and this model reads no EOS"
     ) as caught:
-        translator.forced(["ab", empty], ["c", "d"], first=11)
+        translator.score_tokens(["ab", empty], ["c", "d"], first=11)
     assert caught.value.hint
     assert translator.translate([empty]) == [""]
 
@@ -330,7 +330,7 @@ def test_what_the_spec_bars_is_in_no_translation_and_scores_are_as_they_were(tra
 def test_a_constraint_bounds_all_that_is_produced(translator_of, choice):
     """Here `a` opens and `b` closes a constituent, and `c` is a word."""
     translator = translator_of(["decoding.extra_length=9"])
-    translator.constraint = Brackets((4,), (5,), (6,), 13)
+    translator.constraint = BracketConstraint((4,), (5,), (6,), 13)
     texts = ["h", " fe  dg h\u00a0", "", "cc"]
     for text, (found, *_) in zip(texts, translator.hypotheses(texts, **choice), strict=True):
         nested = found.text

@@ -9,10 +9,9 @@ import time
 import pytest
 
 from specs import EOS, ZooError
-from zoo.generation.beam import Beam
-from zoo.generation.source import Source
-from zoo.generation.waiting import Waiting
-from zoo.generation.workers import most_workers, searched, workers_of
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import RequestQueue, max_workers, resolve_workers, search
 
 
 def sources(count, length=3):
@@ -53,9 +52,9 @@ def test_every_worker_has_sentences_at_the_same_time(toy, meeting, windows):
     program, several = meeting(3), sources(40)
     starts = [sum(windows[:i]) for i in range(len(windows))]
     read = (several[start : start + size] for start, size in zip(starts, windows, strict=True))
-    found = dict(searched(program, read, Beam(2, 0.6), 4096, 3))
+    found = dict(search(program, read, BeamSearch(2, 0.6), 4096, 3))
     assert len(program.met) == 3
-    assert found == dict(searched(toy(9, 1, 50), [several], Beam(2, 0.6), 4096))
+    assert found == dict(search(toy(9, 1, 50), [several], BeamSearch(2, 0.6), 4096))
 
 
 def test_what_a_worker_raises_ends_all_and_is_raised_here(toy):
@@ -66,13 +65,13 @@ def test_what_a_worker_raises_ends_all_and_is_raised_here(toy):
             return super().encode(source)
 
     with pytest.raises(ValueError, match="a fault of the program"):
-        list(searched(Failing(9, 1, 50), [sources(40)], Beam(2, 0.6), 20, 3))
+        list(search(Failing(9, 1, 50), [sources(40)], BeamSearch(2, 0.6), 20, 3))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_who_has_enough_ends_it(toy, workers):
     program = toy(9, 1, 50)
-    found = searched(program, [sources(500)], Beam(2, 0.6), 20, workers)
+    found = search(program, [sources(500)], BeamSearch(2, 0.6), 20, workers)
     next(found)
     found.close()
     assert sum(rows for rows, _ in program.encoded) < 500
@@ -85,7 +84,7 @@ def test_an_interrupt_while_lines_are_read_ends_it(toy, workers):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(searched(toy(9, 1, 50), windows(), Beam(2, 0.6), 60, workers))
+        list(search(toy(9, 1, 50), windows(), BeamSearch(2, 0.6), 60, workers))
 
 
 def test_lines_are_read_by_the_caller_and_only_ahead_by_a_window(toy):
@@ -97,7 +96,7 @@ def test_lines_are_read_by_the_caller_and_only_ahead_by_a_window(toy):
             yield sources(200)[start : start + 10]
 
     ahead = []
-    for number, _ in enumerate(searched(toy(9, 1, 50), windows(), Beam(2, 0.6), 30, 2)):
+    for number, _ in enumerate(search(toy(9, 1, 50), windows(), BeamSearch(2, 0.6), 30, 2)):
         ahead.append(10 * len(read) - number)
     assert {thread for _, thread in read} == {threading.main_thread()}
     assert max(ahead) <= 40  # a window and a half, and what two workers hold
@@ -109,23 +108,23 @@ def test_a_worker_that_has_nothing_to_do_waits_for_the_next_window(toy):
             time.sleep(0.05)
             yield sources(12)[start : start + 4]
 
-    assert len(list(searched(toy(9, 1, 50), windows(), Beam(2, 0.6), 4096, 2))) == 12
+    assert len(list(search(toy(9, 1, 50), windows(), BeamSearch(2, 0.6), 4096, 2))) == 12
 
 
 def test_as_many_workers_as_cores_where_a_program_can_have_them(toy):
     one, several = toy(), toy()
     several.concurrent = True
-    assert workers_of(several, "auto") == len(os.sched_getaffinity(0))
-    assert workers_of(several, 3) == 3
-    assert workers_of(one, "auto") == workers_of(one, 1) == 1
+    assert resolve_workers(several, "auto") == len(os.sched_getaffinity(0))
+    assert resolve_workers(several, 3) == 3
+    assert resolve_workers(one, "auto") == resolve_workers(one, 1) == 1
     with pytest.raises(ZooError, match="`workers` is 2, and this backend takes one batch at a time") as caught:
-        workers_of(one, 2)
+        resolve_workers(one, 2)
     assert "native" in caught.value.hint
 
 
 def test_a_worker_that_is_left_alone_tries_once_more(toy):
     """Two hold a sentence each, and both run out: the second is not to blame before it was tried by itself."""
-    waiting, barrier, said = Waiting([sources(2)], 4, 2, wake=lambda: None), threading.Barrier(2), []
+    waiting, barrier, said = RequestQueue([sources(2)], 4, 2, wake=lambda: None), threading.Barrier(2), []
     waiting.read()
 
     def work():
@@ -146,9 +145,9 @@ def test_a_worker_that_is_left_alone_tries_once_more(toy):
 def test_more_workers_than_a_machine_can_use_are_refused(toy):
     program = toy()
     program.concurrent = True
-    assert workers_of(program, most_workers()) == most_workers()
+    assert resolve_workers(program, max_workers()) == max_workers()
     with pytest.raises(ZooError, match="`workers` is 100,000, and for"):
-        workers_of(program, 100_000)
+        resolve_workers(program, 100_000)
 
 
 def test_where_the_system_starts_no_more_threads_those_that_run_end(toy, monkeypatch):
@@ -161,15 +160,15 @@ def test_where_the_system_starts_no_more_threads_those_that_run_end(toy, monkeyp
 
     monkeypatch.setattr(threading.Thread, "start", three)
     with pytest.raises(ZooError, match="of 17 workers only 3 could be started: can't start new thread"):
-        list(searched(toy(9, 1, 50), [sources(40)], Beam(2, 0.6), 20, 17))
+        list(search(toy(9, 1, 50), [sources(40)], BeamSearch(2, 0.6), 20, 17))
 
 
 UNFINISHED = """
 import threading, torch
 from specs import EOS
-from zoo.generation.beam import Beam
+from zoo.generation.beam_search import Beam
 from zoo.generation.source import Source
-from zoo.generation.workers import searched
+from zoo.generation.engine import searched
 
 class Slow:
     def encode(self, source):

@@ -11,7 +11,7 @@ import pytest
 
 from compiler import TRANSLATE
 from specs import ZooError
-from zoo.generation.building import built
+from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop.comparison import Comparison, compared
 from zoo.interop.formats import format_of
@@ -35,7 +35,9 @@ class Ours:
     version = "an engine"
 
     def __init__(self, place: Path, imported: Imported) -> None:
-        program = built(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend="eager")
+        program = build_with_message(
+            imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend="eager"
+        )
         self.translator = Translator(program, imported.vocabulary, imported.spec)
 
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[Answer]:

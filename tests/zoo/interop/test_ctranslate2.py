@@ -111,7 +111,7 @@ def require_alike(folder: Path) -> Imported:
     torch.set_num_threads(threads)
     scored = theirs.score_batch(*([text.split() for text in side] for side in zip(*SENTENCES, strict=True)))
     for found, (source, target) in zip(scored, SENTENCES, strict=True):
-        (mine,) = ours.forced([source], [target])
+        (mine,) = ours.score_tokens([source], [target])
         torch.testing.assert_close(
             torch.tensor(mine.token_log_probabilities), torch.tensor(found.log_probs), atol=3e-5, rtol=0
         )
@@ -119,7 +119,7 @@ def require_alike(folder: Path) -> Imported:
     answers = CTranslate2().open(folder, read).translate(sources, beam=1)
     found = [translations[0] for translations in ours.hypotheses(sources, beam=1)]
     for answer, each in zip(answers, found, strict=True):
-        assert answer.tokens == read.vocabulary.named(each.tokens)
+        assert answer.tokens == read.vocabulary.token_strings(each.tokens)
         assert answer.log_probability == pytest.approx(each.log_probability, abs=1e-3)
     return read
 

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 import zoo
 from specs import BOS, UNK, ZooError
 from zoo.files import manifest
-from zoo.interop.export import export
 from zoo.interop.exported import Bundle
-from zoo.interop.importer import Choice, import_model
+from zoo.interop.exporter import export_model
+from zoo.interop.importer import ImportOptions, import_model
 from zoo.publishing import publish
 from zoo.report import Report
 from zoo.training.run import Run
@@ -63,10 +63,10 @@ def test_it_comes_back_with_the_same_weights(
     if format == "ctranslate2":
         needs(format)
     bundle = published(**of)
-    done = export("exported", format, tmp_path / "written", Report())
+    done = export_model("exported", format, tmp_path / "written", Report())
     assert "Loading" not in capfd.readouterr().err, "bars of transformers"
     assert done.checked is None or done.checked.difference < 1e-3
-    back = import_model(str(tmp_path / "written"), Choice(name="back"), Report())
+    back = import_model(str(tmp_path / "written"), ImportOptions(name="back"), Report())
     before, after = (load_file(folder / "weights.safetensors") for folder in (bundle, back.folder))
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert not any(after[name].any() for name in after.keys() - before.keys()), "biases that do nothing"
@@ -81,7 +81,7 @@ def test_transformers_translates_alike(of: dict[str, Any], published: Callable[.
     import transformers
 
     published(**of)
-    export("exported", "hf-marian", tmp_path / "written", Report())
+    export_model("exported", "hf-marian", tmp_path / "written", Report())
     tokenizer: Any = transformers.MarianTokenizer.from_pretrained(tmp_path / "written")
     model: Any = transformers.MarianMTModel.from_pretrained(tmp_path / "written")
     texts = ["the old dog sees the cat", "two books?", "we read today"]
@@ -95,11 +95,11 @@ def test_the_options_of_its_search_are_said(published: Callable[..., Path], tmp_
     needs("ctranslate2")
     published()
     options = "`beam_size=4`, `length_penalty=0.6`, `min_decoding_length=0`"
-    note, *_ = export("exported", "ctranslate2", tmp_path / "written", Report()).notes
+    note, *_ = export_model("exported", "ctranslate2", tmp_path / "written", Report()).notes
     assert note == f"CTranslate2 searches by options of each call: {options} come nearest to the spec's."
-    import_model(str(tmp_path / "written"), Choice(name="back"), Report())
+    import_model(str(tmp_path / "written"), ImportOptions(name="back"), Report())
     options = "`beam_size=2`, `length_penalty=1.0`, `min_decoding_length=1`, `max_decoding_length=256`"
-    (note,) = export("back", "ctranslate2", tmp_path / "again", Report()).notes
+    (note,) = export_model("back", "ctranslate2", tmp_path / "again", Report()).notes
     assert note == f"CTranslate2 searches by options of each call: {options} are the spec's."
 
 
@@ -107,7 +107,7 @@ def test_the_options_of_its_search_are_said(published: Callable[..., Path], tmp_
 def test_onnx_models_compute_the_same(published: Callable[..., Path], tmp_path: Path) -> None:
     needs("onnx")
     published()
-    done = export("exported", "onnx", tmp_path / "written", Report())
+    done = export_model("exported", "onnx", tmp_path / "written", Report())
     assert done.checked is not None
     assert done.checked.difference < 1e-4
     assert {"encode.onnx", "decode_step.onnx", "spec.yaml", "vocabulary.model"} <= {
@@ -130,7 +130,7 @@ def test_what_transformers_has_not_is_refused_by_name(
     named, of = REFUSED[case]
     published(**of)
     with pytest.raises(ZooError, match=named) as told:
-        export("exported", "hf-marian", tmp_path / "written", Report())
+        export_model("exported", "hf-marian", tmp_path / "written", Report())
     assert told.value.hint == "`--to onnx` takes every model"
     assert not (tmp_path / "written").exists()
 
@@ -139,7 +139,7 @@ def test_what_ctranslate2_has_not_is_refused_by_name(published: Callable[..., Pa
     needs("ctranslate2")
     published(**REFUSED["SSRU"][1])
     with pytest.raises(ZooError, match="cannot be written for CTranslate2: its decoder has layers of ssru") as told:
-        export("exported", "ctranslate2", tmp_path / "written", Report())
+        export_model("exported", "ctranslate2", tmp_path / "written", Report())
     assert told.value.hint == "`--to onnx` takes every model"
     assert not (tmp_path / "written").exists()
 
@@ -152,7 +152,7 @@ def test_what_computes_something_else_is_not_written(published: Callable[..., Pa
     save_file({**proof, "log_probabilities": proof["log_probabilities"] - 0.01}, file)
     manifest.write(bundle)
     with pytest.raises(ZooError, match="computes something else"):
-        export("exported", "ctranslate2", tmp_path / "written", Report())
+        export_model("exported", "ctranslate2", tmp_path / "written", Report())
     assert not (tmp_path / "written").exists()
 
 
@@ -161,7 +161,7 @@ def test_a_proof_that_is_not_the_published_one_proves_nothing(published: Callabl
     proof = load_file(file)
     save_file({**proof, "log_probabilities": proof["log_probabilities"] - 0.01}, file)
     with pytest.raises(ZooError, match=r"proof.safetensors` is damaged"):
-        export("exported", "hf-marian", tmp_path / "written", Report())
+        export_model("exported", "hf-marian", tmp_path / "written", Report())
 
 
 def test_a_number_that_is_none_is_no_small_difference(
@@ -185,14 +185,14 @@ def test_a_number_that_is_none_is_no_small_difference(
 
     monkeypatch.setattr(ctranslate2, "Translator", Faulty)
     with pytest.raises(ZooError, match="computes something else"):
-        export("exported", "ctranslate2", tmp_path / "written", Report())
+        export_model("exported", "ctranslate2", tmp_path / "written", Report())
     assert not (tmp_path / "written").exists()
 
 
 def test_what_of_a_search_is_left_to_the_caller_is_said(published: Callable[..., Path], tmp_path: Path) -> None:
     needs("ctranslate2")
     bundle = published()
-    said = " ".join(export("exported", "ctranslate2", tmp_path / "bare", Report()).notes)
+    said = " ".join(export_model("exported", "ctranslate2", tmp_path / "bare", Report()).notes)
     assert "disable_unk" not in said
     before = zoo.spec(bundle / "spec.yaml")
     most = before.decoding.extra_length
@@ -202,7 +202,7 @@ def test_what_of_a_search_is_left_to_the_caller_is_said(published: Callable[...,
     decoding = before.decoding.model_copy(update={"suppressed_tokens": (UNK, BOS), "length_factor": 0.0})
     (bundle / "spec.yaml").write_text(before.model_copy(update={"decoding": decoding}).yaml(zoo.__version__))
     manifest.write(bundle)
-    said = " ".join(export("exported", "ctranslate2", tmp_path / "suppressed_tokens", Report()).notes)
+    said = " ".join(export_model("exported", "ctranslate2", tmp_path / "suppressed_tokens", Report()).notes)
     assert '`disable_unk=True`, `suppress_sequences=[["<s>"]]`' in said
     assert f"`max_decoding_length={most}`" in said
     assert "tokens here" not in said
@@ -218,7 +218,7 @@ def test_a_name_is_looked_for_with_the_report_of_the_export(
         return bundle
 
     monkeypatch.setattr("zoo.interop.export.find.published", found)
-    export("exported", "hf-marian", tmp_path / "written", report)
+    export_model("exported", "hf-marian", tmp_path / "written", report)
     assert asked == [report]
 
 
@@ -247,7 +247,7 @@ def test_what_is_put_there_meanwhile_stays(
     folder.mkdir()
     monkeypatch.setattr("zoo.interop.export.TARGETS", [Slow(lambda: (folder / "mine").write_text("kept"))])
     with pytest.raises(ZooError, match="is there already") as told:
-        export("exported", "slow", folder, Report())
+        export_model("exported", "slow", folder, Report())
     assert "left as it is" in str(told.value.hint)
     assert [file.name for file in folder.iterdir()] == ["mine"]
     assert (folder / "mine").read_text() == "kept"
@@ -261,7 +261,7 @@ def test_a_link_to_an_empty_folder_stays_one(
     folder.mkdir(parents=True)
     link.symlink_to(folder)
     monkeypatch.setattr("zoo.interop.export.TARGETS", [Slow(lambda: None)])
-    assert export("exported", "slow", link, Report()).folder == link
+    assert export_model("exported", "slow", link, Report()).folder == link
     assert link.is_symlink()
     assert (folder / "model").read_text() == "written"
 
@@ -271,9 +271,9 @@ def test_a_folder_that_is_there_and_a_format_that_is_not(published: Callable[...
     (tmp_path / "written").mkdir()
     (tmp_path / "written" / "mine").write_text("kept")
     with pytest.raises(ZooError, match="is there already"):
-        export("exported", "hf-marian", tmp_path / "written", Report())
+        export_model("exported", "hf-marian", tmp_path / "written", Report())
     assert (tmp_path / "written" / "mine").read_text() == "kept"
     with pytest.raises(ZooError, match="did you mean `ctranslate2`"):
-        export("exported", "ctranslate", tmp_path / "new", Report())
+        export_model("exported", "ctranslate", tmp_path / "new", Report())
     with pytest.raises(ZooError, match="there is no published model `nothing`"):
-        export("nothing", "onnx", tmp_path / "new", Report())
+        export_model("nothing", "onnx", tmp_path / "new", Report())

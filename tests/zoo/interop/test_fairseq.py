@@ -185,7 +185,7 @@ def require_alike(model: Imported, of: dict[str, Any], found: dict[str, Tensor])
     of_target = WORDS if of["share_all_embeddings"] else WORDS[::-1]
     for source, target in SENTENCES:
         expected = log_probabilities(of, found, ids(source, WORDS), ids(target, of_target))
-        (scored,) = ours.forced([source], [target])
+        (scored,) = ours.score_tokens([source], [target])
         torch.testing.assert_close(torch.tensor(scored.token_log_probabilities), expected, atol=1e-5, rtol=0)
 
 

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 import zoo
 from compiler import Purpose, interpret, lower
 from specs import BOS, EOS, ZooError
-from zoo.interop.formats import format_of
+from zoo.interop.formats import PositionConvention, format_of
 from zoo.interop.huggingface.generation import KEYS
-from zoo.interop.imported import Imported, Positions, Wanted
-from zoo.interop.importer import Choice, import_model
+from zoo.interop.imported import Imported, Wanted
+from zoo.interop.importer import ImportOptions, import_model
 from zoo.models import local_store
 from zoo.report import Report
 
@@ -46,7 +46,7 @@ class Written:
         found = [[*(self.vocabulary[name] for name in model.encode(line, out_type=str)), 0] for model, line in sides]
         return found[0], found[1]
 
-    def read(self, positions: Positions | None = None) -> Imported:
+    def read(self, positions: PositionConvention | None = None) -> Imported:
         return format_of(self.place).read(self.place, Wanted("mine", positions=positions))
 
     def change(self, **config: Any) -> None:
@@ -75,7 +75,7 @@ def scores(imported: Imported, source: str, target: str) -> np.ndarray:
     ("positions", "halves", "epsilon"), [(None, None, 1e-6), ("transformers", 4.0, 1e-5)], ids=["Marian's", "the other"]
 )
 def test_it_computes_what_marian_does(
-    tiny: SimpleNamespace, written: Written, positions: Positions | None, halves: float | None, epsilon: float
+    tiny: SimpleNamespace, written: Written, positions: PositionConvention | None, halves: float | None, epsilon: float
 ) -> None:
     imported = written.read(positions)
     how = {"epsilon": epsilon} | ({"halves": halves} if halves else {})
@@ -105,7 +105,7 @@ def test_its_search_and_languages_come_along(written: Written) -> None:
 def test_a_model_of_the_hub_is_called_as_there(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not by the commit that the folder of its files is called by."""
     monkeypatch.setattr("zoo.interop.importer.hub.fetched", lambda source, report: written.place)
-    folder = import_model("hf:Org/opus-mt.en-de@main", Choice(), Report()).folder
+    folder = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report()).folder
     assert folder.name == "opus-mt.en-de"
     assert (
         zoo.spec(folder / "spec.yaml").description == "Imported from the Hugging Face Marian model Org/opus-mt.en-de."
@@ -117,7 +117,7 @@ def test_a_model_of_the_hub_is_called_as_there(written: Written, monkeypatch: py
 def test_a_folder_is_called_by_its_whole_name(written: Written, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     place = written.place.rename(written.place.with_name("me@work"))
     monkeypatch.chdir(place)
-    folder = import_model(source, Choice(), Report()).folder
+    folder = import_model(source, ImportOptions(), Report()).folder
     assert folder.name == "me-work"
     assert json.loads((folder / "facts.json").read_text())["imported"]["source"] == "me@work"
 
@@ -277,7 +277,7 @@ def test_a_header_that_promises_too_much_is_not_believed(written: Written) -> No
 def test_what_nobody_has_thought_of_is_no_fault_of_zoo(written: Written, settings: dict[str, Any]) -> None:
     written.generation(**settings)
     with pytest.raises(ZooError, match=r"is not as hf-marian's models are|is no number"):
-        import_model(str(written.place), Choice(name="mine"), Report())
+        import_model(str(written.place), ImportOptions(name="mine"), Report())
     assert local_store.names() == []
 
 

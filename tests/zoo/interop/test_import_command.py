@@ -201,10 +201,10 @@ def test_a_model_with_two_sentence_models_is_read_again(zoo: Zoo, tiny: SimpleNa
     folder = Path(done.out.strip())
     assert {file.name for file in folder.glob("vocabulary*")} == {"vocabulary.source.model", "vocabulary.target.model"}
     translator = library.load("hf", backend="eager")
-    assert translator.vocabulary.alike
+    assert translator.vocabulary.same_on_both_sides
     for line, side, model in zip(("the old dog", "der alte Hund"), ("source", "target"), models, strict=True):
         cut = tiny.opened(model).encode(line, out_type=str)
-        assert translator.vocabulary.named(translator.vocabulary.encode(line, side)) == cut
+        assert translator.vocabulary.token_strings(translator.vocabulary.encode(line, side)) == cut
     assert translator.score("the old dog", "der alte Hund") < 0
     (folder / "vocabulary.target.model").write_bytes((folder / "vocabulary.source.model").read_bytes())
     assert zoo("verify", "hf").status == 1

@@ -96,7 +96,7 @@ def test_the_same_pieces_have_other_numbers(tiny: SimpleNamespace, tmp_path: Pat
     vocabulary = read(place).vocabulary
     for line in [*tiny.TEXT, "an unknown Ω", ""]:
         named = [tokens.id_to_piece(token).replace("<unk>", "⁇") for token in tokens.encode(line)]
-        assert vocabulary.named(vocabulary.encode(line)) == named
+        assert vocabulary.token_strings(vocabulary.encode(line)) == named
         assert vocabulary.decode(vocabulary.encode(line)) == tokens.decode(tokens.encode(line))
 
 
@@ -120,7 +120,7 @@ def test_lists_of_pieces_are_cut_by_the_models_beside_them(tiny: SimpleNamespace
     imported = read(place)
     section = imported.spec.vocabulary
     assert (section.shared, section.separate_models) == (True, True)
-    assert imported.vocabulary.alike
+    assert imported.vocabulary.same_on_both_sides
     assert any(">>deu<<" in note for note in imported.notes)
     (code, *rest) = imported.vocabulary.encode(">>deu<< a dog")
     assert rest == imported.vocabulary.encode("a dog")

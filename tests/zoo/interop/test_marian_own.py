@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compiler import TRANSLATE
-from zoo.generation.building import built
+from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop.formats import format_of
 from zoo.interop.imported import Wanted
@@ -38,7 +38,7 @@ def outputs() -> list[dict[str, Any]]:
 def test_the_best_is_marians(outputs: list[dict[str, Any]], name: str, key: str, backend: str) -> None:
     place = FOLDER / name
     imported = format_of(place).read(place, Wanted("mine"))
-    program = built(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend=backend)
+    program = build_with_message(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend=backend)
     translator = Translator(program, imported.vocabulary, imported.spec)
     for search, (beam, alpha) in SEARCHES.items():
         found = translator.hypotheses([each["source"] for each in outputs], beam=beam, alpha=alpha, n_best=beam)

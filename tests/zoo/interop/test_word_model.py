@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specs import EOS, PAD, UNK, Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.generation.intake import Intake
+from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.numbering import Numbering
 from zoo.interop.word_model import endless, word_model
 from zoo.report import Report
@@ -47,7 +47,7 @@ def test_each_unknown_word_is_one_unknown_piece(text: str, tmp_path: Path) -> No
     for tokens in (word_model(NUMBERING, "list"), Vocabulary.load(tmp_path).source):
         assert tokens.encode(text) == expected
         assert tokens.encode_all([text, text]) == [expected, expected]
-        assert tokens.spelled(text) == [f"▁{word}" for word in words]
+        assert tokens.tokenize(text) == [f"▁{word}" for word in words]
 
 
 def test_what_is_unknown_of_words_are_words() -> None:
@@ -56,19 +56,19 @@ def test_what_is_unknown_of_words_are_words() -> None:
 
 
 def test_what_a_model_does_not_know_or_cannot_write_are_words(small: Callable[..., Spec], report: Report) -> None:
-    intake = Intake(Vocabulary(word_model(NUMBERING, "list")), small(), None, None, report)
+    intake = Preprocessor(Vocabulary(word_model(NUMBERING, "list")), small(), None, None, report)
     with pytest.raises(ZooError, match=r"prefix 1 .* has words that the model cannot write: 'Hund', 'X'") as caught:
-        intake.sources(["a"], ["a Hund X"], 0)
+        intake.encode_sources(["a"], ["a Hund X"], 0)
     assert "a list of all words" in str(caught.value.hint)
-    with intake.lengths:
-        assert [len(each) for each in intake.windows([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
+    with intake.warnings:
+        assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
     (warning,) = report.warnings  # type: ignore[attr-defined]
-    assert warning.startswith("words that the model does not know: in 1 of 2, first in text 2 ('a Hund')")
+    assert warning.startswith("1 of 2 texts have words that the model does not know, the first is text 2 ('a Hund')")
 
 
 def test_it_is_told_from_models_that_cut() -> None:
     tokens = word_model(NUMBERING, "list")
-    assert tokens.of_words
+    assert tokens.is_word_level
     assert tokens.size == len(NUMBERING.tokens)
 
 
@@ -77,7 +77,7 @@ def test_a_source_without_an_end_is_told_by_its_model() -> None:
     without = endless(tokens, "list")
     assert (Vocabulary(tokens).source_end, Vocabulary(without, tokens).source_end) == (EOS, PAD)
     assert without.encode("a bc") == tokens.encode("a bc")
-    assert without.named(range(without.size)) == tokens.named(range(tokens.size))
+    assert without.token_strings(range(without.size)) == tokens.token_strings(range(tokens.size))
 
 
 def test_a_training_puts_an_end_behind_sources_and_says_so(small: Callable[..., Spec], home: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from zoo.data.cleaning import Counts
-from zoo.paper import checks
-from zoo.paper.checks import corpus, drawn, equals, hardware, holds, scored
-from zoo.paper.claim import Check, Claim, Finding, Printed, Status
+from zoo.data.cleaning import CleaningCounts
+from zoo.paper import claims
+from zoo.paper.claims import Check, Claim, Finding, Printed, Status, corpus_size, drawn, equals, hardware, holds, scored
 from zoo.paper.evidence import evidence
 from zoo.report import Report
 
@@ -45,7 +44,7 @@ def test_a_device_is_known_by_its_whole_name(
 ) -> None:
     (tmp_path / "0000:00:04.0").mkdir()
     (tmp_path / "0000:00:04.0" / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 11\n")
-    monkeypatch.setattr(checks, "_DRIVER", tmp_path)
+    monkeypatch.setattr(claims, "_DRIVER", tmp_path)
     for name in ("P100", "K40"):
         assert asked(hardware(name)).because.startswith(f"{'a' if name == there else 'no'} {name} is ")
 
@@ -95,8 +94,10 @@ def test_the_nearest_to_the_papers_scale_is_taken(made: Made) -> None:
 
 def test_scores_on_other_sets_are_not_put_together(made: Made) -> None:
     for number, grammar in enumerate((5, 5, 50)):
-        corpus = {"train": [{"grammar": 40}], "dev": [{"grammar": grammar}], "test": [{"grammar": 5}]}
-        made("table3/a-h4", f"{number}", overrides={"corpus": corpus}, scores={"dev": {"perplexity": 6.0 + number}})
+        corpus_size = {"train": [{"grammar": 40}], "dev": [{"grammar": grammar}], "test": [{"grammar": 5}]}
+        made(
+            "table3/a-h4", f"{number}", overrides={"corpus": corpus_size}, scores={"dev": {"perplexity": 6.0 + number}}
+        )
     found = asked(scored("dev", "perplexity"), "5.00", spec="table3/a-h4")
     assert (found.value, found.runs) == (6.5, ("runs/0", "runs/1"))
 
@@ -104,8 +105,10 @@ def test_scores_on_other_sets_are_not_put_together(made: Made) -> None:
 def test_what_is_held_out_of_other_text_is_another_set(made: Made) -> None:
     """And a corpus that was cleaned otherwise is told as another."""
     for number, train in enumerate((40, 40, 41)):
-        corpus = {"train": [{"grammar": train}], "dev": [{"held_out": 5}], "test": []}
-        made("table3/a-h4", f"{number}", overrides={"corpus": corpus}, scores={"dev": {"perplexity": 6.0 + number}})
+        corpus_size = {"train": [{"grammar": train}], "dev": [{"held_out": 5}], "test": []}
+        made(
+            "table3/a-h4", f"{number}", overrides={"corpus": corpus_size}, scores={"dev": {"perplexity": 6.0 + number}}
+        )
     found = asked(scored("dev", "perplexity"), "5.00", spec="table3/a-h4")
     assert (found.value, found.runs) == (6.5, ("runs/0", "runs/1"))
     made("table3/a-h4", "a", overrides={"corpus.max_ratio": 1.5}, scores={"dev": {"perplexity": 7.0}})
@@ -130,13 +133,13 @@ def test_the_papers_own_bleu_goes_before_the_other(made: Made) -> None:
 def test_a_corpus_is_counted_where_it_was_prepared(
     printed: str, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = asked(corpus(), printed, spec="tiny")
+    before = asked(corpus_size(), printed, spec="tiny")
     assert before.status is Status.OPEN
     assert before.because == "its corpus is here, and `zoo prepare tiny` has not been done"
-    monkeypatch.setattr(checks, "known_counts", lambda spec: Counts(read=600))
-    after = asked(corpus(), printed, spec="tiny")
+    monkeypatch.setattr(claims, "known_counts", lambda spec: CleaningCounts(read=600))
+    after = asked(corpus_size(), printed, spec="tiny")
     assert (after.status, after.value) == (status, 600)
-    absent = asked(corpus(), printed, spec="base")
+    absent = asked(corpus_size(), printed, spec="base")
     assert (absent.status, absent.value) == (Status.OPEN, None)
     assert "has not been fetched" in absent.because
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zoo import paper
-from zoo.paper.claim import Printed
+from zoo.paper.claims import Printed
 from zoo.paper.ledger import claims
 
 

@@ -12,7 +12,7 @@ import pytest
 import specs
 from compiler import Purpose, lower
 from zoo.paper import network, recipe, table1, table2, table3, table4
-from zoo.paper.claim import Entry, Finding, Status
+from zoo.paper.claims import CheckedClaim, Finding, Status
 from zoo.paper.evidence import Timing, evidence
 from zoo.paper.ledger import ledger, summary
 from zoo.paper.tables import of_table, tables
@@ -22,7 +22,7 @@ Made = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def entries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Entry, ...]:
+def entries(tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckedClaim, ...]:
     """Of a place without runs."""
     return ledger(evidence(tmp_path_factory.mktemp("nothing"), Report()))
 
@@ -39,8 +39,8 @@ def test_ten_small_counts_are_of_one_vocabulary_and_big_of_another() -> None:
         assert int(row.parameters or 0) not in beyond
 
 
-def test_a_wrong_count_turns_the_status(monkeypatch: pytest.MonkeyPatch, entries: tuple[Entry, ...]) -> None:
-    def found(row: table3.Row) -> Finding:
+def test_a_wrong_count_turns_the_status(monkeypatch: pytest.MonkeyPatch, entries: tuple[CheckedClaim, ...]) -> None:
+    def found(row: table3.VariationRow) -> Finding:
         rows = tuple(row if each.key == row.key else each for each in table3.ROWS)
         monkeypatch.setattr(table3, "ROWS", rows)
         claim = next(claim for claim in table3.claims() if claim.key == f"table3.{row.key}.parameters")
@@ -59,7 +59,7 @@ def test_one_count_more_or_less_and_no_vocabulary_gives_all(monkeypatch: pytest.
     assert table3.pieces_of_all()
 
 
-def test_the_papers_costs_are_time_by_devices_by_what_they_sustain(entries: tuple[Entry, ...]) -> None:
+def test_the_papers_costs_are_time_by_devices_by_what_they_sustain(entries: tuple[CheckedClaim, ...]) -> None:
     found = {entry.claim.key: entry.finding for entry in entries}
     assert found["table2.transformer-base.en-de.flops"].value == pytest.approx(12 * 3600 * 8 * 9.5e12)
     assert found["table2.transformer-big.en-de.flops"].value == pytest.approx(3.5 * 86400 * 8 * 9.5e12)
@@ -93,7 +93,7 @@ def test_what_all_runs_of_table_3_have_in_common_is_told_once(made: Made) -> Non
     assert notes[0].startswith("Measured at N=2, on the built-in corpus (40), 30 steps; ")
 
 
-def test_where_the_paper_contradicts_itself_it_is_told(entries: tuple[Entry, ...]) -> None:
+def test_where_the_paper_contradicts_itself_it_is_told(entries: tuple[CheckedClaim, ...]) -> None:
     wrong = {entry.claim.key for entry in entries if entry.finding.ours == "no"}
     assert wrong == {
         "network.longest-wave",
@@ -145,12 +145,12 @@ def test_what_a_spec_sets_is_read_from_it(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-def test_table_1_is_what_the_graphs_say(entries: tuple[Entry, ...]) -> None:
+def test_table_1_is_what_the_graphs_say(entries: tuple[CheckedClaim, ...]) -> None:
     told = {entry.claim.key: entry.finding for entry in entries if entry.claim.key.startswith("table1.")}
-    assert len(told) == 4 * len(table1.ALL) + 3
+    assert len(told) == 4 * len(table1.LAYERS) + 3
     derived = {key for key in told if not key.endswith(".time")}
     assert {key for key in derived if told[key].status is not Status.DERIVED} == set()
-    assert all(told[f"table1.{kind.key}.time"].because.startswith("not timed") for kind in table1.ALL)
+    assert all(told[f"table1.{kind.key}.time"].because.startswith("not timed") for kind in table1.LAYERS)
 
 
 def test_a_kind_that_grows_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_times_are_held_against_the_formula(power: float, status: Status) -> Non
     found = claim.check(claim, measured)
     assert (found.status, found.ours) == (status, f"n^{power:.2f}")
     counted, timed = tables("table1", ledger(measured), measured)
-    assert len(counted.rows) == len(table1.ALL)
+    assert len(counted.rows) == len(table1.LAYERS)
     assert timed.columns == ("layer", "n = 1,024>", "n = 2,048>", "grows as>", "the formula>")
     assert [row[1:] for row in timed.rows] == [("100.0", "400.0", f"n^{power:.2f}", "n^2.00")]
 
@@ -199,7 +199,7 @@ def test_our_own_runs_have_their_cost_and_parsers_their_f1(made: Made) -> None:
     assert [row[:3] for row in parsers.rows] == [("runs/trees", "-", "88.12")]
 
 
-def test_every_claim_is_in_a_table_and_counted(entries: tuple[Entry, ...]) -> None:
+def test_every_claim_is_in_a_table_and_counted(entries: tuple[CheckedClaim, ...]) -> None:
     assert sum(summary(entries).values()) == len(entries)
     assert of_table("claims", entries) == entries
     assert {entry.claim.key.partition(".")[0] for entry in of_table("table2", entries)} == {"table2"}

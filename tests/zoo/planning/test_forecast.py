@@ -17,24 +17,23 @@ import torch
 from compiler import Purpose, cost, graphs
 from compiler.switches import keeps_memory, matrix_library
 from specs import Spec, ZooError
-from zoo.planning.forecast import forecast, full_batch
-from zoo.planning.outlook import outlook
-from zoo.system.peak import Pace, pace
+from zoo.planning.training_estimate import estimate_training, forecast_training, full_batch
+from zoo.system.processors import DeviceSpeed, device_speed
 from zoo.training.train import train
 
 World = Callable[..., Spec]
 ROOT = str(Path(__file__).parents[3])
-PACE = Pace(flops=1e9, bytes=1e9)
+PACE = DeviceSpeed(flops=1e9, bytes=1e9)
 
 
 def test_time_follows_from_flops_and_bytes(world: World) -> None:
     spec = world()
     batch = full_batch(spec, 20)
     assert batch == (20, 400, 400, 800)
-    whole = forecast(spec, batch, 10, PACE)
+    whole = forecast_training(spec, batch, 10, PACE)
     assert whole.seconds == pytest.approx(10 * whole.step_seconds)
-    products = forecast(spec, batch, 1, replace(PACE, bytes=1e30)).step_seconds
-    moves = forecast(spec, batch, 1, replace(PACE, flops=1e30)).step_seconds
+    products = forecast_training(spec, batch, 1, replace(PACE, bytes=1e30)).step_seconds
+    moves = forecast_training(spec, batch, 1, replace(PACE, flops=1e30)).step_seconds
     assert products + moves == pytest.approx(whole.step_seconds)
     flops = 3 * cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]).flops(batch=20, source=20, target=20)
     assert products == pytest.approx(flops / 1e9, rel=0.3)
@@ -42,13 +41,13 @@ def test_time_follows_from_flops_and_bytes(world: World) -> None:
 
 def test_parts_save_memory_and_what_is_held_counts(world: World) -> None:
     batch = full_batch(world(), 20)
-    whole = forecast(world(), batch, 1, PACE).memory_bytes
-    assert forecast(world("training.accumulation_steps=4"), batch, 1, PACE).memory_bytes < whole
-    assert forecast(world(), batch, 1, PACE, held=1000).memory_bytes == whole + 1000
+    whole = forecast_training(world(), batch, 1, PACE).memory_bytes
+    assert forecast_training(world("training.accumulation_steps=4"), batch, 1, PACE).memory_bytes < whole
+    assert forecast_training(world(), batch, 1, PACE, held=1000).memory_bytes == whole + 1000
 
 
 def test_a_device_is_measured() -> None:
-    found = pace(torch.device("cpu"), "float32")
+    found = device_speed(torch.device("cpu"), "float32")
     assert found.flops > 1e8
     assert found.bytes > 1e8
 
@@ -71,9 +70,9 @@ def test_a_training_takes_the_memory_that_it_is_forecast_to() -> None:
 
 
 def test_an_outlook_says_what_was_chosen(world: World) -> None:
-    found = outlook(world(), 20, "cpu")
+    found = estimate_training(world(), 20, "cpu")
     assert (found.device, found.precision, found.steps) == ("cpu", "float32", 24)
     assert found.matrix_library == matrix_library()
     assert found.seconds == pytest.approx(24 * found.step_seconds)
     with pytest.raises(ZooError, match="tpu"):
-        outlook(world(), 20, "tpu")
+        estimate_training(world(), 20, "tpu")

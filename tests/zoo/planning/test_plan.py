@@ -14,14 +14,14 @@ import compiler
 import specs
 from specs import BOS, EOS, Spec, ZooError
 from zoo.planning import plan as plans
-from zoo.planning.footprint import pairs
+from zoo.planning.memory_estimate import batch_rows
 
 
 @pytest.mark.parametrize("name", ["base", "big", "tiny", "table3/e-learned"])
 def test_layers_add_up(name: str) -> None:
     plan = plans.plan(specs.load(name))
     assert sum(layer.parameters for layer in plan.layers) == plan.parameters
-    assert sum(layer.flops_a_token for layer in plan.layers) == pytest.approx(plan.flops_a_token)
+    assert sum(layer.flops_per_token for layer in plan.layers) == pytest.approx(plan.flops_per_token)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     plan = plans.plan(spec, length)
     # The vocabulary of 101 is padded to 104 in the program.
     padding = 2 * 3 * spec.architecture.d_model * length
-    assert counter.get_total_flops() == plan.flops_a_token * length + padding
+    assert counter.get_total_flops() == plan.flops_per_token * length + padding
 
 
 def test_a_pass_says_what_was_before_it_and_after_it(small: Callable[..., Spec]) -> None:
@@ -82,7 +82,7 @@ def test_a_precision_shows_in_what_is_read(precision: str, part: float) -> None:
 def test_a_sentences_flops_are_those_that_torch_counts(small: Callable[..., Spec]) -> None:
     """Translated greedily, without the cache's room for more than there is."""
     spec, length = small(), 5
-    compilation = spec.compilation.model_copy(update={"without": ("plan_cache",)})
+    compilation = spec.compilation.model_copy(update={"disabled_passes": ("plan_cache",)})
     spec = spec.model_copy(
         update={"decoding": spec.decoding.model_copy(update={"beam": 1}), "compilation": compilation}
     )
@@ -95,7 +95,7 @@ def test_a_sentences_flops_are_those_that_torch_counts(small: Callable[..., Spec
 
 
 def test_a_pass_that_is_off_is_not_shown(small: Callable[..., Spec]) -> None:
-    spec = specs.load("tiny", {"compilation": {"without": ["fuse_projections"]}})
+    spec = specs.load("tiny", {"compilation": {"disabled_passes": ["fuse_projections"]}})
     assert "fuse_projections" not in [each.name for each in plans.plan(spec).passes]
     assert "query_key_value" not in plans.code(spec)
     assert "query_key_value" in plans.code(small())
@@ -133,12 +133,12 @@ def test_steps_and_paths_are_those_of_what_is_in_the_layers(small: Callable[...,
     network, memory = {"kind": "feed_forward"}, {"kind": "cross_attention"}
     near = {"kind": "restricted_attention", "radius": 3}
     plan = plans.plan(small(encoder=[near, network], decoder=[{"kind": "ssru"}, memory, network]), 10)
-    assert plan.positions == (plans.Positions("encoder", 1, None, 6), plans.Positions("decoder", 11, 10, 9))
+    assert plan.positions == (plans.StackPositions("encoder", 1, None, 6), plans.StackPositions("decoder", 11, 10, 9))
     plan = plans.plan(small(encoder=[near, network]), 7)
-    assert plan.positions == (plans.Positions("encoder", 1, 2, 6), plans.Positions("decoder", 2, 1, 6))
+    assert plan.positions == (plans.StackPositions("encoder", 1, 2, 6), plans.StackPositions("decoder", 2, 1, 6))
 
 
 @pytest.mark.parametrize(("accumulation_steps", "part"), [(1, 925), (2, 463), (500, 2), (925, 1), (1000, 1)])
 def test_a_part_is_as_large_as_the_largest_that_is_computed(accumulation_steps: int, part: int) -> None:
     """Of 25,000 tokens in pairs of 27: what is left over goes with the others."""
-    assert pairs(specs.load("base", [f"training.accumulation_steps={accumulation}"]), 27) == (925, part)
+    assert batch_rows(specs.load("base", [f"training.accumulation_steps={accumulation}"]), 27) == (925, part)

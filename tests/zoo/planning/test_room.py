@@ -10,12 +10,12 @@ import torch
 import specs
 import zoo
 from specs import Spec, ZooError
-from zoo.generation.compiled import compile_spec
-from zoo.planning.room import require_to_train, require_to_translate, sentences_at_once, weight_bytes
-from zoo.system import ram
-from zoo.training.benchmarks.decode import Work
-from zoo.training.benchmarks.decode import measure as measure_decoding
-from zoo.training.benchmarks.train import measure as measure_training
+from zoo.generation.compilation import compile_spec
+from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
+from zoo.system import device_memory
+from zoo.training.benchmarks import DecodingWork
+from zoo.training.benchmarks import benchmark_decoding as measure_decoding
+from zoo.training.benchmarks import benchmark_training as measure_training
 from zoo.training.train import train
 
 HUGE = {"architecture": {"N": 8, "d_model": 65_536, "d_ff": 262_144}, "compilation": {"backend": "eager"}}
@@ -31,7 +31,7 @@ def huge() -> Spec:
     [
         lambda spec: zoo.model(spec),
         lambda spec: compile_spec(spec, device="cpu"),
-        lambda spec: measure_decoding(spec, Work(1, 1, 1), device="cpu"),
+        lambda spec: measure_decoding(spec, DecodingWork(1, 1, 1), device="cpu"),
         lambda spec: measure_training(spec, device="cpu"),
     ],
 )
@@ -53,21 +53,21 @@ def test_a_training_is_refused_before_anything_is_written(huge: Spec, monkeypatc
 def test_processes_share_what_one_cannot_hold(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     spec = small()
     takes = weight_bytes(spec)
-    monkeypatch.setattr(ram, "there", lambda device: 2 * takes)
-    require_to_translate(spec, "cpu")
-    require_to_train(spec, "cpu", processes=2)
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 2 * takes)
+    require_memory_to_translate(spec, "cpu")
+    require_memory_to_train(spec, "cpu", processes=2)
     with pytest.raises(ZooError, match="needs") as told:
-        require_to_train(spec, "cpu")
+        require_memory_to_train(spec, "cpu")
     assert "torchrun" in str(told.value.hint)
 
 
 def test_the_more_hypotheses_the_fewer_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, cpu = specs.load("base"), torch.device("cpu")
-    monkeypatch.setattr(ram, "there", lambda device: 8_000_000_000)
-    found = [sentences_at_once(spec, rows, cpu) for rows in (4, 64, 1024)]
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 8_000_000_000)
+    found = [max_sentences(spec, rows, cpu) for rows in (4, 64, 1024)]
     assert found == sorted(found, reverse=True)
     assert found[0] * 16 > 4096  # of what is common nothing changes
     assert 16 * found[-1] * 1024 * 37_000 <= 4_000_000_000
-    monkeypatch.setattr(ram, "there", lambda device: 100_000_000)
+    monkeypatch.setattr(device_memory, "available_memory", lambda device: 100_000_000)
     with pytest.raises(ZooError, match="to follow 1,024 hypotheses of one sentence needs 606 MB"):
-        sentences_at_once(spec, 1024, cpu)
+        max_sentences(spec, 1024, cpu)

@@ -22,7 +22,7 @@ def test_every_backend_is_told_with_why_it_is_absent(home: Path) -> None:
     found = diagnosis()
     assert [each.name for each in found.backends] == list(BACKENDS)
     for each in found.backends:
-        assert each.problem == BACKENDS[each.name].absent()
+        assert each.problem == BACKENDS[each.name].unavailable_reason()
         assert each.summary == BACKENDS[each.name].summary
     assert "eager" in [each.name for each in found.backends if each.problem is None]
     assert not home.exists()
@@ -76,11 +76,11 @@ def _missing(name: str) -> str:
 
 def test_tensorrt_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    problem = str(BACKENDS["tensorrt"].absent())
+    problem = str(BACKENDS["tensorrt"].unavailable_reason())
     assert "torch-tensorrt" in problem
     assert "package index" in problem
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "NVIDIA GPU" in str(BACKENDS["tensorrt"].absent())
+    assert "NVIDIA GPU" in str(BACKENDS["tensorrt"].unavailable_reason())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert BACKENDS["tensorrt"].absent() is None
+    assert BACKENDS["tensorrt"].unavailable_reason() is None

@@ -7,7 +7,7 @@ import pytest
 
 from specs import ZooError
 from zoo.text import arriving
-from zoo.text.arriving import Arriving, never, windows
+from zoo.text.lines import LineStream, available_chunks, never_paused
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def pipe(monkeypatch):
     monkeypatch.setattr(arriving, "_CHUNK", 4)  # so that lines come in tokens
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as other:
-        yield Arriving(stream, "pipe"), other
+        yield LineStream(stream, "pipe"), other
 
 
 def test_lines_that_are_there_do_not_pause(pipe):
@@ -49,19 +49,19 @@ def test_files_and_streams_of_python_alone_never_pause(tmp_path):
     path = tmp_path / "text"
     path.write_text(text)
     with path.open("rb") as stream:
-        lines = Arriving(stream, "text")
+        lines = LineStream(stream, "text")
         found = [line for line in lines if not lines.paused()]
     assert "".join(f"{line}\n" for line in found) == text
-    lines = Arriving([b"a\n", b"b\n"], "list")
+    lines = LineStream([b"a\n", b"b\n"], "list")
     assert [line for line in lines if not lines.paused()] == ["a", "b"]
 
 
 def test_what_has_come_is_taken_together():
     pauses = iter([False, True, False, False])
-    found = windows(iter(range(8)), 3, lambda: next(pauses, False))
+    found = available_chunks(iter(range(8)), 3, lambda: next(pauses, False))
     assert list(found) == [[0, 1], [2, 3, 4], [5, 6, 7]]
-    assert list(windows(iter(range(5)), 100, never)) == [[0, 1, 2, 3, 4]]
-    assert list(windows(iter([]), 3, never)) == []
+    assert list(available_chunks(iter(range(5)), 100, never_paused)) == [[0, 1, 2, 3, 4]]
+    assert list(available_chunks(iter([]), 3, never_paused)) == []
 
 
 def test_an_error_comes_behind_what_came_before_it():
@@ -69,7 +69,7 @@ def test_an_error_comes_behind_what_came_before_it():
         yield from (1, 2, 3)
         raise ZooError("the cause")
 
-    found = windows(items(), 2, never)
+    found = available_chunks(items(), 2, never_paused)
     assert [next(found), next(found)] == [[1, 2], [3]]
     with pytest.raises(ZooError, match="the cause"):
         next(found)
@@ -79,7 +79,7 @@ def test_a_stream_that_answers_at_once_is_waited_for(monkeypatch):
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as other:
-        lines = Arriving(stream, "pipe")
+        lines = LineStream(stream, "pipe")
         later = threading.Timer(0.1, lambda: (other.write(b"one\n"), other.close()))
         later.start()
         assert list(lines) == ["one"]

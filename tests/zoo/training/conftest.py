@@ -11,7 +11,7 @@ from specs import Spec
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
 from zoo.report import Report
-from zoo.training.processes import Processes
+from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from specs import ZooError
 from zoo.files import manifest
 from zoo.files.atomic import write_json
-from zoo.generation.opening import open_model
+from zoo.generation.loading import open_model
 from zoo.models.weights import Weights, read
-from zoo.training.average import average
+from zoo.training.averaging import average
 from zoo.training.run import Run
 
 

@@ -16,10 +16,9 @@ import torch
 
 from specs import Spec, ZooError
 from zoo.report import Report
-from zoo.training import checkpoint
-from zoo.training.checkpoint import Progress
+from zoo.training import checkpoints
+from zoo.training.checkpoints import TrainingProgress, TrainingState, gather_state
 from zoo.training.run import Run
-from zoo.training.tensors import Tensors, gather
 from zoo.training.train import train
 from zoo.training.trainer import Trainer
 
@@ -35,10 +34,10 @@ def before_saving(world: Callable[..., Spec], trainer: Callable[..., Trainer]) -
     """After the last step of a run whose checkpoint is still to be written."""
     train(world("training.steps=12"), run="run")
     one = trainer("training.steps=16", run="run")
-    one.progress = checkpoint.resume(one.run, one.program, one.update.optimiser, Report())
-    for work in one.works():
+    one.progress = checkpoints.resume(one.run, one.program, one.update.optimiser, Report())
+    for work in one.inputs():
         one.step(work)
-        one.progress = Progress(step=work.place.step, epoch=work.place.epoch, batch=work.place.batch)
+        one.progress = TrainingProgress(step=work.place.step, epoch=work.place.epoch, batch=work.place.batch)
         if work.place.step == 16:
             break
     return one
@@ -49,7 +48,7 @@ def test_at_every_operation(how: str, before_saving: Trainer, trainer: Callable[
     one, resumed = before_saving, trainer("training.steps=16")
     tensors = {16: _of(one)}
     twin = trainer("training.steps=16")
-    checkpoint.resume(one.run, twin.program, twin.update.optimiser, Report())
+    checkpoints.resume(one.run, twin.program, twin.update.optimiser, Report())
     tensors[12] = _of(twin)
     seen = []
     for number in range(1, 200):
@@ -57,7 +56,7 @@ def test_at_every_operation(how: str, before_saving: Trainer, trainer: Callable[
         shutil.copytree("run", "copy")
         run = Run(Path("copy"))
         ended = _saved_in_a_child(run, one, tensors[16], how, number)
-        step = checkpoint.resume(run, resumed.program, resumed.update.optimiser, Report()).step
+        step = checkpoints.resume(run, resumed.program, resumed.update.optimiser, Report()).step
         found = _of(resumed)
         for ours, theirs in ((found.weights, tensors[step].weights), (found.moments, tensors[step].moments)):
             assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items()), (number, step)
@@ -72,13 +71,13 @@ def test_at_every_operation(how: str, before_saving: Trainer, trainer: Callable[
     assert all(name.removeprefix("best-").isdigit() for name in left), left
 
 
-def _of(trainer: Trainer) -> Tensors:
-    found = gather(trainer.program, trainer.update.optimiser, keep=True)
+def _of(trainer: Trainer) -> TrainingState:
+    found = gather_state(trainer.program, trainer.update.optimiser, keep=True)
     assert found
     return found
 
 
-def _saved_in_a_child(run: Run, one: Trainer, tensors: Tensors, how: str, number: int) -> int:
+def _saved_in_a_child(run: Run, one: Trainer, tensors: TrainingState, how: str, number: int) -> int:
     """Of a process that writes the checkpoint, and comes to grief at this operation."""
     child = os.fork()
     if child:
@@ -108,7 +107,7 @@ def _saved_in_a_child(run: Run, one: Trainer, tensors: Tensors, how: str, number
     try:
         safetensors.torch.save_file = save_file
         sys.addaudithook(hook)
-        checkpoint.save(run, one.spec, tensors, one.progress)
+        checkpoints.save_checkpoint(run, one.spec, tensors, one.progress)
     except ZooError as error:
         os._exit(REFUSED if "the disk is full" in str(error) else 4)
     except BaseException:

@@ -11,7 +11,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from specs import Spec
-from zoo.training import events
+from zoo.training import run_log
 from zoo.training.train import train
 
 
@@ -42,7 +42,7 @@ def test_the_figures_of_the_log_are_told(world: Callable[..., Spec]) -> None:
 def test_without_tensorboardx_there_is_the_log_alone(
     world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SummaryWriter", None)
+    monkeypatch.setattr(run_log, "SummaryWriter", None)
     run = train(world("training.steps=4"))
     assert run.log.read_text()
     assert not run.events.exists()

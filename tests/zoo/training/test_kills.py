@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import specs
-from zoo.training.checkpoint import checkpoints
+from zoo.training.checkpoints import list_checkpoints
 from zoo.training.run import Run
 from zoo.training.train import train
 
@@ -58,7 +58,7 @@ def _until_it_trains(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 def _same(a: Run, b: Run) -> None:
-    for file in (a.weights, checkpoints(a)[-1].weights):
+    for file in (a.weights, list_checkpoints(a)[-1].weights):
         ours = load_file(file)
         theirs = load_file(b.folder / file.relative_to(a.folder))
         assert ours.keys() == theirs.keys()

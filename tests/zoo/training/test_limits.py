@@ -16,12 +16,12 @@ import specs
 from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.metric import METRICS, Metric
+from zoo.evaluation.evaluate import evaluate_translator
+from zoo.evaluation.metrics import METRICS, Metric
 from zoo.report import Report, figure
-from zoo.system import ram
-from zoo.training.checkpoint import averageable, checkpoints
-from zoo.training.dev import DevSet
+from zoo.system import device_memory
+from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
+from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.train import train, train_steps
 
@@ -34,20 +34,20 @@ def _lines(run: Run) -> list[dict[str, Any]]:
 
 def test_training_ends_after_so_many_tokens(world: World) -> None:
     run = train(world("training.max_tokens=1500"))
-    (last,) = checkpoints(run)[-1:]
+    (last,) = list_checkpoints(run)[-1:]
     tokens = json.loads((last.folder / "state.json").read_text())["tokens"]
     assert tokens >= 1500
     assert 3 <= last.step < 8
     assert run.weights.is_file()
     again = train(world("training.max_tokens=1500"))
-    assert checkpoints(again)[-1].step == last.step
+    assert list_checkpoints(again)[-1].step == last.step
     longer = train(world("training.max_tokens=3000"))
-    assert checkpoints(longer)[-1].step > last.step
+    assert list_checkpoints(longer)[-1].step > last.step
 
 
 def test_training_ends_after_so_much_time(world: World) -> None:
     run = train(world("training.max_minutes=1.0e-6"))
-    assert checkpoints(run)[-1].step == 1
+    assert list_checkpoints(run)[-1].step == 1
 
 
 @pytest.mark.parametrize("score", ["perplexity", "bleu"])
@@ -56,7 +56,7 @@ def test_the_dev_set_is_scored_at_each_checkpoint_without_a_trace(world: World, 
         train(world("training.dev_score=null"), run="a"),
         train(world(f"training.dev_score={score}"), run="b"),
     )
-    ours, theirs = (load_file(checkpoints(run)[-1].weights) for run in (blind, seeing))
+    ours, theirs = (load_file(list_checkpoints(run)[-1].weights) for run in (blind, seeing))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     scored = [line["step"] for line in _lines(seeing) if f"dev_{score}" in line]
     assert scored == [4, 8, 12, 16, 20, 24]
@@ -67,21 +67,25 @@ def test_the_dev_set_is_scored_at_each_checkpoint_without_a_trace(world: World, 
 def test_patience_ends_a_training_that_gets_no_better_and_keeps_the_best(
     world: World, monkeypatch: pytest.MonkeyPatch, metric: Metric
 ) -> None:
-    of_more = metric.better(2, 1)
+    of_more = metric.is_better(2, 1)
     scores = iter(100 - score if of_more else score for score in [9.0, 5.0, 7.0, 6.0, 5.5, 8.0, 8.0])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
-    monkeypatch.setattr("zoo.training.dev.named", lambda name: metric)  # the corpus of this world is of one task
+    monkeypatch.setattr("zoo.training.dev_set.named", lambda name: metric)  # the corpus of this world is of one task
     run = train(world("training.patience=4", "training.steps=400", "training.average=1"))
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["0000020", "0000024", "best-0000008"]
     assert (run.checkpoints / "best-0000008" / "weights.safetensors").is_file()
-    assert [c.step for c in averageable(run)] == [20, 24]  # no mean takes the best one for one of the last
-    assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["best"] == (95.0 if of_more else 5.0)
+    assert [c.step for c in scheduled_checkpoints(run)] == [20, 24]  # no mean takes the best one for one of the last
+    assert json.loads((list_checkpoints(run)[-1].folder / "state.json").read_text())["best"] == (
+        95.0 if of_more else 5.0
+    )
     assert [line[f"dev_{metric.name}"] for line in _lines(run) if f"dev_{metric.name}" in line][-1] == (
         92.0 if of_more else 8.0
     )
-    assert checkpoints(train(world("training.patience=4", "training.steps=400", "training.average=1")))[-1].step == 24
+    assert (
+        list_checkpoints(train(world("training.patience=4", "training.steps=400", "training.average=1")))[-1].step == 24
+    )
     longer = train(world("training.patience=5", "training.steps=400", "training.average=1"))
-    assert checkpoints(longer)[-1].step == 28
+    assert list_checkpoints(longer)[-1].step == 28
 
 
 def test_each_checkpoint_has_a_line_that_stays_and_translations_where_there_are_any(world: World, words: Any) -> None:
@@ -156,12 +160,12 @@ def test_the_dev_set_is_scored_by_the_metric_of_its_spec(
     fields = {"training.dev_score": name}
     spec = parsing(**fields) if name == "f1" else specs.load("tiny", fields)
     built: list[Any] = []
-    monkeypatch.setattr("zoo.training.dev.texts", lambda *_: (spoken.sources, spoken.references))
-    monkeypatch.setattr("zoo.training.dev.built", lambda spec, purposes, *_, **__: built.extend(purposes))
-    monkeypatch.setattr("zoo.training.dev.kind", lambda task: lambda *_, **__: spoken)
+    monkeypatch.setattr("zoo.training.dev_set.texts", lambda *_: (spoken.sources, spoken.references))
+    monkeypatch.setattr("zoo.training.dev_set.built", lambda spec, purposes, *_, **__: built.extend(purposes))
+    monkeypatch.setattr("zoo.training.dev_set.kind", lambda task: lambda *_, **__: spoken)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     found = dev.score({})
-    wanted = evaluate(spoken, spoken.sources, spoken.references, Report())
+    wanted = evaluate_translator(spoken, spoken.sources, spoken.references, Report())
     assert found == wanted[name]
     assert [what for what, _ in spoken.asked[:-2]] == ["forced" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")
@@ -169,9 +173,9 @@ def test_the_dev_set_is_scored_by_the_metric_of_its_spec(
 
 def test_every_line_of_the_log_says_speed_padding_utilisation_and_memory(world: World) -> None:
     cpu = torch.device("cpu")
-    before = ram.most_used(cpu)
+    before = device_memory.peak_memory(cpu)
     lines = _lines(train(world()))
-    memory = [before, *(line["memory_bytes"] for line in lines), ram.most_used(cpu)]
+    memory = [before, *(line["memory_bytes"] for line in lines), device_memory.peak_memory(cpu)]
     assert memory == sorted(memory)
     assert [line["step"] for line in lines] == [step for step in range(1, 25) if step % 3 == 0 or step % 4 == 0]
     for line in lines:
@@ -185,7 +189,7 @@ def test_a_score_that_is_not_finite_is_none(world: World, monkeypatch: pytest.Mo
     scores = iter([math.nan, 6.0, math.inf, math.nan, 5.0, 5.5, 4.0])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
     run = train(world(f"training.dev_score={score}", "training.patience=6", "training.average=6"))
-    state = json.loads((checkpoints(run)[-1].folder / "state.json").read_text())
+    state = json.loads((list_checkpoints(run)[-1].folder / "state.json").read_text())
     assert state["best_step"] == (20 if score == "perplexity" else 8)
     assert [line[f"dev_{score}"] for line in _lines(run) if f"dev_{score}" in line][:3] == [None, 6.0, None]
 
@@ -198,5 +202,5 @@ def test_a_dev_set_that_cannot_be_scored_costs_no_step(
 
     monkeypatch.setattr(DevSet, "score", failing)
     run = train(world("training.steps=8"), report=words)
-    assert [c.step for c in checkpoints(run)] == [4, 8]
+    assert [c.step for c in list_checkpoints(run)] == [4, 8]
     assert sum("no score at step" in line for line in words.said) == 2

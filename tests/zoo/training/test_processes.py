@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file
 
 from specs import Spec, ZooError
-from zoo.training.checkpoint import checkpoints
-from zoo.training.processes import Processes
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.train import train
 
@@ -48,7 +48,7 @@ def _trained(run: str, spec: Spec, code: str = PROGRAM) -> Run:
 def _stopped(run: Run) -> str:
     """This run as it was before its last checkpoint."""
     before = Run(Path(shutil.copytree(run.folder, "stopped")))
-    shutil.rmtree(checkpoints(before)[-1].folder)
+    shutil.rmtree(list_checkpoints(before)[-1].folder)
     before.weights.unlink()
     return str(before.folder)
 
@@ -58,7 +58,7 @@ def _losses(run: Run) -> list[float]:
 
 
 def _same(a: Run, b: Run) -> None:
-    for file in (a.weights, checkpoints(a)[-1].weights):
+    for file in (a.weights, list_checkpoints(a)[-1].weights):
         ours, theirs = load_file(file), load_file(b.folder / file.relative_to(a.folder))
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), file
 
@@ -80,7 +80,7 @@ def test_two_processes_equal_one_and_resume_bit_for_bit(world: Callable[..., Spe
     spec = world(*PLAIN, *SHORT)
     one, two = train(spec, run="one"), _trained("two", spec)
     _about_the_same(one, two)
-    assert two.basis.processes == 2
+    assert two.identity.processes == 2
     _same(two, _trained(_stopped(two), spec))
 
 
@@ -91,19 +91,19 @@ def test_what_does_not_fit_is_spread_over_the_processes(world: Callable[..., Spe
     """
     spec = world(*PLAIN, *SHORT, "architecture.N=2", "training.clip_norm=1.0", "training.accumulation_steps=12")
     one, two = train(spec, run="one"), _trained("two", spec, SMALL)
-    assert (one.basis.sharded, two.basis.sharded) == (False, True)
+    assert (one.identity.sharded, two.identity.sharded) == (False, True)
     _about_the_same(one, two)
     resumed = _trained(_stopped(two), spec)
-    assert resumed.basis.sharded
+    assert resumed.identity.sharded
     _same(two, resumed)
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_spread_over_the_processes(world: Callable[..., Spec]) -> None:
     begun = _trained("run", world(*PLAIN, "training.steps=12"))
-    assert not begun.basis.sharded
+    assert not begun.identity.sharded
     _about_the_same(train(world(*PLAIN), run="one"), _trained("run", world(*PLAIN), SMALL))
-    assert begun.basis.sharded
+    assert begun.identity.sharded
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_a_stopped_launcher_leaves_a_checkpoint_to_go_on_from(world: Callable[..
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=100)
     assert process.returncode != 0
-    assert 5 <= checkpoints(Run(Path("stopped")))[-1].step < 300, said
+    assert 5 <= list_checkpoints(Run(Path("stopped")))[-1].step < 300, said
     _same(whole, _trained("stopped", world("training.steps=300")))
 
 
@@ -156,19 +156,19 @@ def test_a_process_alone_exchanges_nothing() -> None:
 
 
 def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    from zoo.training import processes
+    from zoo.training import distributed
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert processes._own_gpu("auto", 1) == "cuda:1"
+    assert distributed._own_gpu("auto", 1) == "cuda:1"
     with pytest.raises(ZooError, match="2 GPUs for at least 3 processes"):
-        processes._own_gpu("cuda", 2)
+        distributed._own_gpu("cuda", 2)
     with pytest.raises(ZooError, match="`cuda:1` is one GPU"):
-        processes._own_gpu("cuda:1", 0)
+        distributed._own_gpu("cuda:1", 0)
 
 
 def _until(process: subprocess.Popen[str], run: Run, count: int) -> None:
     """Until the run has come so many checkpoints far."""
-    while not any(checkpoint.step >= 4 * count for checkpoint in checkpoints(run)):
+    while not any(checkpoint.step >= 4 * count for checkpoint in list_checkpoints(run)):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
 

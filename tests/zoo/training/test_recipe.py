@@ -82,7 +82,7 @@ def test_the_losses_are_those_of_a_plain_loop(
     w = {name: tensor.clone().requires_grad_() for name, tensor in begun.program.weights().items()}
     adam = torch.optim.Adam(list(w.values()), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
     expected = []
-    for step, work in enumerate(islice(begun.works(), STEPS), 1):
+    for step, work in enumerate(islice(begun.inputs(), STEPS), 1):
         adam.param_groups[0]["lr"] = spec.architecture.d_model**-0.5 * min(step**-0.5, step * 20**-1.5)  # 5.3
         adam.zero_grad()
         found = loss(w, work.batch.source, work.batch.target, spec)

@@ -18,12 +18,12 @@ import torch
 
 import zoo
 from specs import Spec, ZooError
-from zoo.training.checkpoint import checkpoints
-from zoo.training.run import Basis, Run
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.run import Run, RunIdentity
 from zoo.training.train import train
 
 World = Callable[..., Spec]
-BASIS = Basis("0123456789abcdef", 30, "eager", 2, 1)
+BASIS = RunIdentity("0123456789abcdef", 30, "eager", 2, 1)
 HOLDER = "import sys; from pathlib import Path; from zoo.training.run import Run\n"
 HOLDER += "with Run(Path('runs/tiny')).locked(): print('mine', flush=True); sys.stdin.read()"
 
@@ -75,7 +75,7 @@ def test_a_lock_names_nobody_after_the_training(world: World) -> None:
 def test_a_run_goes_by_what_it_was_begun_with(world: World, words: Any) -> None:
     run, spec = Run(Path("runs/tiny")), world()
     run.folder.mkdir(parents=True)
-    assert run.start(spec, BASIS, words) == BASIS == run.basis
+    assert run.start(spec, BASIS, words) == BASIS == run.identity
     assert run.spec_file.read_text().startswith(f"# written by zoo {zoo.__version__}\n")
     assert run.spec == spec
     assert run.start(spec, replace(BASIS, threads=5), words) == BASIS
@@ -83,10 +83,10 @@ def test_a_run_goes_by_what_it_was_begun_with(world: World, words: Any) -> None:
         run.start(spec, replace(BASIS, fingerprint="f" * 16), words)
     with pytest.raises(ZooError, match="`eager`, and this machine takes `inductor`"):
         run.start(spec, replace(BASIS, backend="inductor"), words)
-    assert run.basis == BASIS
+    assert run.identity == BASIS
     assert not words.said
     more = replace(BASIS, threads=1, processes=4)
-    assert run.start(spec, more, words) == more == run.basis
+    assert run.start(spec, more, words) == more == run.identity
     assert words.said == ["the number of processes is 4, and was 1: dropout falls otherwise from here on"]
 
 
@@ -108,7 +108,7 @@ def test_every_machine_that_it_was_trained_on_is_remembered(world: World, words:
         run.start(spec, replace(BASIS, machine="one, 2 threads"), words).machine == "one, 2 threads; other, 4 threads"
     )
     run.start(spec, replace(BASIS, machine="one"), words)
-    assert run.basis.machine == "one, 2 threads; other, 4 threads; one", "a name may be the beginning of another"
+    assert run.identity.machine == "one, 2 threads; other, 4 threads; one", "a name may be the beginning of another"
 
 
 def test_a_run_of_before_knows_no_machine(world: World, words: Any) -> None:
@@ -127,7 +127,7 @@ def test_without_dropout_another_backend_is_another_rounding(world: World, words
     run.start(spec, BASIS, words)
     assert run.start(spec, replace(BASIS, backend="inductor", threads=7), words).threads == BASIS.threads
     assert "rounded otherwise" in words.said[0]
-    assert run.basis.backend == "inductor"
+    assert run.identity.backend == "inductor"
 
 
 def test_sums_are_taken_on_as_many_threads_as_at_the_beginning(world: World, words: Any) -> None:
@@ -160,7 +160,7 @@ def test_a_restarted_launcher_does_not_start_over(world: World, monkeypatch: pyt
     run = train(world("training.steps=8"))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     train(world("training.steps=12"), fresh=True)
-    assert [c.step for c in checkpoints(run)] == [4, 8, 12]
+    assert [c.step for c in list_checkpoints(run)] == [4, 8, 12]
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
     train(world("training.steps=4"), fresh=True)
-    assert [c.step for c in checkpoints(run)] == [4]
+    assert [c.step for c in list_checkpoints(run)] == [4]

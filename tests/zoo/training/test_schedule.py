@@ -1,7 +1,7 @@
 import pytest
 
 import specs
-from zoo.training.schedule import learning_rate
+from zoo.training.step import learning_rate
 
 
 def test_it_rises_to_the_peak_at_the_end_of_warm_up_and_falls_with_the_root() -> None:

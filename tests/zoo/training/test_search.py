@@ -9,21 +9,20 @@ from pathlib import Path
 import pytest
 
 from specs import Spec, ZooError
-from zoo.evaluation.metric import Metric
+from zoo.evaluation.metrics import Metric
 from zoo.files.hashes import sha256
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.average import mean_of
-from zoo.training.checkpoint import Checkpoint, checkpoints
-from zoo.training.dev import DevSet
+from zoo.training.averaging import mean_of, search_averages, select_checkpoints
+from zoo.training.checkpoints import Checkpoint, list_checkpoints
+from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
-from zoo.training.search import choices, search
 from zoo.training.train import train
 
 
 def tried(count: int) -> list[tuple[int, int, list[int]]]:
     found = [Checkpoint(Path(f"{step:07d}")) for step in range(1, count + 1)]
-    return [(each.last, each.every, [c.step for c in each.checkpoints]) for each in choices(found)]
+    return [(each.last, each.every, [c.step for c in each.checkpoints]) for each in select_checkpoints(found)]
 
 
 def test_the_means_are_of_the_last_of_every_so_manieth() -> None:
@@ -42,15 +41,15 @@ def run(world: Callable[..., Spec]) -> Run:
 
 def test_each_score_is_that_of_its_mean_and_nothing_is_written(run: Run) -> None:
     before = {path: sha256(path) for path in run.folder.rglob("*") if path.is_file()}
-    curve = search(run, device="cpu")
+    curve = search_averages(run, device="cpu")
     dev = DevSet(run.spec, Vocabulary.load(run.folder), "cpu", Report())
-    by_step = {checkpoint.step: checkpoint.weights for checkpoint in checkpoints(run)}
+    by_step = {checkpoint.step: checkpoint.weights for checkpoint in list_checkpoints(run)}
     for mean in curve.means:
         assert mean.score == dev.score(mean_of([by_step[step] for step in mean.steps]))
         assert mean.more == mean.score - curve.best.score
         assert mean.half is not None
         assert mean.more >= 0, "less perplexity is better"
-    assert (curve.best.half, curve.best.worse) == (0.0, False)
+    assert (curve.best.half_interval, curve.best.worse) == (0.0, False)
     assert {path: sha256(path) for path in run.folder.rglob("*") if path.is_file()} == before
 
 
@@ -60,7 +59,7 @@ def test_a_score_that_is_not_finite_is_never_the_best(
 ) -> None:
     given = iter([*scores, *[5.0] * 9])
     monkeypatch.setattr(Metric, "score", lambda metric, answers: next(given))
-    curve = search(run, device="cpu")
+    curve = search_averages(run, device="cpu")
     assert curve.best.score == 3.0
     assert [each.worse for each in curve.means[:3] if not math.isfinite(each.score)] == [
         True for score in scores if not math.isfinite(score)
@@ -70,9 +69,9 @@ def test_a_score_that_is_not_finite_is_never_the_best(
 def test_where_no_mean_has_a_finite_score_there_is_no_best(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metric, "score", lambda metric, answers: math.inf)
     with pytest.raises(ZooError, match=r"no mean of .* has a finite dev perplexity"):
-        search(run, device="cpu")
+        search_averages(run, device="cpu")
 
 
 def test_a_run_without_checkpoints_has_no_means(trained: Callable[..., Run]) -> None:
     with pytest.raises(ZooError, match="no checkpoint yet"):
-        search(trained())
+        search_averages(trained())

@@ -16,10 +16,10 @@ from specs import Spec, ZooError
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.text.vocabulary import Vocabulary
-from zoo.training import checkpoint, start
-from zoo.training.checkpoint import checkpoints
+from zoo.training import checkpoints, initial_model
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.initial_model import prepare_corpus
 from zoo.training.run import Run
-from zoo.training.start import prepared_for
 from zoo.training.train import train
 from zoo.training.trainer import Trainer
 
@@ -49,15 +49,15 @@ def test_a_training_starts_with_the_weights_and_pieces_of_another(
     shutil.rmtree(first.folder)
     longer = train(world(*keys[:-1], "training.steps=9"), run="second", report=words)
     assert "resuming at step 6" in words.said
-    assert checkpoints(longer)[-1].step == 9
+    assert list_checkpoints(longer)[-1].step == 9
 
 
 def test_the_same_text_with_other_pieces_is_another_corpus(world: World, words: Any) -> None:
     train(world("training.steps=2"), run="first")
-    learned = prepared_for(world(OTHER_TEXT), words)
-    taken = prepared_for(world(OTHER_TEXT, "training.start_from=first"), words)
+    learned = prepare_corpus(world(OTHER_TEXT), words)
+    taken = prepare_corpus(world(OTHER_TEXT, "training.start_from=first"), words)
     assert learned.fingerprint != taken.fingerprint
-    assert taken.vocabulary.digest == prepared_for(world(), words).vocabulary.digest != learned.vocabulary.digest
+    assert taken.vocabulary.digest == prepare_corpus(world(), words).vocabulary.digest != learned.vocabulary.digest
 
 
 def test_another_architecture_or_vocabulary_is_told_with_its_keys(world: World) -> None:
@@ -80,14 +80,14 @@ def test_another_task_is_told(
     monkeypatch: pytest.MonkeyPatch, other: str, overrides: list[str], told: str | None
 ) -> None:
     model = Model(specs.load(other), cast(Vocabulary, None), cast(Weights, None))
-    monkeypatch.setattr(start.find, "model", lambda name, report: Path(name))
-    monkeypatch.setattr(start, "read_model", lambda folder: model)
+    monkeypatch.setattr(initial_model.find, "model", lambda name, report: Path(name))
+    monkeypatch.setattr(initial_model, "read_model", lambda folder: model)
     spec = specs.load("parsing/tiny", ["training.start_from=first", *overrides])
     if told is None:
-        assert start.first_model(spec) is model
+        assert initial_model.initial_model(spec) is model
         return
     with pytest.raises(ZooError) as caught:
-        start.first_model(spec)
+        initial_model.initial_model(spec)
     assert told in str(caught.value)
 
 
@@ -103,7 +103,7 @@ def test_one_that_was_killed_before_its_first_checkpoint_starts_from_it_again(
     keys = ["training.start_from=first", OTHER_TEXT, "training.steps=6"]
     whole = train(world(*keys), run="whole")
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "writing_folder", _full)
+        patch.setattr(checkpoints, "writing_folder", _full)
         with pytest.raises(OSError, match="no space"):
             train(world(*keys), run="second")
     assert Run(Path("second")).checkpoints.is_dir()

@@ -11,9 +11,9 @@ import torch
 
 from specs import ZooError
 from zoo.data.batches import Batch
-from zoo.generation import building
-from zoo.training.step import Update
-from zoo.training.trainer import Trainer, Work
+from zoo.generation import compilation
+from zoo.training.step import Updater
+from zoo.training.trainer import StepInput, Trainer
 
 Made = Callable[..., Trainer]
 
@@ -25,8 +25,8 @@ def _state(trainer: Trainer) -> list[torch.Tensor]:
     return [t.detach().clone() for t in (*parameters, *moments)]
 
 
-def _works(trainer: Trainer, count: int) -> list[Work]:
-    works = trainer.works()
+def _works(trainer: Trainer, count: int) -> list[StepInput]:
+    works = trainer.inputs()
     return [next(works) for _ in range(count)]
 
 
@@ -39,9 +39,9 @@ def test_a_step_that_is_not_finite_changes_nothing(
     first, second, third = _works(one, 3)
     assert bool(one.step(first).taken)
     before = _state(one)
-    parts = Update._part
+    parts = Updater._part
 
-    def spoilt(update: Update, part: Batch, tokens: int) -> torch.Tensor:
+    def spoilt(update: Updater, part: Batch, tokens: int) -> torch.Tensor:
         sums = parts(update, part, tokens)
         if where == "loss":
             return sums * value
@@ -51,7 +51,7 @@ def test_a_step_that_is_not_finite_changes_nothing(
         return sums
 
     with monkeypatch.context() as patch:
-        patch.setattr(Update, "_part", spoilt)
+        patch.setattr(Updater, "_part", spoilt)
         assert not bool(one.step(second).taken)
     assert all(torch.equal(a, b) for a, b in zip(_state(one), before, strict=True))
     assert bool(one.step(third).taken)
@@ -63,13 +63,13 @@ def test_a_run_skips_such_steps_counts_them_and_gives_up_after_ten(
 ) -> None:
     one = trainer("training.steps=60", "training.checkpoint_steps=2", run="runs/tiny")
     one.run.folder.mkdir(parents=True)
-    parts = Update._part
+    parts = Updater._part
 
-    def spoilt(update: Update, part: Batch, tokens: int) -> torch.Tensor:
+    def spoilt(update: Updater, part: Batch, tokens: int) -> torch.Tensor:
         sums = parts(update, part, tokens)
         return sums * float("nan") if one.progress.step in {3, 4} or one.progress.step >= 20 else sums
 
-    monkeypatch.setattr(Update, "_part", spoilt)
+    monkeypatch.setattr(Updater, "_part", spoilt)
     with pytest.raises(ZooError, match="10 steps in a row, to step 30") as caught:
         one.train(lambda: False)
     assert caught.value.exit_code == 1
@@ -101,14 +101,14 @@ def test_a_step_too_large_for_the_memory_is_split(
     work = _works(whole, 1)[0]
     whole.step(work)
     most = -(-len(work.batch) // 4)
-    parts = Update._part
+    parts = Updater._part
 
-    def small(update: Update, part: Batch, tokens: int) -> torch.Tensor:
+    def small(update: Updater, part: Batch, tokens: int) -> torch.Tensor:
         if len(part) > most:
             raise error
         return parts(update, part, tokens)
 
-    monkeypatch.setattr(Update, "_part", small)
+    monkeypatch.setattr(Updater, "_part", small)
     split.step(work)
     assert [line.split()[-2] for line in words.said] == ["2", "4"]
     for a, b in zip(_state(whole), _state(split), strict=True):
@@ -122,17 +122,17 @@ def test_a_step_too_large_for_the_memory_is_split(
 def test_other_failures_are_not_taken_for_a_lack_of_memory(trainer: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     one = trainer()
 
-    def broken(update: Update, part: Batch, tokens: int) -> torch.Tensor:
+    def broken(update: Updater, part: Batch, tokens: int) -> torch.Tensor:
         raise RuntimeError("shapes differ")
 
-    monkeypatch.setattr(Update, "_part", broken)
+    monkeypatch.setattr(Updater, "_part", broken)
     with pytest.raises(RuntimeError, match="shapes differ"):
         one.step(_works(one, 1)[0])
 
 
 def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
     one = trainer()
-    nothing = Batch.nothing()
+    nothing = Batch.empty()
     loss = one.program(nothing.source, nothing.target)
     loss.smoothed.backward()
     assert nothing.target_tokens == 0
@@ -141,9 +141,9 @@ def test_a_row_with_nothing_to_predict_has_no_gradient(trainer: Made) -> None:
 
 
 def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "PATIENCE", 0.0)
+    monkeypatch.setattr(compilation, "QUIET_SECONDS", 0.0)
     begun: Any = trainer()
-    works = begun.works()
+    works = begun.inputs()
     step = begun.update.step
     monkeypatch.setattr(begun.update, "step", lambda *given: (time.sleep(0.1), step(*given))[1])
     begun.step(next(works))
@@ -151,4 +151,4 @@ def test_the_first_step_alone_is_waited_for(trainer: Made, words: Any, monkeypat
     begun._compiles = True
     for _ in range(2):
         begun.step(next(works))
-    assert words.said == [building.FIRST_RUN]
+    assert words.said == [compilation.LAZY_MESSAGE]

@@ -17,21 +17,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specs import Spec, ZooError
-from zoo.data.prepare import Prepared, prepare
+from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
-from zoo.evaluation.own_sets import evaluate_model
+from zoo.evaluation.evaluate import evaluate_model
 from zoo.files import manifest
 from zoo.files.atomic import remove_folder
 from zoo.report import Progress as ShownProgress
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.average import average, mean_of
-from zoo.training.checkpoint import checkpoints
-from zoo.training.processes import Processes
+from zoo.training.averaging import average, mean_of
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.step import StepResult
 from zoo.training.train import train
-from zoo.training.trainer import Trainer, Work
+from zoo.training.trainer import StepInput, Trainer
 
 
 class Stop(Report):
@@ -41,10 +41,10 @@ class Stop(Report):
         self.at = at
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
     def progress(self, label: str, total: int | None, unit: str) -> ShownProgress:
         stop = self
@@ -66,10 +66,10 @@ def test_a_stopped_run_goes_on_bit_for_bit(world: Callable[..., Spec]) -> None:
     for at in (6, 17):
         report = Stop(at)
         run = train(world(), run="stopped", report=report)
-        assert checkpoints(run)[-1].step == at
+        assert list_checkpoints(run)[-1].step == at
         assert f"stopped at step {at}; `zoo train stopped/spec.yaml` goes on from there" in report.said
     run = train(world(), run="stopped")
-    for file in (checkpoints(whole)[-1].weights, whole.weights):
+    for file in (list_checkpoints(whole)[-1].weights, whole.weights):
         ours, theirs = load_file(run.folder / file.relative_to(whole.folder)), load_file(file)
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), file
@@ -100,23 +100,23 @@ def test_a_training_that_draws_pieces_is_the_same_when_it_is_resumed(world: Call
 def test_batches_whose_pieces_are_drawn_are_within_the_budgets(world: Callable[..., Spec]) -> None:
     """They are by the tokens that they are trained in, of which there are more than the store has."""
     spec = world("training.subword_regularization=0.5", "training.source_tokens=65", "training.steps=1")
-    data = TrainingSet.of(spec, prepare(spec, Report()))
+    data = TrainingSet.from_prepared(spec, prepare(spec, Report()))
     sizes = []
-    for given in data.given(0):
-        batch = given.pairs.batch()
+    for given in data.batches_from(0):
+        batch = given.pairs.to_batch()
         assert batch.source.numel() <= 65
         assert batch.target.numel() - len(batch) <= 400
         sizes.append(given.pairs.size)
         if given.epoch:
             break
-    assert sum(size.source_tokens for size in sizes) > 1.2 * data.batches(0).total.source_tokens
+    assert sum(size.source_tokens for size in sizes) > 1.2 * data.epoch_batches(0).total.source_tokens
 
 
 def test_a_run_whose_batches_were_cut_before_pieces_were_drawn_is_told(world: Callable[..., Spec]) -> None:
     """Its checkpoints say nothing of a pool. It goes on with what it has not seen of its epoch."""
     drawn = "training.subword_regularization=0.2"
     run = train(world(drawn, "training.steps=4"))
-    folder = checkpoints(run)[-1].folder
+    folder = list_checkpoints(run)[-1].folder
     state = json.loads((folder / "state.json").read_text())
     assert (state["batch"], state.pop("drawn")) == (0, 4)
     (folder / "state.json").write_text(json.dumps({**state, "batch": 4}))
@@ -124,7 +124,7 @@ def test_a_run_whose_batches_were_cut_before_pieces_were_drawn_is_told(world: Ca
     report = Stop(at=-1)
     train(world(drawn, "training.steps=8"), report=report)
     assert sum("before their tokens were drawn" in line for line in report.said) == 1
-    assert json.loads((checkpoints(run)[-1].folder / "state.json").read_text())["batch"] == 4
+    assert json.loads((list_checkpoints(run)[-1].folder / "state.json").read_text())["batch"] == 4
     report = Stop(at=-1)
     train(world(drawn, "training.steps=12"), report=report)
     assert not any("before their tokens" in line for line in report.said)
@@ -140,7 +140,7 @@ def test_weights_of_a_corpus_say_how_often_its_pairs_are_trained_on(world: Calla
     assert sum(store.parts) == len(store)
     trainer = Trainer(spec, TrainingSet(spec, store), Run(Path("nowhere")), Processes("cpu"), Report())
     epochs: list[int] = [0, 0]
-    for work in trainer.works():
+    for work in trainer.inputs():
         if work.place.epoch == 2:
             break
         epochs[work.place.epoch] += work.size.rows
@@ -164,7 +164,7 @@ def test_accumulation_changes_nothing_but_rounding(world: Callable[..., Spec]) -
     for parts in (1, 3):
         spec = world("architecture.dropout=0.0", f"training.accumulation_steps={parts}")
         trainer = Trainer(spec, TrainingSet(spec, store), Run(Path("nowhere")), Processes("cpu"), Report())
-        result = trainer.step(next(trainer.works()))
+        result = trainer.step(next(trainer.inputs()))
         moments = [trainer.update.optimiser.state[p]["exp_avg"] for p in trainer.program.parameters()]
         gradients.append((result.smoothed, *moments))
     for a, b in zip(*gradients, strict=True):
@@ -179,7 +179,7 @@ def test_adam_and_the_loss_are_those_of_a_plain_loop(trainer: Callable[..., Trai
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
     t = spec.training
-    for number, work in zip(range(1, 11), begun.works(), strict=False):
+    for number, work in zip(range(1, 11), begun.inputs(), strict=False):
         loss = begun.program(work.batch.source, work.batch.target).smoothed / work.size.target_tokens
         gradients = torch.autograd.grad(loss, parameters)
         begun.step(work)
@@ -195,7 +195,7 @@ def test_adam_and_the_loss_are_those_of_a_plain_loop(trainer: Callable[..., Trai
 
 def test_only_the_newest_two_checkpoints_keep_the_optimiser(world: Callable[..., Spec]) -> None:
     run = train(world("training.average=4"))
-    found = checkpoints(run)
+    found = list_checkpoints(run)
     assert [c.step for c in found] == [12, 16, 20, 24]
     assert [c.resumable for c in found] == [False, False, True, True]
 
@@ -213,7 +213,7 @@ def test_the_average_is_the_mean_and_is_taken_wide(tmp_path: Path) -> None:
 def test_average_takes_the_last_n(world: Callable[..., Spec]) -> None:
     run = train(world())
     average(run, 2)
-    expected = mean_of([c.weights for c in checkpoints(run)[-2:]])
+    expected = mean_of([c.weights for c in list_checkpoints(run)[-2:]])
     assert all(torch.equal(load_file(run.weights)[name], expected[name]) for name in expected)
     with pytest.raises(ZooError, match="between 1 and the 3 checkpoints"):
         average(run, 9)
@@ -224,14 +224,14 @@ def test_average_takes_the_last_n(world: Callable[..., Spec]) -> None:
 def test_a_damaged_checkpoint_is_named_and_passed_over(world: Callable[..., Spec], file: str, damage: str) -> None:
     whole = train(world("training.steps=12"), run="whole")
     run = train(world("training.steps=12"), run="damaged")
-    target = checkpoints(run)[-1].folder / file
+    target = list_checkpoints(run)[-1].folder / file
     content = bytearray(target.read_bytes())
     content[len(content) // 2] ^= 4
     target.write_bytes({"truncate": content[: len(content) // 2], "flip": content, "empty": b""}[damage])
     report = Stop(at=-1)
     train(world("training.steps=12"), run="damaged", report=report)
     assert any(file in line and "going back" in line for line in report.said)
-    ours, theirs = (load_file(checkpoints(r)[-1].weights) for r in (run, whole))
+    ours, theirs = (load_file(list_checkpoints(r)[-1].weights) for r in (run, whole))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
@@ -239,7 +239,7 @@ def test_a_checkpoint_that_only_cannot_be_read_stays(
     world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, opened = train(world("training.steps=8")), os.open
-    newest = checkpoints(run)[-1].folder
+    newest = list_checkpoints(run)[-1].folder
 
     def fails(path: Any, *given: Any) -> int:
         if path == newest / "manifest.json":
@@ -250,13 +250,13 @@ def test_a_checkpoint_that_only_cannot_be_read_stays(
         patch.setattr(os, "open", fails)
         with pytest.raises(ZooError, match=r"manifest\.json` may not be read by this user"):
             train(world("training.steps=12"))
-    assert checkpoints(run)[-1].folder == newest
+    assert list_checkpoints(run)[-1].folder == newest
 
 
 def test_the_newest_checkpoint_is_that_of_most_steps(tmp_path: Path) -> None:
     for step in (9_999_998, 10_000_000, 9_999_999, 4):
         (tmp_path / "checkpoints" / f"{step:07d}").mkdir(parents=True)
-    assert [each.step for each in checkpoints(Run(tmp_path))] == [4, 9_999_998, 9_999_999, 10_000_000]
+    assert [each.step for each in list_checkpoints(Run(tmp_path))] == [4, 9_999_998, 9_999_999, 10_000_000]
 
 
 def test_another_vocabulary_of_the_same_corpus_is_refused(
@@ -274,7 +274,7 @@ def test_another_vocabulary_of_the_same_corpus_is_refused(
             train(world("training.steps=8"))
     assert {path: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
     remove_folder(prepared)
-    assert checkpoints(train(world("training.steps=8")))[-1].step == 8
+    assert list_checkpoints(train(world("training.steps=8")))[-1].step == 8
 
 
 def test_patience_that_waits_for_nothing_is_told(world: Callable[..., Spec]) -> None:
@@ -288,7 +288,7 @@ def test_patience_that_waits_for_nothing_is_told(world: Callable[..., Spec]) -> 
 
 def test_no_checkpoint_left_to_resume_is_an_error_not_a_fresh_start(world: Callable[..., Spec]) -> None:
     run = train(world("training.steps=8"))
-    for checkpoint in checkpoints(run):
+    for checkpoint in list_checkpoints(run):
         (checkpoint.folder / "weights.safetensors").write_bytes(b"")
     with pytest.raises(ZooError, match="can be resumed") as caught:
         train(world("training.steps=8"))
@@ -304,7 +304,7 @@ def test_a_differing_spec_is_refused_with_its_keys(world: Callable[..., Spec]) -
     assert caught.value.hint.startswith("`zoo train runs/tiny/spec.yaml` goes on with the run's own values; ")
     assert run.spec_file.read_bytes() == before
     train(world("training.steps=8", "training.average=2", "training.log_steps=4"))
-    assert checkpoints(run)[-1].step == 8
+    assert list_checkpoints(run)[-1].step == 8
 
 
 def test_fresh_starts_over_and_takes_nothing_else_away(world: Callable[..., Spec]) -> None:
@@ -343,9 +343,9 @@ def test_checkpoints_by_the_clock(world: Callable[..., Spec]) -> None:
     """A minute that is over at once makes every step due; one that never ends leaves the last step alone."""
     by_clock = ["training.checkpoint_steps=null", "training.steps=5", "training.average=5"]
     run = train(world(*by_clock, "training.checkpoint_minutes=1.0e-9"), run="often")
-    assert [c.step for c in checkpoints(run)] == [1, 2, 3, 4, 5]
+    assert [c.step for c in list_checkpoints(run)] == [1, 2, 3, 4, 5]
     run = train(world(*by_clock, "training.checkpoint_minutes=1000.0"), run="never")
-    assert [c.step for c in checkpoints(run)] == [5]
+    assert [c.step for c in list_checkpoints(run)] == [5]
 
 
 def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(world: Callable[..., Spec]) -> None:
@@ -356,7 +356,7 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(world: Callabl
     trainer = Trainer(spec, TrainingSet(spec, prepare(spec, Report()).store("train")), run, Processes("cpu"), Report())
     steps = trainer.step
 
-    def spoilt(work: Work) -> StepResult:
+    def spoilt(work: StepInput) -> StepResult:
         result = steps(work)
         if trainer.progress.step == 9:
             with torch.no_grad():
@@ -367,8 +367,8 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(world: Callabl
     with pytest.raises(ZooError, match=r"nan|finite") as caught:
         trainer.train(lambda: False)
     assert "learning_rate" in (caught.value.hint or "")
-    assert [c.step for c in checkpoints(run)][-1] == 8
-    for checkpoint in checkpoints(run):
+    assert [c.step for c in list_checkpoints(run)][-1] == 8
+    for checkpoint in list_checkpoints(run):
         assert all(bool(t.isfinite().all()) for t in load_file(checkpoint.weights).values())
 
 
@@ -404,7 +404,7 @@ def test_training_in_a_thread_needs_no_signals(world: Callable[..., Spec]) -> No
     thread = threading.Thread(target=lambda: done.append(train(world("training.steps=4"))))
     thread.start()
     thread.join(timeout=100)
-    assert checkpoints(done[0])[-1].step == 4
+    assert list_checkpoints(done[0])[-1].step == 4
 
 
 def test_evaluation_leaves_the_signals_as_they_were(world: Callable[..., Spec]) -> None:
@@ -436,13 +436,13 @@ def test_nor_at_the_end_though_that_comes_before_all_is_verified(
 ) -> None:
     log = Path("runs/tiny/log.jsonl").absolute()
 
-    def late(self: Prepared) -> None:
+    def late(self: PreparedCorpus) -> None:
         while not (log.is_file() and log.read_bytes()):  # the last step is done
             time.sleep(0.02)
         time.sleep(0.2)
         raise ZooError("it is damaged")
 
-    monkeypatch.setattr(Prepared, "verify", late)
+    monkeypatch.setattr(PreparedCorpus, "verify", late)
     with pytest.raises(ZooError, match="it is damaged"):
         train(world("training.steps=1"))
     assert not list(Path("runs/tiny/checkpoints").glob("*"))

@@ -1,4 +1,4 @@
-"""The page of an attention holds every weight, in order, and words that are only words."""
+"""The attention page contains every weight, the drawing every visible line, and the view what was asked for."""
 
 from __future__ import annotations
 
@@ -7,116 +7,195 @@ import re
 import zlib
 from base64 import b64decode
 from collections.abc import Callable
-from html.parser import HTMLParser
+from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
+import pytest
 import torch
 
+from specs import ZooError
 from zoo.generation.attention import Attention
-from zoo.visualization.attention import STEPS, attention_page
-from zoo.visualization.view import KINDS, View
+from zoo.text.trees.drawing import width
+from zoo.visualization.attention_drawing import attention_svg
+from zoo.visualization.attention_page import STEPS, attention_page
+from zoo.visualization.attention_view import ATTENTIONS, FIGURES, View, figure_caption, figure_view
 
-Made = Callable[..., Attention]
-
-
-class Page(HTMLParser):
-    """The elements of a page, and what its scripts hold."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: dict[str, str] = {}
-        self.words = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts[self.script] = ""
-
-    def handle_data(self, data: str) -> None:
-        if self.cdata_elem == "script":
-            self.scripts[self.script] += data
-        self.words += data
-
-    @property
-    def script(self) -> str:
-        """The last script that began, by its id."""
-        return self.elements[-1][1].get("id") or "own"
-
-    @property
-    def data(self) -> dict[str, Any]:
-        read: dict[str, Any] = json.loads(self.scripts["data"])
-        return read
+Make = Callable[..., Attention]
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-def of(found: Attention, **asked: Any) -> Page:
-    return Page(attention_page(found, View.of(found, **asked), "a-model"))
+@pytest.fixture
+def open_page(html_page: Any) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """A function that returns the page of an attention, and the data of its script."""
+
+    def open_page(attention: Attention, **view: Any) -> tuple[Any, dict[str, Any]]:
+        page = html_page(attention_page(attention, View.of(attention, **view), "a-model"))
+        return page, json.loads(page.find("script", id="data")[0][1])
+
+    return open_page
 
 
-def test_every_weight_is_there(attended: Made) -> None:
-    found = attended()
-    page = of(found)
-    weights = torch.frombuffer(bytearray(zlib.decompress(b64decode(page.scripts["weights"]))), dtype=torch.uint8)
-    assert [each["name"] for each in page.data["kinds"]] == list(KINDS)
-    seen = 0
-    for each in page.data["kinds"]:
-        for unit, units in (("words", found.by_words()), ("tokens", found)):
-            expected, rows, columns = KINDS[each["name"]].of(units)
-            told = each[unit]
-            assert (told["rows"], told["columns"]) == (list(rows), list(columns))
-            assert (each["layers"], each["heads"]) == expected.shape[:2]
-            mine = weights[told["at"] : told["at"] + expected.numel()].view(expected.shape) / STEPS
-            assert (mine - expected).abs().max() <= 0.5 / STEPS + 1e-6
-            seen += expected.numel()
-    assert seen == len(weights)
+def test_view_defaults_to_all_heads_of_the_last_layer_but_one(make_attention: Make) -> None:
+    assert View.of(make_attention(layers=6)) == View("encoder", 5, (1, 2, 3))
+    assert View.of(make_attention(layers=1)) == View("encoder", 1, (1, 2, 3))
+    assert View.of(make_attention(layers=0)).kind == "decoder"
+    assert View.of(make_attention(), "encoder", 2, [3, 1, 3], "dog") == View("encoder", 2, (3, 1), 2)
+    assert View.of(make_attention(), "encoder-decoder", word="hund").word == 0
+    assert View.of(make_attention(), word="</s>").word == 3
 
 
-def test_what_is_asked_for_is_chosen_first(attended: Made) -> None:
-    first = of(attended(), kind="encoder", layer=2, heads=[3, 1], word="dog").data["first"]
-    assert first == {"kind": "encoder", "layer": 2, "heads": [2, 0], "word": 2}
+@pytest.mark.parametrize(("words", "row"), [(("It's", "its"), 1), (("Its", "(its)"), 0), (("its", "its,"), 0)])
+def test_view_finds_a_word_without_case_and_punctuation(make_attention: Make, words: tuple[str, str], row: int) -> None:
+    assert View.of(make_attention(source=[f"▁{word}" for word in words]), word="its").word == row
 
 
-def test_its_script_finds_what_it_looks_for(attended: Made) -> None:
-    page = of(attended())
-    ids = [given["id"] for _, given in page.elements if "id" in given]
+@pytest.mark.parametrize(
+    ("view", "problem", "hint"),
+    [
+        ({"kind": "both"}, "`both`", "encoder, decoder, encoder-decoder"),
+        ({"layer": 3}, "no layer 3", "layers 1 to 2"),
+        ({"kind": "decoder", "layer": 2}, "no layer 2", "one layer"),
+        ({"heads": [1, 4]}, "no head 4", "heads 1 to 3"),
+        ({"word": "dogs"}, "`dogs`", "did you mean `dog`?"),
+        ({"word": "horse"}, "`horse`", "the big dog </s>"),
+    ],
+)
+def test_view_refuses_what_the_model_lacks(make_attention: Make, view: dict[str, Any], problem: str, hint: str) -> None:
+    with pytest.raises(ZooError, match=problem) as caught:
+        View.of(make_attention(), **view)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("number", "heads", "word"), [(3, range(1, 9), "making"), (4, (5, 6), "its"), (5, range(1, 9), None)]
+)
+def test_figure_view_is_the_papers(make_attention: Make, number: int, heads: Any, word: str | None) -> None:
+    figure = FIGURES[number]
+    words = figure.sentence.split()
+    attention = make_attention(figure.sentence, [f"▁{each}" for each in words], layers=6, heads=8)
+    view = figure_view(figure, attention)
+    assert (view.kind, view.layer, view.heads) == ("encoder", 5, tuple(heads))
+    assert (None if view.word is None else words[view.word]) == word
+    assert "this page shows" not in figure_caption(figure, attention, view)
+
+
+def test_figure_of_a_smaller_model_says_which_layer_it_shows(make_attention: Make) -> None:
+    attention = make_attention(layers=2, heads=3)
+    view = figure_view(FIGURES[4], attention)
+    assert view == View("encoder", 1, (1, 2, 3))
+    assert "has 2 layers; this page shows layer 1." in figure_caption(FIGURES[4], attention, view)
+    assert "shows layer 2." in figure_caption(FIGURES[4], attention, replace(view, layer=2))
+    assert "this page shows" not in figure_caption(FIGURES[4], attention, replace(view, kind="decoder"))
+    assert figure_view(FIGURES[4], make_attention(layers=5)).layer == 4
+
+
+def test_page_contains_every_weight(make_attention: Make, open_page: Any) -> None:
+    attention = make_attention()
+    page, data = open_page(attention)
+    weights = page.find("script", id="weights")[0][1]
+    stored = torch.frombuffer(bytearray(zlib.decompress(b64decode(weights))), dtype=torch.uint8)
+    assert [kind["name"] for kind in data["kinds"]] == list(ATTENTIONS)
+    total = 0
+    for kind in data["kinds"]:
+        for unit, source in (("words", attention.by_words()), ("tokens", attention)):
+            expected, rows, columns = ATTENTIONS[kind["name"]].read(source)
+            assert (kind[unit]["rows"], kind[unit]["columns"]) == (list(rows), list(columns))
+            assert (kind["layers"], kind["heads"]) == expected.shape[:2]
+            offset = kind[unit]["offset"]
+            shown = stored[offset : offset + expected.numel()].view(expected.shape) / STEPS
+            assert (shown - expected).abs().max() <= 0.5 / STEPS + 1e-6
+            total += expected.numel()
+    assert total == len(stored)
+
+
+def test_page_opens_with_the_view_and_describes_itself(make_attention: Make, open_page: Any) -> None:
+    page, data = open_page(make_attention(), kind="encoder", layer=2, heads=[3, 1], word="dog")
+    assert data["first"] == {"kind": "encoder", "layer": 2, "heads": [2, 0], "word": 2}
+    text = page.find("main")[0][1]
+    assert "the given translation, whose log-probability is -1.25" in text
+    assert "by the backend eager in float32" in text
+    assert "Attention of a-model" in text
+    assert [kind["name"] for kind in open_page(make_attention(layers=0))[1]["kinds"]] == ["decoder", "encoder-decoder"]
+
+
+def test_page_script_finds_its_elements_and_controls_have_labels(make_attention: Make, open_page: Any) -> None:
+    page, _ = open_page(make_attention())
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    wanted = set(re.findall(r'byId\("([^"]+)"\)', page.scripts["own"]))
-    assert wanted | {"data", "rows", "columns"} <= set(ids)
-    named = {given.get("name") for tag, given in page.elements if tag == "input"}
-    assert named == {"kind", "head", "unit"}
-    assert [given["value"] for tag, given in page.elements if given.get("name") == "kind"] == list(KINDS)
+    script = page.find("script")[-1][1]
+    assert {*re.findall(r'byId\("([^"]+)"\)', script), "data", "rows", "columns"} <= set(ids)
+    inputs = page.find("input")
+    assert {attributes["name"] for attributes, _ in inputs} == {"kind", "head", "unit"}
+    assert [attributes["value"] for attributes, _ in inputs if attributes["name"] == "kind"] == list(ATTENTIONS)
+    heads = [attributes["aria-label"] for attributes, _ in inputs if attributes["name"] == "head"]
+    assert heads == ["head 1", "head 2", "head 3"]
+    assert [attributes["id"] for attributes, _ in page.find("ul", role="listbox", tabindex="0")] == ["rows", "columns"]
+    assert len(page.find("legend")) == len(page.find("fieldset")) == 3
+    assert page.find("p", role="status")
 
 
-def test_who_hears_it_is_told_as_much(attended: Made) -> None:
-    page = of(attended())
-    lists = [given for _, given in page.elements if given.get("role") == "listbox"]
-    assert [(given["id"], given["tabindex"]) for given in lists] == [("rows", "0"), ("columns", "0")]
-    assert [given["aria-label"] for _, given in page.elements if given.get("name") == "head"] == [
-        "head 1",
-        "head 2",
-        "head 3",
-    ]
-    assert any(given.get("role") == "status" for _, given in page.elements)
-    assert sum(tag == "legend" for tag, _ in page.elements) == sum(tag == "fieldset" for tag, _ in page.elements) == 3
-    assert [tag for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)] == ["h1", "h2", "h2"]
-
-
-def test_it_says_which_translation_was_attended_and_what_computed_it(attended: Made) -> None:
-    words = of(attended()).words
-    assert "the translation that was given, whose log-probability is -1.25" in words
-    assert "by the backend eager in float32" in words
-    assert "Attention of a-model" in words
-
-
-def test_words_of_html_are_words(attended: Made) -> None:
+def test_page_escapes_text(make_attention: Make, open_page: Any) -> None:
     evil = "</script><script>alert(1)</script>"
-    page = of(attended(evil, [f"▁{evil}", "▁<!--", "▁\u202edog"]))
-    assert sum(tag == "script" for tag, _ in page.elements) == 3
-    assert page.data["kinds"][0]["words"]["rows"] == [evil, "<!--", "\ufffddog", "</s>"]
+    page, data = open_page(make_attention(evil, [f"▁{evil}", "▁<!--", "▁\u202edog"]))
+    assert len(page.find("script")) == 3
+    assert data["kinds"][0]["words"]["rows"] == [evil, "<!--", "\ufffddog", "</s>"]
 
 
-def test_a_model_without_some_attention_has_no_choice_of_it(attended: Made) -> None:
-    page = of(attended(layers=0))
-    assert [each["name"] for each in page.data["kinds"]] == ["decoder", "encoder-decoder"]
+def lines(root: ElementTree.Element) -> list[tuple[str, float, float, float]]:
+    """Return head, opacity, start and end of each line."""
+    return [
+        (path.attrib["class"], float(path.attrib["stroke-opacity"]), float(start), float(end))
+        for path in root.iter(f"{SVG}path")
+        for start, end in re.findall(r"M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)", path.attrib["d"])
+    ]
+
+
+def texts(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [text for text in root.iter(f"{SVG}text") if text.attrib["class"].split()[0] == kind]
+
+
+@pytest.mark.parametrize("kind", ATTENTIONS)
+def test_drawing_has_a_line_for_each_visible_weight(make_attention: Make, kind: str) -> None:
+    attention = make_attention()
+    view = View.of(attention, kind, heads=[1, 3])
+    root = ElementTree.fromstring(attention_svg(attention, view))
+    weights, rows, columns = ATTENTIONS[kind].read(attention.by_words())
+    for side, words in (("row", rows), ("column", columns)):
+        assert [text.text for text in texts(root, side)] == list(words)
+    drawn = lines(root)
+    assert {head for head, *_ in drawn} == {"head-1", "head-3"}
+    levels = weights[view.layer - 1][[0, 2]].mul(32).round().flatten().tolist()
+    assert sorted(opacity for _, opacity, *_ in drawn) == sorted(level / 32 for level in levels if level)
+
+
+def test_drawing_connects_the_chosen_word_with_its_columns(make_attention: Make) -> None:
+    attention = make_attention()
+    root = ElementTree.fromstring(attention_svg(attention, View.of(attention, "encoder", 2, [2], "big")))
+    weights, *_ = ATTENTIONS["encoder"].read(attention.by_words())
+    heights = [float(text.attrib["y"]) for text in texts(root, "row")]
+    drawn = lines(root)
+    assert drawn
+    for _, opacity, start, end in drawn:
+        row, column = (min(range(4), key=lambda index: abs(heights[index] - y)) for y in (start, end))
+        assert row == 1
+        assert opacity == pytest.approx(float(weights[1, 1, row, column]), abs=0.5 / 32 + 1e-6)
+    assert [text.attrib["class"] for text in texts(root, "row")] == ["row quiet", "row", "row quiet", "row quiet"]
+
+
+@pytest.mark.parametrize("heads", [1, 16, 32])
+def test_drawing_contains_all_text(make_attention: Make, heads: int) -> None:
+    attention = make_attention("a", ["▁<b>", "▁" + "W" * 40], heads=heads)
+    svg = attention_svg(attention, View.of(attention))
+    root = ElementTree.fromstring(svg)
+    total_width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for side, sign in (("row", -1), ("column", 1)):
+        for text in texts(root, side):
+            assert 0 <= float(text.attrib["x"]) + sign * width(text.text or "", 15) <= total_width
+            assert 0 <= float(text.attrib["y"]) + 60 <= height
+    numbers = texts(root, "number")
+    assert [number.text for number in numbers] == [f"{head}" for head in range(1, heads + 1)]
+    for text, size in [*((number, 12) for number in numbers), (texts(root, "title")[0], 16)]:
+        assert float(text.attrib["x"]) + width(text.text or "", size) <= total_width
+    assert "<b>" in [text.text for text in texts(root, "row")]
+    assert "http" not in re.sub(r'xmlns="[^"]+"', "", svg)

@@ -1,4 +1,4 @@
-"""A plot puts points where they belong, whatever they are, and can be read without eyes or colours."""
+"""A plot places its points correctly, and can be read without colours and by screen readers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zoo.visualization.plot import HEIGHT, WIDTH, Axis, Plot, Series, plotted
+from zoo.visualization.plot import HEIGHT, WIDTH, Axis, Plot, Series, plot_svg
 
 SVG = ElementTree.Element
 
 
-def drawn(*series: Series, log: bool = False, title: str = "A plot") -> SVG:
-    return ElementTree.fromstring(plotted(Plot(title, "tells", Axis("across", log), Axis("up", log), series)))
+def draw(*series: Series, log: bool = False, title: str = "A plot") -> SVG:
+    return ElementTree.fromstring(plot_svg(Plot(title, "summary", Axis("across", log), Axis("up", log), series)))
 
 
 def marks(svg: SVG) -> list[tuple[float, float]]:
@@ -26,8 +26,8 @@ def marks(svg: SVG) -> list[tuple[float, float]]:
 
 @given(st.lists(st.tuples(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12)), min_size=1, max_size=9))
 @example([(0.0, 5e-324)])
-def test_points_lie_inside_and_in_order(points: list[tuple[float, float]]) -> None:
-    found = marks(drawn(Series("one", tuple(points))))
+def test_points_are_inside_and_in_order(points: list[tuple[float, float]]) -> None:
+    found = marks(draw(Series("one", tuple(points))))
     assert len(found) == len(points)
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in found)
     for (x, y), (a, b) in zip(points, found, strict=True):
@@ -37,21 +37,21 @@ def test_points_lie_inside_and_in_order(points: list[tuple[float, float]]) -> No
 
 
 @given(st.lists(st.floats(1e-9, 1e20), min_size=3, max_size=9, unique=True))
-def test_on_logarithmic_axes_powers_are_lines(values: list[float]) -> None:
-    found = marks(drawn(Series("one", tuple((value, value) for value in values)), log=True))
+def test_equal_powers_are_on_a_line_on_logarithmic_axes(values: list[float]) -> None:
+    found = marks(draw(Series("one", tuple((value, value) for value in values)), log=True))
     slopes = {round((y - found[0][1]) / (x - found[0][0]), 1) for x, y in found[1:] if abs(x - found[0][0]) > 20}
     assert len(slopes) <= 1
 
 
-def test_what_has_no_place_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place on a logarithmic axis"):
-        drawn(Series("one", ((0.0, 1.0),)), log=True)
+def test_points_that_cannot_be_drawn_are_refused() -> None:
+    with pytest.raises(ValueError, match="is logarithmic"):
+        draw(Series("one", ((0.0, 1.0),)), log=True)
     with pytest.raises(ValueError, match="has no points"):
-        drawn(Series("one", ()))
+        draw(Series("one", ()))
 
 
-def test_series_differ_in_form_and_are_named() -> None:
-    svg = drawn(*(Series(f"number {n}", ((n, n), (n + 1, n)), line=True) for n in range(4)))
+def test_series_differ_in_marker_and_dashes_and_have_names() -> None:
+    svg = draw(*(Series(f"number {n}", ((n, n), (n + 1, n)), line=True) for n in range(4)))
     forms = {each.get("d") for each in svg.iter("path") if each.get("class") == "mark"}
     dashes = {each.get("stroke-dasharray") for each in svg.iter("polyline")}
     words = [each.text for each in svg.iter("text")]
@@ -59,26 +59,26 @@ def test_series_differ_in_form_and_are_named() -> None:
     assert all(f"number {n}" in words for n in range(4))
 
 
-def test_it_says_what_it_shows_in_words_that_are_only_words() -> None:
-    svg = drawn(Series("<i>&", ((1.0, 1.0), (2.0, 3.0)), ("<b>", '"')), Series("two", ((1.5, 2.0),)), title="<svg>&")
+def test_title_and_summary_are_there_and_text_is_escaped() -> None:
+    svg = draw(Series("<i>&", ((1.0, 1.0), (2.0, 3.0)), ("<b>", '"')), Series("two", ((1.5, 2.0),)), title="<svg>&")
     assert svg.get("role") == "img"
     named = {each.get("id"): each.text for each in svg if each.get("id")}
-    assert [named[name] for name in (svg.get("aria-labelledby") or "").split()] == ["<svg>&", "tells"]
+    assert [named[name] for name in (svg.get("aria-labelledby") or "").split()] == ["<svg>&", "summary"]
     words = [each.text for each in svg.iter("text")]
     assert {"<i>&", "<b>", '"', "across", "up"} <= set(words)
 
 
-def test_no_label_stands_on_another() -> None:
+def test_labels_do_not_overlap() -> None:
     points = tuple((float(n % 3), float(n)) for n in range(9))
-    svg = drawn(Series("one", points, tuple(f"label {n}" for n in range(9))))
+    svg = draw(Series("one", points, tuple(f"label {n}" for n in range(9))))
     at = [(float(e.get("x", 0)), float(e.get("y", 0))) for e in svg.iter("text") if (e.text or "").startswith("label")]
     assert len(at) > 4
     for index, (x, y) in enumerate(at):
         assert all(abs(y - b) >= 12 or abs(x - a) >= 30 for a, b in at[:index])
 
 
-def test_ticks_are_round_and_of_one_kind() -> None:
-    svg = drawn(Series("one", ((3.0, 16.0), (97_000.0, 1.6e7))), log=True)
+def test_ticks_are_round_and_have_one_notation() -> None:
+    svg = draw(Series("one", ((3.0, 16.0), (97_000.0, 1.6e7))), log=True)
     ticks = [each.text or "" for each in svg.iter("text") if each.get("class") == "tick"]
     assert "10⁷" in ticks
     assert "100" in ticks

@@ -1,13 +1,15 @@
-"""A small synchronous grammar of English and German: the built-in corpus.
+"""Built-in corpus: a synchronous grammar that generates English-German sentence pairs with English trees.
 
-A sentence is drawn as one structure, of which every part says itself in both languages:
+A sentence is sampled as one structure whose parts can express themselves in both languages. The modules, each using
+those before it:
 
-    words -> nominals -> clause -> sentence      what there is to say, `english()` and `german()` side by side
-    declension, conjugation, order               where endings, verb forms and word order are decided
-    nouns, verbs, adverbials -> lexicon          words, as tables
-    nominal, gap, clause, sentence sampler       what is said, by chance
+    tables, lexicon                   words, as tables and as objects
+    morphology                        inflection of both languages
+    nominals, clauses                 phrases, clauses and sentences, with `english()` and `german()`; word order
+    nominal_sampler, clause_sampler   random choice of the content (clause_plan: its inputs)
+    corpus                            sentences, divided into train, dev and test
 """
 
-from zoo.data.builtin.pairs import VERSION, Pair, sentences
+from zoo.data.builtin.corpus import VERSION, Pair, sentences
 
 __all__ = ["VERSION", "Pair", "sentences"]

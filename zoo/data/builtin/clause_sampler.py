@@ -1,7 +1,7 @@
-"""Clauses drawn at random: verb, subject, tense, what the verb asks for, adjuncts, order.
+"""Sample clauses at random: verb, subject, tense, complements, adjuncts, order.
 
-One principle keeps English unambiguous: what is long comes last. A clause that ends in another clause has
-nothing of its own behind that one.
+One principle keeps English unambiguous: long constituents come last. After a constituent that ends in a clause, the
+outer clause has no further constituents.
 """
 
 from __future__ import annotations
@@ -9,210 +9,268 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from zoo.data.builtin.clause import Adjunct, Argument, Clause, Constituent, Predicate, Subordinate
-from zoo.data.builtin.draw import Draw
-from zoo.data.builtin.features import Case, Kind
-from zoo.data.builtin.gap_sampler import GapSampler
-from zoo.data.builtin.hosts import Host, Hosts
-from zoo.data.builtin.nominal_sampler import WEATHER, NominalSampler, Wish
-from zoo.data.builtin.nominals import Nominal, NounPhrase, Pronoun
-from zoo.data.builtin.order import Field
-from zoo.data.builtin.setting import SUBJECT, Scene, Setting
-from zoo.data.builtin.words import Conjunction, Lexicon, Marking, Slot, Sorts, Spot
+from zoo.data.builtin.clause_plan import SUBJECT_MARKING, ClauseDraft, ClauseRequest, FrameIndex, VerbFrame
+from zoo.data.builtin.clauses import Adjunct, Argument, Clause, Constituent, Position, Predicate, SubordinateClause
+from zoo.data.builtin.lexicon import CaseMarking, Conjunction, Lexicon, PlacePreposition, Slot, Sorts
+from zoo.data.builtin.morphology import Case, ClauseType
+from zoo.data.builtin.nominal_sampler import WEATHER_IT, NominalConstraints, NominalSampler, RandomChoices
+from zoo.data.builtin.nominals import WHAT, WHO, Nominal, NounPhrase, Pronoun, RelativePronoun
 
-GENITIVE = Marking("of", "", Case.GENITIVE)
+GENITIVE = CaseMarking("of", "", Case.GENITIVE)
 THAT = Conjunction("that", "dass", "dass")
 WHETHER = Conjunction("whether", "ob", "ob")
-PERSON: Sorts = frozenset({"person"})
-ANIMATE: Sorts = frozenset({"person", "animal"})
-# Determiners that subjects and objects may have. Where a clause is negated, its subject is definite (`nicht` would
-# not reach it), and only its last object may be what `kein` takes.
-SUBJECT_GROUPS = {"+": "diqn", "-": "d", "never": "d"}
-OBJECT_GROUPS = {"+": "diq", "-": "d", "never": "diq"}
+_PERSON: Sorts = frozenset({"person"})
+_ANIMATE: Sorts = frozenset({"person", "animal"})
+# Groups of determiners by polarity. The subject of a negated clause is definite, because `nicht` would not apply to it.
+# Only the last object of a negated clause may have a determiner that becomes `kein`.
+_SUBJECT_GROUPS = {"+": "diqn", "-": "d", "never": "d"}
+_OBJECT_GROUPS = {"+": "diq", "-": "d", "never": "diq"}
 
 
 class ClauseSampler:
-    """Draws clauses, and what is embedded in them."""
+    """Samples clauses with everything that is embedded in them."""
 
-    def __init__(self, draw: Draw, lexicon: Lexicon) -> None:
-        self._draw = draw
+    def __init__(self, random: RandomChoices, lexicon: Lexicon) -> None:
+        self._random = random
         self._lexicon = lexicon
-        self._nominals = NominalSampler(draw, lexicon)
-        self._hosts = Hosts(lexicon)
-        self._gaps = GapSampler(draw, lexicon, self._hosts, self._nominals, self._on)
-        self._fillers: dict[str, Callable[[Slot, Scene], Constituent]] = {
+        self._nominals = NominalSampler(random, lexicon)
+        self._frames = FrameIndex(lexicon)
+        self._slot_samplers: dict[str, Callable[[Slot, ClauseDraft], Constituent]] = {
             "nominal": self._object,
-            "place": lambda slot, scene: self._spot(lexicon.locations, Field.PLACE),
-            "goal": lambda slot, scene: self._spot(lexicon.goals, Field.DIRECTION),
-            "direction": lambda slot, scene: self._spot(lexicon.directions, Field.DIRECTION),
+            "place": lambda slot, draft: self._place(lexicon.locations, Position.PLACE),
+            "goal": lambda slot, draft: self._place(lexicon.goals, Position.DIRECTION),
+            "direction": lambda slot, draft: self._place(lexicon.directions, Position.DIRECTION),
             "predicate": self._predicate,
-            "that": self._that,
-            "question": self._question,
+            "that": self._that_clause,
+            "question": self._embedded_question,
             "infinitive": self._infinitive,
         }
 
-    def clause(self, setting: Setting) -> Clause:
-        """A clause on any verb."""
-        return self._on(self._draw.weighted(self._hosts.all if setting.room else self._hosts.simple), setting)
+    def clause(self, request: ClauseRequest) -> Clause:
+        """Sample a clause with any verb."""
+        frames = self._frames.all if request.depth else self._frames.simple
+        return self._clause_with(self._random.weighted(frames), request)
 
-    def weather(self, setting: Setting) -> Clause:
-        """A clause about the weather."""
-        return self._on(self._draw.weighted(self._hosts.weather), setting)
+    def weather_clause(self, request: ClauseRequest) -> Clause:
+        """Sample a clause about the weather."""
+        return self._clause_with(self._random.weighted(self._frames.weather), request)
 
-    def asking(self, setting: Setting) -> Clause:
-        """A clause opened by a question word."""
-        return self._gaps.asking(setting)
+    def wh_clause(self, request: ClauseRequest) -> Clause:
+        """Sample a clause that begins with a question word."""
+        choices = (
+            (30, self._who_clause),
+            (14, self._what_clause),
+            (32, self._which_clause),
+            (14, self._where_clause),
+            (10, self._when_or_why_clause),
+        )
+        return self._random.weighted(choices)(request)
 
-    def _on(self, host: Host, setting: Setting) -> Clause:
-        """A clause on that verb in that frame."""
-        scene = self._scene(host, setting)
-        parts = [] if setting.kind is Kind.INFINITIVE else [setting.given.get(0) or Argument(scene.subject, SUBJECT)]
-        arguments = [*self._arguments(scene)]
-        closed = any(map(_closes, arguments))
-        parts += [*self._frequency(scene), *arguments, *(() if closed else self._adjuncts(scene))]
-        front = setting.front
-        if front is None and setting.kind is Kind.STATEMENT:
-            front = self._front(scene, parts, closed)
+    def _clause_with(self, verb_frame: VerbFrame, request: ClauseRequest) -> Clause:
+        """Sample a clause with a given verb and frame."""
+        draft = self._draft(verb_frame, request)
+        parts: list[Constituent] = []
+        if request.type is not ClauseType.INFINITIVE:
+            parts.append(request.fixed.get(0) or Argument(draft.subject, SUBJECT_MARKING))
+        complements = [*self._complements(draft)]
+        ends_in_clause = any(map(_ends_in_clause, complements))
+        parts += [*self._frequency(draft), *complements, *(() if ends_in_clause else self._adjuncts(draft))]
+        front = request.front
+        if front is None and request.type is ClauseType.STATEMENT:
+            front = self._front(draft, parts, ends_in_clause)
         if front is not None and not any(part is front for part in parts):
             parts.append(front)
-        position = next((index for index, part in enumerate(parts) if part is front), None)
-        negated = scene.polarity == "-"
-        return Clause(setting.kind, host.verb, scene.tense, scene.subject.agreement, tuple(parts), position, negated)
+        front_index = next((index for index, part in enumerate(parts) if part is front), None)
+        negated = draft.polarity == "-"
+        agreement = draft.subject.agreement
+        return Clause(request.type, verb_frame.verb, draft.tense, agreement, tuple(parts), front_index, negated)
 
-    def _scene(self, host: Host, setting: Setting) -> Scene:
-        weights = {Kind.INFINITIVE: (1, 0, 0), Kind.QUESTION: (90, 8, 2)}.get(setting.kind, (79, 17, 4))
-        polarity = self._draw.weighted(tuple(zip(weights, ("+", "-", "never"), strict=True)))
-        subject = self._subject(host, setting, polarity)
+    def _draft(self, verb_frame: VerbFrame, request: ClauseRequest) -> ClauseDraft:
+        """Sample polarity, subject and tense."""
+        weights = {ClauseType.INFINITIVE: (1, 0, 0), ClauseType.QUESTION: (90, 8, 2)}.get(request.type, (79, 17, 4))
+        polarity = self._random.weighted(tuple(zip(weights, ("+", "-", "never"), strict=True)))
+        subject = self._subject(verb_frame, request, polarity)
         sign = "-" if polarity == "-" else "+"
         tenses = [
             (weight, tense)
             for weight, tense in self._lexicon.tenses
             if sign in tense.polarity
-            and setting.past in (None, tense.past)
-            and (subject.sort in ANIMATE or not tense.animate)
+            and request.past in (None, tense.past)
+            and (subject.sort in _ANIMATE or not tense.animate)
         ]
-        tense = tenses[0][1] if setting.kind is Kind.INFINITIVE else self._draw.weighted(tenses)
-        return Scene(setting, host, polarity, subject, tense, [subject])
+        tense = tenses[0][1] if request.type is ClauseType.INFINITIVE else self._random.weighted(tenses)
+        return ClauseDraft(request, verb_frame, polarity, subject, tense, [subject])
 
-    def _subject(self, host: Host, setting: Setting, polarity: str) -> Nominal:
-        given = setting.given.get(0)
-        if isinstance(given, Argument):
-            return given.nominal
-        if "weather" in host.verb.subject:
-            return WEATHER
-        groups = OBJECT_GROUPS if setting.kind is Kind.QUESTION else SUBJECT_GROUPS
-        wish = Wish(host.verb.subject, groups[polarity], antecedent=setting.antecedent)
-        return self._modified(self._nominals.nominal(wish), setting.room, in_subject=True)
+    def _subject(self, verb_frame: VerbFrame, request: ClauseRequest, polarity: str) -> Nominal:
+        fixed = request.fixed.get(0)
+        if isinstance(fixed, Argument):
+            return fixed.nominal
+        if "weather" in verb_frame.verb.subject:
+            return WEATHER_IT
+        groups = _OBJECT_GROUPS if request.type is ClauseType.QUESTION else _SUBJECT_GROUPS
+        constraints = NominalConstraints(verb_frame.verb.subject, groups[polarity], antecedent=request.antecedent)
+        return self._with_modifier(self._nominals.nominal(constraints), request.depth, in_subject=True)
 
-    def _arguments(self, scene: Scene) -> Iterator[Constituent]:
-        """What the verb asks for, in English order."""
-        for index, slot in enumerate(scene.host.frame, 1):
-            if index in scene.setting.given:
-                yield scene.setting.given[index]
-            elif not slot.optional or self._draw.chance(0.35):
-                yield self._fillers[slot.kind](slot, scene)
+    def _complements(self, draft: ClauseDraft) -> Iterator[Constituent]:
+        """Sample the constituents of the frame, in English order."""
+        for index, slot in enumerate(draft.verb_frame.frame, 1):
+            if index in draft.request.fixed:
+                yield draft.request.fixed[index]
+            elif not slot.optional or self._random.chance(0.35):
+                yield self._slot_samplers[slot.kind](slot, draft)
 
-    def _object(self, slot: Slot, scene: Scene) -> Constituent:
-        """A nominal that the verb asks for: `I` and `it` but once in a clause, no pronoun after a bare object."""
-        frame, negated = scene.host.frame, scene.polarity == "-"
+    def _object(self, slot: Slot, draft: ClauseDraft) -> Constituent:
+        """Sample an object. A clause has at most one `I` and one `it`, and no pronoun after a bare object."""
+        frame, negated = draft.verb_frame.frame, draft.polarity == "-"
         bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
         second = slot in bare[1:]
-        said_it = any(isinstance(nominal, Pronoun) and nominal.neutral for nominal in scene.said)
-        wish = Wish(
+        has_it = any(isinstance(nominal, Pronoun) and nominal.is_it for nominal in draft.nominals)
+        constraints = NominalConstraints(
             slot.sorts,
-            "di" if negated and slot is frame[-1] else OBJECT_GROUPS[scene.polarity],
+            "di" if negated and slot is frame[-1] else _OBJECT_GROUPS[draft.polarity],
             pronoun=not second,
-            first_person=all(nominal.agreement.person != 1 for nominal in scene.said),
-            antecedent=None if second or said_it or slot.marking.german else scene.setting.antecedent,
+            first_person=all(nominal.agreement.person != 1 for nominal in draft.nominals),
+            antecedent=None if second or has_it or slot.marking.german else draft.request.antecedent,
         )
-        room = scene.setting.room if len(frame) == 1 else 0
-        scene.said.append(self._modified(self._nominals.nominal(wish), room, in_subject=False))
-        return Argument(scene.said[-1], slot.marking)
+        depth = draft.request.depth if len(frame) == 1 else 0
+        nominal = self._with_modifier(self._nominals.nominal(constraints), depth, in_subject=False)
+        draft.nominals.append(nominal)
+        return Argument(nominal, slot.marking)
 
-    def _spot(self, spots: Sequence[Spot], role: Field) -> Constituent:
-        spot = self._draw.one_of([spot for spot in spots if spot.sorts & self._lexicon.nouns.keys()])
-        return Argument(self._nominals.noun_phrase(Wish(spot.sorts, "di")), spot.marking, role)
+    def _place(self, prepositions: Sequence[PlacePreposition], position: Position) -> Constituent:
+        usable = [known for known in prepositions if known.sorts & self._lexicon.nouns.keys()]
+        preposition = self._random.uniform(usable)
+        noun_phrase = self._nominals.noun_phrase(NominalConstraints(preposition.sorts, "di"))
+        return Argument(noun_phrase, preposition.marking, position)
 
-    def _predicate(self, slot: Slot, scene: Scene) -> Constituent:
-        sort = scene.subject.sort
-        quality = self._nominals.compared(sort) if self._draw.chance(0.35) else None
-        if not (quality and quality.comparative):
-            return Predicate(self._nominals.predicates(sort))
-        return Predicate((quality,), self._nominals.nominal(Wish(frozenset({sort}), "di", pronoun=False)))
+    def _predicate(self, slot: Slot, draft: ClauseDraft) -> Constituent:
+        sort = draft.subject.sort
+        adjective = self._nominals.comparative(sort) if self._random.chance(0.35) else None
+        if not (adjective and adjective.comparative):
+            return Predicate(self._nominals.predicative_adjectives(sort))
+        constraints = NominalConstraints(frozenset({sort}), "di", pronoun=False)
+        return Predicate((adjective,), self._nominals.nominal(constraints))
 
-    def _that(self, slot: Slot, scene: Scene) -> Constituent:
-        return Subordinate(self.clause(Setting(Kind.EMBEDDED, room=scene.setting.room - 1)), THAT)
+    def _that_clause(self, slot: Slot, draft: ClauseDraft) -> Constituent:
+        request = ClauseRequest(ClauseType.EMBEDDED, depth=draft.request.depth - 1)
+        return SubordinateClause(self.clause(request), THAT)
 
-    def _question(self, slot: Slot, scene: Scene) -> Constituent:
-        setting = Setting(Kind.EMBEDDED, room=scene.setting.room - 1)
-        if self._draw.chance(0.4):
-            return Subordinate(self.clause(setting), WHETHER)
-        return Subordinate(self.asking(setting))
+    def _embedded_question(self, slot: Slot, draft: ClauseDraft) -> Constituent:
+        request = ClauseRequest(ClauseType.EMBEDDED, depth=draft.request.depth - 1)
+        if self._random.chance(0.4):
+            return SubordinateClause(self.clause(request), WHETHER)
+        return SubordinateClause(self.wh_clause(request))
 
-    def _infinitive(self, slot: Slot, scene: Scene) -> Constituent:
-        host = self._draw.weighted(self._hosts.of_subject[scene.subject.sort])
-        return Subordinate(self._on(host, Setting(Kind.INFINITIVE, given={0: Argument(scene.subject, SUBJECT)})))
+    def _infinitive(self, slot: Slot, draft: ClauseDraft) -> Constituent:
+        verb_frame = self._random.weighted(self._frames.by_subject[draft.subject.sort])
+        fixed = {0: Argument(draft.subject, SUBJECT_MARKING)}
+        return SubordinateClause(self._clause_with(verb_frame, ClauseRequest(ClauseType.INFINITIVE, fixed=fixed)))
 
-    def _modified(self, nominal: Nominal, room: int, in_subject: bool) -> Nominal:
-        """Now and then a noun with something behind it."""
+    def _with_modifier(self, nominal: Nominal, depth: int, in_subject: bool) -> Nominal:
+        """Add a relative clause, a genitive or a prepositional phrase to some noun phrases."""
         if not isinstance(nominal, NounPhrase):
             return nominal
         choices: tuple[tuple[float, Callable[[NounPhrase, int], NounPhrase]], ...] = (
-            (75, _unmodified),
-            (12 * bool(room), self._gaps.with_relative),
+            (75, lambda phrase, depth: phrase),
+            (12 * bool(depth), self._with_relative_clause),
             (5 * (nominal.determiner.tag != "PRP$"), self._with_genitive),
-            (5 * (in_subject and nominal.sort in ANIMATE), self._with_phrase),
+            (5 * (in_subject and nominal.sort in _ANIMATE), self._with_place),
         )
-        return self._draw.weighted(choices)(nominal, room)
+        return self._random.weighted(choices)(nominal, depth)
 
-    def _with_genitive(self, phrase: NounPhrase, room: int) -> NounPhrase:
-        """`of` after a noun is a genitive, whose own determiner has to show it."""
-        owner = self._nominals.noun_phrase(Wish(PERSON, "d"))
+    def _with_relative_clause(self, phrase: NounPhrase, depth: int) -> NounPhrase:
+        verb_frame = self._random.weighted(self._frames.by_gap[phrase.sort])
+        pronoun = _relative_pronoun(phrase, verb_frame)
+        clause = self._clause_with_gap(pronoun, verb_frame, ClauseRequest(ClauseType.EMBEDDED, depth=depth - 1))
+        return replace(phrase, modifier=SubordinateClause(clause))
+
+    def _with_genitive(self, phrase: NounPhrase, depth: int) -> NounPhrase:
+        """Add a genitive, with `of` in English. Its determiner must show the case in German."""
+        owner = self._nominals.noun_phrase(NominalConstraints(_PERSON, "d"))
         return replace(phrase, modifier=Argument(owner, GENITIVE))
 
-    def _with_phrase(self, phrase: NounPhrase, room: int) -> NounPhrase:
-        """A prepositional phrase within a subject; in an object it could be taken to belong to the verb."""
-        return replace(phrase, modifier=self._spot(self._lexicon.locations, Field.PLACE))
+    def _with_place(self, phrase: NounPhrase, depth: int) -> NounPhrase:
+        """Add a place. Only subjects get one: in an object, it could also belong to the verb."""
+        return replace(phrase, modifier=self._place(self._lexicon.locations, Position.PLACE))
 
-    def _frequency(self, scene: Scene) -> Iterator[Constituent]:
-        if scene.polarity == "never":
-            yield Adjunct(self._lexicon.never, Field.FREQUENCY)
-        elif scene.polarity == "+" and scene.setting.kind is not Kind.INFINITIVE and self._draw.chance(0.07):
-            yield Adjunct(self._draw.one_of(self._lexicon.frequencies), Field.FREQUENCY)
+    def _clause_with_gap(self, nominal: Nominal, verb_frame: VerbFrame, request: ClauseRequest) -> Clause:
+        """Sample a clause that begins with `nominal`, taken from the gap of the frame."""
+        argument = Argument(nominal, verb_frame.gap_marking)
+        return self._clause_with(verb_frame, replace(request, fixed={verb_frame.gap: argument}, front=argument))
 
-    def _adjuncts(self, scene: Scene) -> Iterator[Constituent]:
-        """What the verb admits beside what it asks for, in English order; less of it in embedded clauses."""
-        often = 1.0 if scene.setting.kind in (Kind.STATEMENT, Kind.QUESTION) else 0.5
-        admitted = scene.host.verb.adjuncts
-        if "m" in admitted and self._draw.chance(0.14 * often):
-            yield Adjunct(self._draw.one_of(self._lexicon.manners), Field.MANNER)
-        if "c" in admitted and self._draw.chance(0.12 * often):
-            companion = self._nominals.noun_phrase(Wish(ANIMATE, "d"))
-            yield Argument(companion, self._draw.one_of(self._lexicon.companions), Field.COMPANION)
-        if "p" in admitted and self._draw.chance(0.2 * often):
-            yield self._spot(self._lexicon.locations, Field.PLACE)
-        if scene.setting.front is None and self._draw.chance(0.25 * often):
-            yield from self._time(scene)
+    def _who_clause(self, request: ClauseRequest) -> Clause:
+        return self._clause_with_gap(WHO, self._random.weighted(self._frames.by_gap["person"]), request)
 
-    def _time(self, scene: Scene) -> Iterator[Constituent]:
-        groups = self._lexicon.times[scene.tense.era]
-        if scene.setting.kind is not Kind.INFINITIVE and groups:
-            yield Adjunct(self._draw.one_of(self._draw.weighted(groups)), Field.TIME)
+    def _what_clause(self, request: ClauseRequest) -> Clause:
+        """Sample a clause with `what` as a bare object. After a preposition, German would need worauf or womit."""
+        frames = [
+            (weight, verb_frame)
+            for weight, verb_frame in self._frames.by_gap["thing"]
+            if verb_frame.gap and not (verb_frame.gap_marking.english or verb_frame.gap_marking.german)
+        ]
+        return self._clause_with_gap(WHAT, self._random.weighted(frames), request)
 
-    def _front(self, scene: Scene, parts: list[Constituent], closed: bool) -> Constituent | None:
-        """What a statement opens with, if not its subject: a time or a place; a closed clause has none elsewhere."""
-        if closed:
-            return next(self._time(scene), None) if self._draw.chance(0.12) else None
-        movable = [part for part in parts if part.field in (Field.TIME, Field.PLACE)]
-        return self._draw.one_of(movable) if movable and self._draw.chance(0.4) else None
+    def _which_clause(self, request: ClauseRequest) -> Clause:
+        phrase = self._nominals.noun_phrase(NominalConstraints(frozenset(self._lexicon.nouns), "w"))
+        return self._clause_with_gap(phrase, self._random.weighted(self._frames.by_gap[phrase.sort]), request)
+
+    def _where_clause(self, request: ClauseRequest) -> Clause:
+        """Sample a clause with `where`, which is wo for a place and wohin for a direction."""
+        verb_frame = self._random.weighted(self._frames.with_place)
+        place = verb_frame.slot_index("place")
+        index = place or verb_frame.slot_index("direction") or verb_frame.slot_index("goal") or 0
+        position = Position.PLACE if place else Position.DIRECTION
+        adverb = Adjunct(self._lexicon.questions["wo" if place else "wohin"], position)
+        return self._clause_with(verb_frame, replace(request, fixed={index: adverb}, front=adverb))
+
+    def _when_or_why_clause(self, request: ClauseRequest) -> Clause:
+        adverb = Adjunct(self._lexicon.questions[self._random.uniform(("wann", "warum"))], Position.TIME)
+        return self._clause_with(self._random.weighted(self._frames.simple), replace(request, front=adverb))
+
+    def _frequency(self, draft: ClauseDraft) -> Iterator[Constituent]:
+        if draft.polarity == "never":
+            yield Adjunct(self._lexicon.never, Position.FREQUENCY)
+        elif draft.polarity == "+" and draft.request.type is not ClauseType.INFINITIVE and self._random.chance(0.07):
+            yield Adjunct(self._random.uniform(self._lexicon.frequencies), Position.FREQUENCY)
+
+    def _adjuncts(self, draft: ClauseDraft) -> Iterator[Constituent]:
+        """Sample adjuncts that the verb permits, in English order. Embedded clauses have fewer of them."""
+        factor = 1.0 if draft.request.type in (ClauseType.STATEMENT, ClauseType.QUESTION) else 0.5
+        permitted = draft.verb_frame.verb.adjuncts
+        if "m" in permitted and self._random.chance(0.14 * factor):
+            yield Adjunct(self._random.uniform(self._lexicon.manners), Position.MANNER)
+        if "c" in permitted and self._random.chance(0.12 * factor):
+            companion = self._nominals.noun_phrase(NominalConstraints(_ANIMATE, "d"))
+            yield Argument(companion, self._random.uniform(self._lexicon.companions), Position.COMPANION)
+        if "p" in permitted and self._random.chance(0.2 * factor):
+            yield self._place(self._lexicon.locations, Position.PLACE)
+        if draft.request.front is None and self._random.chance(0.25 * factor):
+            yield from self._time(draft)
+
+    def _time(self, draft: ClauseDraft) -> Iterator[Constituent]:
+        groups = self._lexicon.times[draft.tense.time]
+        if draft.request.type is not ClauseType.INFINITIVE and groups:
+            yield Adjunct(self._random.uniform(self._random.weighted(groups)), Position.TIME)
+
+    def _front(self, draft: ClauseDraft, parts: list[Constituent], ends_in_clause: bool) -> Constituent | None:
+        """Sample the time or place that opens a statement, or return None if the subject opens it.
+
+        If the clause ends in another clause, it has no time or place elsewhere.
+        """
+        if ends_in_clause:
+            return next(self._time(draft), None) if self._random.chance(0.12) else None
+        movable = [part for part in parts if part.position in (Position.TIME, Position.PLACE)]
+        return self._random.uniform(movable) if movable and self._random.chance(0.4) else None
 
 
-def _unmodified(phrase: NounPhrase, room: int) -> NounPhrase:
-    return phrase
+def _relative_pronoun(phrase: NounPhrase, verb_frame: VerbFrame) -> RelativePronoun:
+    """Return who or whom for persons, otherwise that, or which after a preposition."""
+    if phrase.sort == "person":
+        return RelativePronoun(phrase, "whom" if verb_frame.gap else "who")
+    return RelativePronoun(phrase, "which" if verb_frame.gap_marking.english else "that")
 
 
-def _closes(part: Constituent) -> bool:
-    """Whether a constituent ends in a clause."""
+def _ends_in_clause(part: Constituent) -> bool:
     if isinstance(part, Argument) and isinstance(part.nominal, NounPhrase):
-        return isinstance(part.nominal.modifier, Subordinate)
-    return isinstance(part, Subordinate)
+        return isinstance(part.nominal.modifier, SubordinateClause)
+    return isinstance(part, SubordinateClause)

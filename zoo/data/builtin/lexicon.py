@@ -1,61 +1,350 @@
-"""All words of the grammar, read from their tables once."""
+"""All words of the built-in corpus, parsed from `zoo.data.builtin.tables`."""
 
-from collections.abc import Mapping
+from __future__ import annotations
 
-from zoo.data.builtin import adverbials, nouns, reading, verbs
-from zoo.data.builtin.features import Case
-from zoo.data.builtin.words import Adjective, Adverb, Lexicon, Verb
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-ERAS = ("past", "perfect", "present", "future")
+from zoo.data.builtin import tables
+from zoo.data.builtin.morphology import (
+    Case,
+    Definiteness,
+    EnglishVerb,
+    GenderNumber,
+    GermanDeterminer,
+    GermanNoun,
+    GermanVerb,
+    Tense,
+    Words,
+)
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import Tree
 
+Sorts = frozenset[str]
+"""Semantic sorts of nouns (person, food, place ...), by which verbs and adjectives select their nouns."""
 
-def _adjectives() -> Mapping[str, tuple[Adjective, ...]]:
-    """The adjectives that go with each sort of nouns."""
-    tables = nouns.ADJECTIVES.items()
-    known = [reading.adjective(sorts, cells) for sorts, table in tables for cells in reading.rows(table)]
-    return {sort: tuple(adjective for adjective in known if sort in adjective.sorts) for sort in nouns.NOUNS}
-
-
-def _verbs() -> tuple[tuple[float, tuple[Verb, ...]], ...]:
-    tables = verbs.VERBS.items()
-    return tuple((float(head.split()[0]), tuple(map(reading.verb, reading.rows(table)))) for head, table in tables)
-
-
-def _times() -> Mapping[str, tuple[tuple[float, tuple[Adverb, ...]], ...]]:
-    """What goes with each era: few fixed phrases are drawn more often than the many hours and years."""
-    hours = [adverbials.OCLOCK.format(english=word, german=german) for word, german in reading.pairs(nouns.NUMERALS)]
-    years = [adverbials.YEAR.format(year=year) for year in adverbials.YEARS]
-    tables = ((12, adverbials.TIMES), (3, "\n".join(hours)), (2, "\n".join(years)))
-    groups = [(weight, tuple(map(reading.adverb, reading.rows(table)))) for weight, table in tables]
-    chosen = {era: [(weight, tuple(a for a in group if era in a.eras)) for weight, group in groups] for era in ERAS}
-    return {era: tuple((weight, group) for weight, group in chosen[era] if group) for era in ERAS}
+_TIMES = ("past", "perfect", "present", "future")
+_CASES = {"nom": Case.NOMINATIVE, "acc": Case.ACCUSATIVE, "dat": Case.DATIVE, "gen": Case.GENITIVE}
+_GENDERS = {"m": GenderNumber.MASCULINE, "n": GenderNumber.NEUTER, "f": GenderNumber.FEMININE}
+_AUXILIARIES = {"be", "have", "will", "can", "must", "may", "should"}
 
 
-def _simple_adverbs(text: str) -> tuple[Adverb, ...]:
-    return tuple(map(reading.simple_adverb, reading.pairs(text)))
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """Countable noun."""
+
+    sort: str
+    singular: str
+    plural: str
+    german: GermanNoun
+
+
+@dataclass(frozen=True, slots=True)
+class Adjective:
+    """Adjective. Its comparative may be empty. German endings follow `stem`: dunkel, dunkl-e."""
+
+    sorts: Sorts
+    english: str
+    comparative: str
+    german: str
+    stem: str
+    german_comparative: str
+
+
+@dataclass(frozen=True, slots=True)
+class Determiner:
+    """Determiner. Singular or plural is None if it does not exist, and empty if it is not expressed.
+
+    `group` is d(efinite), i(ndefinite), q(uantity), n(egative) or w (interrogative). Clauses choose by it.
+    """
+
+    singular: str | None
+    plural: str | None
+    tag: str
+    german: GermanDeterminer
+    group: str
+    definiteness: Definiteness
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMarking:
+    """Marking of a nominal's role: an English preposition or none, a German preposition or none, and a case."""
+
+    english: str
+    german: str
+    case: Case
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Complement of a verb in addition to its subject: a nominal of certain sorts, or a phrase of another `kind`."""
+
+    kind: str
+    marking: CaseMarking
+    sorts: Sorts
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Verb in both languages, with the sorts of its subject, its permitted adjuncts and its frames.
+
+    The slots of a frame are in English order. `perfect_auxiliary` is haben or sein.
+    """
+
+    english: EnglishVerb
+    particle: str
+    german: GermanVerb
+    perfect_auxiliary: GermanVerb
+    reflexive: bool
+    subject: Sorts
+    adjuncts: frozenset[str]
+    frames: tuple[tuple[Slot, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adverb:
+    """Fixed adverbial phrase, and the times (past, perfect, present, future) of clauses that may contain it."""
+
+    english: Tree
+    german: Words
+    times: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunction:
+    """Subordinating conjunction. German may have another one in the past (`when` is wenn or als), or none."""
+
+    english: str
+    german: str
+    german_past: str | None
+
+    def translation(self, past: bool) -> str | None:
+        """Return the German conjunction of a clause in the past or in another tense."""
+        return self.german_past if past else self.german
+
+
+@dataclass(frozen=True, slots=True)
+class PlacePreposition:
+    """Preposition of place, and the sorts of nouns that may follow it."""
+
+    marking: CaseMarking
+    sorts: Sorts
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """All words, grouped as they are sampled. A number before words is their weight in sampling."""
+
+    nouns: Mapping[str, tuple[Noun, ...]]
+    adjectives: Mapping[str, tuple[Adjective, ...]]
+    determiners: tuple[tuple[float, Determiner], ...]
+    numerals: tuple[tuple[str, str], ...]
+    names: tuple[str, ...]
+    verbs: tuple[tuple[float, tuple[Verb, ...]], ...]
+    tenses: tuple[tuple[float, Tense], ...]
+    times: Mapping[str, tuple[tuple[float, tuple[Adverb, ...]], ...]]
+    frequencies: tuple[Adverb, ...]
+    never: Adverb
+    questions: Mapping[str, Adverb]
+    manners: tuple[Adverb, ...]
+    companions: tuple[CaseMarking, ...]
+    locations: tuple[PlacePreposition, ...]
+    goals: tuple[PlacePreposition, ...]
+    directions: tuple[PlacePreposition, ...]
+    subordinating: tuple[tuple[float, Conjunction], ...]
+    coordinating: tuple[tuple[str, str], ...]
+
+
+def _rows(table: str) -> Iterator[list[str]]:
+    """Yield the cells of each line of a table."""
+    for line in table.strip().splitlines():
+        yield [cell.strip() for cell in line.split("|")]
+
+
+def _entries(text: str) -> tuple[tuple[str, ...], ...]:
+    """Split a list at commas, and each entry into its words."""
+    return tuple(tuple(entry.split()) for entry in text.split(","))
 
 
 def _lines(table: str) -> list[str]:
     return [line.strip() for line in table.strip().splitlines()]
 
 
+def _principal_parts(text: str) -> dict[str, str]:
+    """Return the principal parts of irregular verbs by infinitive."""
+    return {infinitive: " ".join((infinitive, *parts)) for infinitive, *parts in _entries(text)}
+
+
+_IRREGULAR_ENGLISH = _principal_parts(tables.IRREGULAR_ENGLISH)
+_IRREGULAR_GERMAN = _principal_parts(tables.IRREGULAR_GERMAN)
+
+
+def english_verb(base: str) -> EnglishVerb:
+    """Return the English verb of an infinitive."""
+    return EnglishVerb.from_parts(_IRREGULAR_ENGLISH.get(base, base), base in _AUXILIARIES)
+
+
+def german_verb(infinitive: str) -> GermanVerb:
+    """Return the German verb of an infinitive, such as `auf+heben` with a separable prefix."""
+    prefix, plus, simple = infinitive.rpartition("+")
+    return GermanVerb.from_parts(prefix + plus + _IRREGULAR_GERMAN.get(simple, simple))
+
+
+def _sorts(text: str) -> Sorts:
+    """Parse sorts of nouns, and replace the names of groups by their sorts."""
+    return frozenset(sort for name in text.split() for sort in tables.SORTS.get(name, name).split())
+
+
+def _marking(text: str) -> CaseMarking:
+    """Parse `for=auf+acc`: a preposition or nothing, then a preposition or nothing and a case."""
+    english, _, german = text.partition("=")
+    preposition, _, case = german.rpartition("+")
+    return CaseMarking(english, preposition, _CASES[case])
+
+
+def _slot(text: str) -> Slot:
+    """Parse `=acc:person`, `?for=für+acc:person` or `@place`."""
+    if text.startswith("@"):
+        return Slot(text[1:], CaseMarking("", "", Case.NOMINATIVE), frozenset())
+    marking, _, sorts = text.removeprefix("?").partition(":")
+    return Slot("nominal", _marking(marking), _sorts(sorts.replace(",", " ")), text.startswith("?"))
+
+
+def _noun(sort: str, cells: list[str]) -> Noun:
+    """Parse `dog dogs | m Hund Hundes Hunde`."""
+    singular, plural = cells[0].split()
+    gender, *parts = cells[1].split()
+    return Noun(sort, singular, plural, GermanNoun(_GENDERS[gender], *parts))
+
+
+def _adjective(sorts: str, cells: list[str]) -> Adjective:
+    """Parse `dark darker | dunkel/dunkl dunkler`. `more` replaces a comparative that is formed with that word."""
+    positive, _, comparative = cells[0].partition(" ")
+    german, _, german_comparative = cells[1].partition(" ")
+    word, _, stem = german.partition("/")
+    return Adjective(_sorts(sorts), positive, comparative, word, stem or word, german_comparative)
+
+
+def _determiner(cells: list[str]) -> tuple[float, Determiner]:
+    """Parse `30 the the DT | d article | d definite`."""
+
+    def words(cell: str) -> str:  # joined by underscores; a single underscore is an empty word
+        return " ".join(filter(None, cell.split("_")))
+
+    weight, *numbers, tag = cells[0].split()
+    singular, plural = (None if number == "-" else words(number) for number in numbers)
+    stem, paradigm = cells[1].split()
+    group, definiteness = cells[2].split()
+    german = GermanDeterminer(words(stem), paradigm)
+    return float(weight), Determiner(singular, plural, tag, german, group, Definiteness(definiteness))
+
+
+def _tense(cells: list[str]) -> tuple[float, Tense]:
+    """Parse `14 have - participle | present | +- | perfect | all`."""
+    weight, english, german, form = cells[0].split()
+    base, _, to = english.partition("_")
+    return float(weight), Tense(
+        english=None if base == "-" else english_verb(base),
+        german=None if german == "-" else german_verb(german),
+        form="participle" if form == "participle" else "infinitive",
+        past=cells[1] == "past",
+        to=bool(to),
+        polarity=cells[2],
+        time=cells[3],
+        animate=cells[4] == "animate",
+    )
+
+
+def _verb(cells: list[str]) -> Verb:
+    """Parse `pick +up | auf+heben | person | mp | =acc:portable`. A frame without slots is intransitive."""
+    base, _, particle = cells[0].partition(" +")
+    infinitive, _, auxiliary = cells[1].removeprefix("sich ").partition(" +")
+    return Verb(
+        english_verb(base),
+        particle,
+        german_verb(infinitive),
+        german_verb(auxiliary or "haben"),
+        cells[1].startswith("sich "),
+        _sorts(cells[2]),
+        frozenset(cells[3]),
+        tuple(tuple(map(_slot, frame.split())) for frame in cells[4].split(";")),
+    )
+
+
+def _adverb(cells: list[str]) -> Adverb:
+    """Parse `(NP (NN today)) | heute | past present`."""
+    return Adverb(read_tree(cells[0]), tuple(cells[1].split()), frozenset(cells[2].split()))
+
+
+def _simple_adverbs(text: str) -> tuple[Adverb, ...]:
+    """Parse pairs such as `often oft`, which do not depend on the time of the clause."""
+    return tuple(
+        Adverb(read_tree(f"(ADVP (RB {english}))"), (german,), frozenset()) for english, german in _entries(text)
+    )
+
+
+def _location(line: str, case: Case) -> PlacePreposition:
+    """Parse `on auf furniture site`."""
+    english, german, sorts = line.split(maxsplit=2)
+    return PlacePreposition(CaseMarking(english, german, case), _sorts(sorts))
+
+
+def _direction(line: str) -> PlacePreposition:
+    """Parse `to=zu+dat place landmark`."""
+    marking, _, sorts = line.partition(" ")
+    return PlacePreposition(_marking(marking), _sorts(sorts))
+
+
+def _conjunction(line: str) -> tuple[float, Conjunction]:
+    """Parse `8 when wenn als`."""
+    weight, english, german, past = line.split()
+    return float(weight), Conjunction(english, german, None if past == "-" else past)
+
+
+def _adjectives() -> Mapping[str, tuple[Adjective, ...]]:
+    """Return the adjectives by the sort of noun that they modify."""
+    all_adjectives = [_adjective(sorts, row) for sorts, table in tables.ADJECTIVES.items() for row in _rows(table)]
+    return {sort: tuple(adj for adj in all_adjectives if sort in adj.sorts) for sort in tables.NOUNS}
+
+
+def _verbs() -> tuple[tuple[float, tuple[Verb, ...]], ...]:
+    items = tables.VERBS.items()
+    return tuple((float(head.split()[0]), tuple(map(_verb, _rows(table)))) for head, table in items)
+
+
+def _times() -> Mapping[str, tuple[tuple[float, tuple[Adverb, ...]], ...]]:
+    """Return the adverbs by time. The weights make the few fixed phrases more frequent than hours and years."""
+    hours = [tables.OCLOCK.format(english=word, german=german) for word, german in _entries(tables.NUMERALS)]
+    years = [tables.YEAR.format(year=year) for year in tables.YEARS]
+    weighted_tables = ((12, tables.TIMES), (3, "\n".join(hours)), (2, "\n".join(years)))
+    groups = [(weight, tuple(map(_adverb, _rows(table)))) for weight, table in weighted_tables]
+    by_time = {
+        time: [(weight, tuple(a for a in group if time in a.times)) for weight, group in groups] for time in _TIMES
+    }
+    return {time: tuple((weight, group) for weight, group in by_time[time] if group) for time in _TIMES}
+
+
 LEXICON = Lexicon(
-    nouns={sort: tuple(reading.noun(sort, row) for row in reading.rows(nouns.NOUNS[sort])) for sort in nouns.NOUNS},
+    nouns={sort: tuple(_noun(sort, row) for row in _rows(tables.NOUNS[sort])) for sort in tables.NOUNS},
     adjectives=_adjectives(),
-    determiners=tuple(map(reading.determiner, reading.rows(nouns.DETERMINERS))),
-    numerals=tuple((english, german) for english, german in reading.pairs(nouns.NUMERALS)),
-    names=tuple(nouns.NAMES.split()),
+    determiners=tuple(map(_determiner, _rows(tables.DETERMINERS))),
+    numerals=tuple((english, german) for english, german in _entries(tables.NUMERALS)),
+    names=tuple(tables.NAMES.split()),
     verbs=_verbs(),
-    tenses=tuple(map(reading.tense, reading.rows(verbs.TENSES))),
+    tenses=tuple(map(_tense, _rows(tables.TENSES))),
     times=_times(),
-    frequencies=_simple_adverbs(adverbials.FREQUENCIES),
-    never=_simple_adverbs(adverbials.NEVER)[0],
-    questions={german: reading.question(word, german) for word, german in reading.pairs(adverbials.QUESTIONS)},
-    manners=_simple_adverbs(adverbials.MANNERS),
-    companions=tuple(reading.marking(entry) for (entry,) in reading.pairs(adverbials.COMPANIONS)),
-    locations=tuple(reading.location(line, Case.DATIVE) for line in _lines(adverbials.LOCATIONS)),
-    goals=tuple(reading.location(line, Case.ACCUSATIVE) for line in _lines(adverbials.LOCATIONS)),
-    directions=tuple(map(reading.direction, _lines(adverbials.DIRECTIONS))),
-    subordinating=tuple(map(reading.conjunction, _lines(adverbials.SUBORDINATING))),
-    coordinating=tuple((english, german) for english, german in reading.pairs(adverbials.COORDINATING)),
+    frequencies=_simple_adverbs(tables.FREQUENCIES),
+    never=_simple_adverbs(tables.NEVER)[0],
+    questions={
+        german: Adverb(read_tree(f"(WHADVP (WRB {english}))"), (german,), frozenset())
+        for english, german in _entries(tables.QUESTIONS)
+    },
+    manners=_simple_adverbs(tables.MANNERS),
+    companions=tuple(_marking(entry) for (entry,) in _entries(tables.COMPANIONS)),
+    locations=tuple(_location(line, Case.DATIVE) for line in _lines(tables.LOCATIONS)),
+    goals=tuple(_location(line, Case.ACCUSATIVE) for line in _lines(tables.LOCATIONS)),
+    directions=tuple(map(_direction, _lines(tables.DIRECTIONS))),
+    subordinating=tuple(map(_conjunction, _lines(tables.SUBORDINATING))),
+    coordinating=tuple((english, german) for english, german in _entries(tables.COORDINATING)),
 )

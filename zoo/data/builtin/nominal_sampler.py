@@ -1,28 +1,66 @@
-"""Nominals drawn at random, as a clause wishes for them."""
+"""Sample nominals at random, within the constraints of a clause."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
 
-from zoo.data.builtin.draw import Draw
-from zoo.data.builtin.features import Agreement, Column
-from zoo.data.builtin.nominals import Both, Name, Nominal, NounPhrase, Pronoun
-from zoo.data.builtin.quality import Quality
-from zoo.data.builtin.words import Adjective, Determiner, Lexicon, Sorts
+from zoo.data.builtin.lexicon import Adjective, Determiner, Lexicon, Sorts
+from zoo.data.builtin.morphology import Agreement, GenderNumber
+from zoo.data.builtin.nominals import AdjectivePhrase, Coordination, Name, Nominal, NounPhrase, Pronoun
 
-PRONOUNS = (
-    (3, Pronoun(Agreement(1, Column.MASCULINE), "I", "me")),
-    (2, Pronoun(Agreement(1, Column.PLURAL), "we", "us")),
-    (4, Pronoun(Agreement(3, Column.MASCULINE), "he", "him")),
-    (4, Pronoun(Agreement(3, Column.FEMININE), "she", "her")),
-    (3, Pronoun(Agreement(3, Column.PLURAL), "they", "them")),
+T = TypeVar("T")
+
+_FIRST_PERSON = (
+    (3, Pronoun(Agreement(1, GenderNumber.MASCULINE), "I", "me")),
+    (2, Pronoun(Agreement(1, GenderNumber.PLURAL), "we", "us")),
 )
-WEATHER = Pronoun(Agreement(3, Column.NEUTER), "it", "it", "weather")
+_THIRD_PERSON = (
+    (4, Pronoun(Agreement(3, GenderNumber.MASCULINE), "he", "him")),
+    (4, Pronoun(Agreement(3, GenderNumber.FEMININE), "she", "her")),
+    (3, Pronoun(Agreement(3, GenderNumber.PLURAL), "they", "them")),
+)
+PRONOUNS = (*_FIRST_PERSON, *_THIRD_PERSON)
+WEATHER_IT = Pronoun(Agreement(3, GenderNumber.NEUTER), "it", "it", "weather")
+
+
+class RandomChoices:
+    """Random choices that are the same in all versions of Python.
+
+    Python guarantees equal numbers from equal seeds in all versions only for `random()`, so all choices use it.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self._random = Random(seed).random
+
+    def chance(self, probability: float) -> bool:
+        """Return True with the given probability."""
+        return self._random() < probability
+
+    def uniform(self, choices: Sequence[T]) -> T:
+        """Return one of the choices, all with equal probability."""
+        return choices[int(self._random() * len(choices))]
+
+    def weighted(self, choices: Sequence[tuple[float, T]]) -> T:
+        """Return one of the choices with a probability proportional to its weight."""
+        remaining = self._random() * sum([weight for weight, _ in choices])
+        for weight, choice in choices:
+            remaining -= weight
+            if remaining < 0:
+                return choice
+        return choices[-1][1]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a nominal may be: of which sorts, with determiners of which groups, and whether a pronoun.
+class NominalConstraints:
+    """Constraints for a nominal.
 
-    `antecedent` is what `it` may stand for.
+    Attributes:
+        sorts: Permitted semantic sorts.
+        groups: Permitted groups of determiners (see `Determiner`).
+        pronoun: Whether a pronoun is permitted.
+        first_person: Whether pronouns of the first person are permitted.
+        antecedent: Noun phrase to which `it` may refer, if any.
     """
 
     sorts: Sorts
@@ -33,66 +71,75 @@ class Wish:
 
 
 class NominalSampler:
-    """Draws nominals; it knows no clauses."""
+    """Samples nominals that do not contain clauses."""
 
-    def __init__(self, draw: Draw, lexicon: Lexicon) -> None:
-        self._draw = draw
+    def __init__(self, random: RandomChoices, lexicon: Lexicon) -> None:
+        self._random = random
         self._lexicon = lexicon
         self._determiners: dict[tuple[str, bool], list[tuple[float, Determiner]]] = {}
 
-    def nominal(self, wish: Wish) -> Nominal:
-        """Any nominal of the wish's sorts."""
-        antecedent = wish.antecedent
-        if antecedent and antecedent.sort in wish.sorts and self._draw.chance(0.85):
+    def nominal(self, constraints: NominalConstraints) -> Nominal:
+        """Sample any nominal."""
+        antecedent = constraints.antecedent
+        if antecedent and antecedent.sort in constraints.sorts and self._random.chance(0.85):
             return Pronoun(antecedent.agreement, "it", "it", antecedent.sort)
-        person = "person" in wish.sorts
-        pronoun = person and wish.pronoun
-        choices = ((72, self.noun_phrase), (18 * pronoun, self._pronoun), (6 * person, self._name), (4, self._both))
-        return self._draw.weighted(choices)(wish)
+        person = "person" in constraints.sorts
+        pronoun = person and constraints.pronoun
+        choices = (
+            (72, self.noun_phrase),
+            (18 * pronoun, self._pronoun),
+            (6 * person, self._name),
+            (4, self._coordination),
+        )
+        return self._random.weighted(choices)(constraints)
 
-    def noun_phrase(self, wish: Wish) -> NounPhrase:
-        """Determiner, numeral, adjectives, noun."""
-        sort = self._draw.one_of(sorted(wish.sorts & self._lexicon.nouns.keys()))
-        noun = self._draw.one_of(self._lexicon.nouns[sort])
-        plural = self._draw.chance(0.35) and bool(self._choices(wish.groups, True))
-        plural = plural or not self._choices(wish.groups, False)
-        determiner = self._draw.weighted(self._choices(wish.groups, plural))
-        counts = plural and (determiner.group == "d" or (determiner.plural == "" and "q" in wish.groups))
-        numeral = self._draw.one_of(self._lexicon.numerals) if counts and self._draw.chance(0.15) else None
-        return NounPhrase(determiner, noun, plural, self._qualities(sort, determiner.group), numeral)
+    def noun_phrase(self, constraints: NominalConstraints) -> NounPhrase:
+        """Sample a noun phrase of determiner, numeral, adjectives and noun."""
+        sort = self._random.uniform(sorted(constraints.sorts & self._lexicon.nouns.keys()))
+        noun = self._random.uniform(self._lexicon.nouns[sort])
+        plural = self._random.chance(0.35) and bool(self._determiner_choices(constraints.groups, True))
+        plural = plural or not self._determiner_choices(constraints.groups, False)
+        determiner = self._random.weighted(self._determiner_choices(constraints.groups, plural))
+        countable = determiner.group == "d" or (determiner.plural == "" and "q" in constraints.groups)
+        with_numeral = plural and countable and self._random.chance(0.15)
+        numeral = self._random.uniform(self._lexicon.numerals) if with_numeral else None
+        return NounPhrase(determiner, noun, plural, self._attributes(sort, determiner.group), numeral)
 
-    def predicates(self, sort: str) -> tuple[Quality, ...]:
-        """One adjective or two, to be said of a subject of that sort."""
-        if self._draw.chance(0.15):
-            return tuple(map(Quality, self._adjectives(sort, 2)))
-        return (self._graded(sort, "very" if self._draw.chance(0.15) else "plain"),)
+    def predicative_adjectives(self, sort: str) -> tuple[AdjectivePhrase, ...]:
+        """Sample one or two adjectives that describe a subject of a sort."""
+        if self._random.chance(0.15):
+            return tuple(map(AdjectivePhrase, self._adjectives(sort, 2)))
+        return (self._adjective_phrase(sort, "very" if self._random.chance(0.15) else "positive"),)
 
-    def compared(self, sort: str) -> Quality:
-        """A comparative, if the adjective drawn has one."""
-        return self._graded(sort, "comparative")
+    def comparative(self, sort: str) -> AdjectivePhrase:
+        """Sample an adjective in the comparative, or in the positive if it has no comparative."""
+        return self._adjective_phrase(sort, "comparative")
 
-    def _qualities(self, sort: str, group: str) -> tuple[Quality, ...]:
-        """What stands before a noun: comparatives not after a quantity (many more expensive lamps)."""
-        number = self._draw.weighted(((65, 0), (31, 1), (4, 2)))
+    def _attributes(self, sort: str, group: str) -> tuple[AdjectivePhrase, ...]:
+        """Sample the adjectives before a noun.
+
+        After a quantity there is no comparative, because `many more expensive lamps` would be ambiguous.
+        """
+        number = self._random.weighted(((65, 0), (31, 1), (4, 2)))
         if number != 1:
-            return tuple(map(Quality, self._adjectives(sort, number)))
-        degrees = ((84, "plain"), (8, "very"), (8 * (group in "di"), "comparative"))
-        return (self._graded(sort, self._draw.weighted(degrees)),)
+            return tuple(map(AdjectivePhrase, self._adjectives(sort, number)))
+        degrees = ((84, "positive"), (8, "very"), (8 * (group in "di"), "comparative"))
+        return (self._adjective_phrase(sort, self._random.weighted(degrees)),)
 
-    def _graded(self, sort: str, degree: str) -> Quality:
-        """An adjective in that degree, or plain if it has no degrees."""
+    def _adjective_phrase(self, sort: str, degree: str) -> AdjectivePhrase:
+        """Sample an adjective in a degree, or in the positive if it is not gradable."""
         (adjective,) = self._adjectives(sort, 1)
         gradable = adjective.comparative != ""
-        return Quality(adjective, gradable and degree == "comparative", gradable and degree == "very")
+        return AdjectivePhrase(adjective, gradable and degree == "comparative", gradable and degree == "very")
 
     def _adjectives(self, sort: str, number: int) -> list[Adjective]:
-        """So many, if they differ, in the order of the lexicon: opinion, size, age, colour last."""
-        known = self._lexicon.adjectives[sort]
-        drawn = {self._draw.one_of(range(len(known))) for _ in range(number)}
-        return [known[index] for index in sorted(drawn)]
+        """Sample at most `number` different adjectives, in the lexicon's order: opinion, size, age, colour."""
+        adjectives = self._lexicon.adjectives[sort]
+        indices = {self._random.uniform(range(len(adjectives))) for _ in range(number)}
+        return [adjectives[index] for index in sorted(indices)]
 
-    def _choices(self, groups: str, plural: bool) -> list[tuple[float, Determiner]]:
-        """The determiners of these groups that there are in a number."""
+    def _determiner_choices(self, groups: str, plural: bool) -> list[tuple[float, Determiner]]:
+        """Return the determiners of some groups that exist in the singular or plural, with their weights."""
         if (groups, plural) not in self._determiners:
             self._determiners[groups, plural] = [
                 (weight, determiner)
@@ -101,14 +148,14 @@ class NominalSampler:
             ]
         return self._determiners[groups, plural]
 
-    def _pronoun(self, wish: Wish) -> Nominal:
-        return self._draw.weighted(PRONOUNS if wish.first_person else PRONOUNS[2:])
+    def _pronoun(self, constraints: NominalConstraints) -> Nominal:
+        return self._random.weighted(PRONOUNS if constraints.first_person else _THIRD_PERSON)
 
-    def _name(self, wish: Wish) -> Nominal:
-        return Name(self._draw.one_of(self._lexicon.names))
+    def _name(self, constraints: NominalConstraints) -> Nominal:
+        return Name(self._random.uniform(self._lexicon.names))
 
-    def _both(self, wish: Wish) -> Nominal:
-        """Two of definite determiners, so that nothing before the first can be taken to hold for both."""
-        definite = Wish(wish.sorts, "d", pronoun=False)
+    def _coordination(self, constraints: NominalConstraints) -> Nominal:
+        """Sample two noun phrases with definite determiners, so that the first determiner cannot apply to both."""
+        definite = NominalConstraints(constraints.sorts, "d", pronoun=False)
         first, second = self.noun_phrase(definite), self.noun_phrase(definite)
-        return first if first.noun is second.noun else Both(first, second)
+        return first if first.noun is second.noun else Coordination(first, second)

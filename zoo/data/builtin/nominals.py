@@ -1,108 +1,147 @@
-"""Nominals: what can be a subject or an object, each in both languages side by side."""
+"""Nominals: phrases that can be a subject or an object, in both languages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from zoo.data.builtin import declension
-from zoo.data.builtin.declension import KEIN, declined
-from zoo.data.builtin.features import Agreement, Case, Column, Weight, Words
-from zoo.data.builtin.quality import Quality
-from zoo.data.builtin.words import Determiner, Noun
+from zoo.data.builtin.lexicon import Adjective, Determiner, Noun
+from zoo.data.builtin.morphology import (
+    KEIN,
+    Agreement,
+    Case,
+    Definiteness,
+    GenderNumber,
+    Words,
+    decline,
+    personal_pronoun,
+    relative_pronoun,
+)
 from zoo.text.trees.tree import Tree, leaf, node
 
 
-class Modifier(Protocol):
-    """What may follow a noun: a prepositional phrase, a genitive, a relative clause."""
+@dataclass(frozen=True, slots=True)
+class AdjectivePhrase:
+    """Adjective, optionally in the comparative or with `very`."""
 
-    def english(self) -> Tree: ...
+    adjective: Adjective
+    comparative: bool = False
+    very: bool = False
+
+    def english(self) -> Tree:
+        """Return a JJ or JJR leaf, or an ADJP of two words."""
+        adjective = self.adjective
+        if self.very:
+            return node("ADJP", leaf("RB", "very"), leaf("JJ", adjective.english))
+        if not self.comparative:
+            return leaf("JJ", adjective.english)
+        if adjective.comparative == "more":
+            return node("ADJP", leaf("RBR", "more"), leaf("JJ", adjective.english))
+        return leaf("JJR", adjective.comparative)
+
+    def german(self, attributive: bool) -> Words:
+        """Return the German words. Before a noun (attributive), the last one is a stem without its ending."""
+        positive = self.adjective.stem if attributive else self.adjective.german
+        word = self.adjective.german_comparative if self.comparative else positive
+        return ("sehr", word) if self.very else (word,)
+
+
+class Modifier(Protocol):
+    """Phrase after a noun: a prepositional phrase, a genitive or a relative clause."""
+
+    def english(self) -> Tree:
+        """Return the English tree."""
 
     def german(self) -> tuple[Words, Words]:
-        """The words at their place, and those that may go to the end of the clause."""
+        """Return the words after the noun, and the words that may move to the end of the clause."""
 
 
 class Nominal:
-    """A phrase that agrees with verbs and takes cases."""
+    """Phrase that agrees with a verb and is inflected for case."""
 
     __slots__ = ()
 
     @property
     def sort(self) -> str:
-        """What it is a name of, as nouns are: a person, unless it says otherwise."""
+        """Semantic sort, by default a person."""
         return "person"
 
     @property
     def agreement(self) -> Agreement:
-        """Third person singular, unless it says otherwise."""
-        return Agreement(3, Column.MASCULINE)
+        """Agreement features, by default third person singular."""
+        return Agreement(3, GenderNumber.MASCULINE)
 
     @property
-    def weight(self) -> Weight:
-        """Where German puts it."""
-        return Weight.DEFINITE
+    def definiteness(self) -> Definiteness:
+        """Definiteness, which decides the position in a German clause."""
+        return Definiteness.DEFINITE
 
     def english(self, case: Case) -> Tree:
-        """The English constituent: English cares for the nominative only."""
+        """Return the English constituent. English distinguishes only the nominative from the other cases."""
         raise NotImplementedError
 
     def german(self, case: Case) -> Words:
-        """The German words."""
+        """Return the German words."""
         raise NotImplementedError
 
     @property
-    def tail(self) -> Words:
-        """German words, a relative clause, that may stand apart at the end of the clause."""
+    def extraposed(self) -> Words:
+        """German words, such as a relative clause, that may be separated and follow at the end of the clause."""
         return ()
 
     @property
     def contracts(self) -> bool:
-        """Whether its article may melt into a preposition: im, zum."""
+        """Whether its article may contract with a preposition: im, zum."""
         return False
 
-    def denied(self) -> Nominal | None:
-        """The same with `kein`, or None where a clause has to be negated by `nicht`."""
+    def negated(self) -> Nominal | None:
+        """Return the nominal with `kein`, or None if its clause must be negated with `nicht`."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase(Nominal):
-    """Determiner, numeral (English, German), adjectives and noun, and one modifier at most."""
+    """Determiner, numeral (English, German), adjectives, noun, and at most one modifier."""
 
     determiner: Determiner
     noun: Noun
     plural: bool = False
-    qualities: tuple[Quality, ...] = ()
+    adjectives: tuple[AdjectivePhrase, ...] = ()
     numeral: tuple[str, str] | None = None
     modifier: Modifier | None = None
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.noun.sort
 
     @property
     def agreement(self) -> Agreement:
-        return Agreement(3, Column.PLURAL if self.plural else self.noun.german.gender)
+        """Agreement features."""
+        return Agreement(3, GenderNumber.PLURAL if self.plural else self.noun.german.gender)
 
     @property
-    def weight(self) -> Weight:
-        return self.determiner.weight
+    def definiteness(self) -> Definiteness:
+        """Definiteness."""
+        return self.determiner.definiteness
 
     @property
     def contracts(self) -> bool:
-        """Only the plain article does, and not where a relative clause leans on it."""
-        return self.determiner.german.paradigm == "article" and not self.tail
+        """Whether its article may contract: only the definite article does, and not before a relative clause."""
+        return self.determiner.german.paradigm == "article" and not self.extraposed
 
     @property
-    def tail(self) -> Words:
+    def extraposed(self) -> Words:
+        """German words of the modifier that move to the end of the clause."""
         return self.modifier.german()[1] if self.modifier else ()
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         label = "WHNP" if self.determiner.group == "w" else "NP"
         numeral = [leaf("CD", self.numeral[0])] if self.numeral else []
         noun = leaf("NNS", self.noun.plural) if self.plural else leaf("NN", self.noun.singular)
-        after = [*numeral, *(quality.english() for quality in self.qualities), noun]
-        core = node(label, *self._english_determiner(next(after[0].leaves())), *after)
+        words = [*numeral, *(adjective.english() for adjective in self.adjectives), noun]
+        core = node(label, *self._english_determiner(next(words[0].leaves())), *words)
         return node(label, core, self.modifier.english()) if self.modifier else core
 
     def _english_determiner(self, following: str) -> tuple[Tree, ...]:
@@ -117,13 +156,15 @@ class NounPhrase(Nominal):
         return (leaf(self.determiner.tag, word),)
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         numeral = self.numeral[1:] if self.numeral else ()
-        stems = (quality.german(attributive=True) for quality in self.qualities)
-        column = self.agreement.column
-        words = declined(self.determiner.german, numeral, stems, self.noun.german, case, column)
+        stems = (adjective.german(attributive=True) for adjective in self.adjectives)
+        gender_number = self.agreement.gender_number
+        words = decline(self.determiner.german, numeral, stems, self.noun.german, case, gender_number)
         return (*words, *self.modifier.german()[0]) if self.modifier else words
 
-    def denied(self) -> Nominal | None:
+    def negated(self) -> Nominal | None:
+        """Return the phrase with `kein` if its determiner is indefinite and it has no numeral."""
         if self.determiner.group != "i" or self.numeral:
             return None
         return replace(self, determiner=replace(self.determiner, german=KEIN))
@@ -131,67 +172,131 @@ class NounPhrase(Nominal):
 
 @dataclass(frozen=True, slots=True)
 class Pronoun(Nominal):
-    """A personal pronoun. In English `it` hides the gender that German shows."""
+    """Personal pronoun. English `it` does not show the gender that German marks."""
 
-    of: Agreement
+    features: Agreement
     nominative: str
     objective: str
-    kind: str = "person"
+    semantic_sort: str = "person"
 
     @property
-    def neutral(self) -> bool:
-        """Whether it is `it`."""
+    def is_it(self) -> bool:
+        """Whether the pronoun is `it`."""
         return self.nominative == "it"
 
     @property
     def sort(self) -> str:
-        return self.kind
+        """Semantic sort."""
+        return self.semantic_sort
 
     @property
     def agreement(self) -> Agreement:
-        return self.of
+        """Agreement features."""
+        return self.features
 
     @property
-    def weight(self) -> Weight:
-        return Weight.PRONOUN
+    def definiteness(self) -> Definiteness:
+        """Definiteness."""
+        return Definiteness.PRONOUN
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("NP", leaf("PRP", self.nominative if case is Case.NOMINATIVE else self.objective))
 
     def german(self, case: Case) -> Words:
-        return (declension.pronoun(self.of, case),)
+        """Return the German words."""
+        return (personal_pronoun(self.features, case),)
 
 
 @dataclass(frozen=True, slots=True)
 class Name(Nominal):
-    """A name, the same in both languages and in all cases."""
+    """Name of a person, the same in both languages and in all cases."""
 
     name: str
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("NP", leaf("NNP", self.name))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
-class Both(Nominal):
-    """Two nominals joined by `and`."""
+class Coordination(Nominal):
+    """Two nominals that are joined by `and`."""
 
     first: Nominal
     second: Nominal
 
     @property
     def sort(self) -> str:
+        """Semantic sort."""
         return self.first.sort
 
     @property
     def agreement(self) -> Agreement:
-        return Agreement(3, Column.PLURAL)
+        """Agreement features."""
+        return Agreement(3, GenderNumber.PLURAL)
 
     def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
         return node("NP", self.first.english(case), leaf("CC", "and"), self.second.english(case))
 
     def german(self, case: Case) -> Words:
+        """Return the German words."""
         return (*self.first.german(case), "und", *self.second.german(case))
+
+
+@dataclass(frozen=True, slots=True)
+class InterrogativePronoun(Nominal):
+    """`who` or `what`, with the German forms of nominative, accusative and dative."""
+
+    nominative: str
+    objective: str
+    translations: tuple[str, str, str]
+    semantic_sort: str
+
+    @property
+    def sort(self) -> str:
+        """Semantic sort."""
+        return self.semantic_sort
+
+    def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
+        return node("WHNP", leaf("WP", self.nominative if case is Case.NOMINATIVE else self.objective))
+
+    def german(self, case: Case) -> Words:
+        """Return the German words."""
+        return (self.translations[case],)
+
+
+@dataclass(frozen=True, slots=True)
+class RelativePronoun(Nominal):
+    """Relative pronoun. It has the gender and number of its antecedent, and its own case."""
+
+    antecedent: Nominal
+    word: str
+
+    @property
+    def sort(self) -> str:
+        """Semantic sort."""
+        return self.antecedent.sort
+
+    @property
+    def agreement(self) -> Agreement:
+        """Agreement features."""
+        return self.antecedent.agreement
+
+    def english(self, case: Case) -> Tree:
+        """Return the English constituent."""
+        return node("WHNP", leaf("WP" if self.word.startswith("who") else "WDT", self.word))
+
+    def german(self, case: Case) -> Words:
+        """Return the German words."""
+        return (relative_pronoun(case, self.agreement.gender_number),)
+
+
+WHO = InterrogativePronoun("who", "whom", ("wer", "wen", "wem"), "person")
+WHAT = InterrogativePronoun("what", "what", ("was", "was", "was"), "thing")

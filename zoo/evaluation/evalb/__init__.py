@@ -1,1 +1,1 @@
-"""EVALB: labelled brackets of parsers against a treebank."""
+"""EVALB (Sekine and Collins 1997): labelled brackets of parsers against a treebank."""

@@ -1,4 +1,4 @@
-"""What EVALB is told in a parameter file: what is deleted before trees are compared, and what counts as equal."""
+"""Parameters of EVALB: what is deleted before trees are compared, and what counts as equal."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from specs import ZooError
 from specs.errors import nearest
 from zoo.text.lines import read_lines
 
-_SHORT = 3  # letters: lines of fewer are passed over, as EVALB does
+_MIN_LINE_LENGTH = 3  # EVALB ignores shorter lines
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How brackets are compared.
+    """Options of the comparison of brackets.
 
-    `deleted` are labels of brackets and tags of words that do not count, and `deleted_for_length` tags of words that
-    do not count in a sentence's length. `equal_labels` and `equal_words` hold each pair both ways round: they are
-    pairs only, and do not chain. `quotes` are tags between which taggers waver at a quotation mark. `cutoff` is the
-    length, in words, up to which sentences are summed up a second time. No more than `max_error` + 1 sentences may
-    be in error; None is as many as there are.
+    Attributes:
+        name: Name of the parameters, for the signature.
+        deleted: Labels of brackets and tags of words that do not count.
+        deleted_for_length: Tags of words that do not count in the length of a sentence.
+        equal_labels: Pairs of equal labels, in both orders. The relation is not transitive.
+        equal_words: Pairs of equal words, in both orders. The relation is not transitive.
+        quotes: Tags that taggers confuse at quotation marks.
+        labelled: Whether labels count.
+        cutoff: Length in words up to which sentences are summarised separately.
+        max_error: One less than the number of sentences that may be in error. None allows any number.
     """
 
     name: str
@@ -35,17 +40,17 @@ class Parameters:
     max_error: int | None = None
 
     def same_label(self, label: str, other: str) -> bool:
-        """Whether two labels, or two tags, count as one."""
+        """Return whether two labels, or two tags, count as equal."""
         return label == other or (label, other) in self.equal_labels
 
     def same_word(self, word: str, other: str) -> bool:
-        """Whether two words count as one."""
+        """Return whether two words count as equal."""
         return word == other or (word, other) in self.equal_words
 
     def deletes_bracket(self, label: str) -> bool:
-        """Whether brackets of this label do not count; what equals a deleted label is deleted with it."""
+        """Return whether brackets with this label, or with an equal label, do not count."""
         return label in self.deleted or any(
-            label == each and other in self.deleted for each, other in self.equal_labels
+            label == first and second in self.deleted for first, second in self.equal_labels
         )
 
 
@@ -55,70 +60,73 @@ COLLINS = Parameters(
     deleted_for_length=frozenset(["-NONE-"]),
     equal_labels=frozenset([("ADVP", "PRT"), ("PRT", "ADVP")]),
 )
-"""What parsers of English are compared by (Collins 1997): labelled brackets without the root's, traces and
-punctuation, `ADVP` and `PRT` being one label. Its file stops at errors, too; without a file none is too many, for a
-parser that has just begun to learn makes many."""
+"""The standard parameters for English (Collins 1997): labelled brackets without root, traces and punctuation.
+
+`ADVP` and `PRT` are one label. Unlike EVALB's file of that name, they allow any number of errors, because a parser early
+in its training makes many.
+"""
 
 
 def read_parameters(path: Path | str) -> Parameters:
-    """The parameters that EVALB would read from a file; what a file leaves out has EVALB's own value.
+    """Read a parameter file of EVALB. Parameters that it leaves out have EVALB's defaults.
 
-    Raises ZooError with file and line for what is no parameter, or no value of one.
+    Raises:
+        ZooError: A line has an unknown parameter or a value that is not valid.
     """
-    found = Parameters(name=Path(path).name, max_error=10)
+    parameters = Parameters(name=Path(path).name, max_error=10)
     for number, line in enumerate(read_lines(path), start=1):
-        if line.startswith("#") or len(line.strip()) < _SHORT:
+        if line.startswith("#") or len(line.strip()) < _MIN_LINE_LENGTH:
             continue
         keyword, *values = line.split()
         try:
-            found = _with(found, keyword, values)
+            parameters = _set(parameters, keyword, values)
         except ValueError as error:
             raise ZooError(str(error), where=f"{path}:{number}", hint=_hint(keyword)) from None
-    return found
+    return parameters
 
 
-def _with(found: Parameters, keyword: str, values: list[str]) -> Parameters:
-    if keyword not in _READ:
-        raise ValueError(f"`{keyword}` is no parameter of EVALB")
-    wanted, change = _READ[keyword]
-    if len(values) != wanted:
-        raise ValueError(f"`{keyword}` takes {_COUNTS[wanted]}, and here stand {len(values)}")
-    return change(found, *values)
+def _set(parameters: Parameters, keyword: str, values: list[str]) -> Parameters:
+    if keyword not in _SETTERS:
+        raise ValueError(f"`{keyword}` is not a parameter of EVALB")
+    count, setter = _SETTERS[keyword]
+    if len(values) != count:
+        raise ValueError(f"`{keyword}` takes {_COUNTS[count]}, but {len(values)} are given")
+    return setter(parameters, *values)
 
 
-def _number(keyword: str, value: str) -> int:
+def _parse_number(keyword: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) < 10):
-        raise ValueError(f"`{keyword}` is a whole number, and `{value}` is none")
+        raise ValueError(f"`{keyword}` must be a whole number, and `{value}` is not")
     return int(value)
 
 
-def _labelled(found: Parameters, value: str) -> Parameters:
+def _set_labelled(parameters: Parameters, value: str) -> Parameters:
     if value not in ("0", "1"):
-        raise ValueError(f"`LABELED` is 1 (labels count) or 0 (they do not), and not `{value}`")
-    return replace(found, labelled=value == "1")
+        raise ValueError(f"`LABELED` must be 1 (labels count) or 0 (labels do not count), not `{value}`")
+    return replace(parameters, labelled=value == "1")
 
 
-_READ: dict[str, tuple[int, Callable[..., Parameters]]] = {
-    "DEBUG": (1, lambda found, _: found),
-    "MAX_ERROR": (1, lambda found, value: replace(found, max_error=_number("MAX_ERROR", value))),
-    "CUTOFF_LEN": (1, lambda found, value: replace(found, cutoff=_number("CUTOFF_LEN", value))),
-    "LABELED": (1, _labelled),
-    "DELETE_LABEL": (1, lambda found, label: replace(found, deleted=found.deleted | {label})),
+_SETTERS: dict[str, tuple[int, Callable[..., Parameters]]] = {
+    "DEBUG": (1, lambda known, _: known),
+    "MAX_ERROR": (1, lambda known, value: replace(known, max_error=_parse_number("MAX_ERROR", value))),
+    "CUTOFF_LEN": (1, lambda known, value: replace(known, cutoff=_parse_number("CUTOFF_LEN", value))),
+    "LABELED": (1, _set_labelled),
+    "DELETE_LABEL": (1, lambda known, label: replace(known, deleted=known.deleted | {label})),
     "DELETE_LABEL_FOR_LENGTH": (
         1,
-        lambda found, label: replace(found, deleted_for_length=found.deleted_for_length | {label}),
+        lambda known, label: replace(known, deleted_for_length=known.deleted_for_length | {label}),
     ),
-    "QUOTE_LABEL": (1, lambda found, label: replace(found, quotes=found.quotes | {label})),
-    "EQ_LABEL": (2, lambda found, a, b: replace(found, equal_labels=found.equal_labels | {(a, b), (b, a)})),
-    "EQ_WORD": (2, lambda found, a, b: replace(found, equal_words=found.equal_words | {(a, b), (b, a)})),
+    "QUOTE_LABEL": (1, lambda known, label: replace(known, quotes=known.quotes | {label})),
+    "EQ_LABEL": (2, lambda known, a, b: replace(known, equal_labels=known.equal_labels | {(a, b), (b, a)})),
+    "EQ_WORD": (2, lambda known, a, b: replace(known, equal_words=known.equal_words | {(a, b), (b, a)})),
 }
-"""How many values each parameter takes, and what they change."""
+"""For each parameter, the number of its values, and the function that sets it."""
 
 _COUNTS = {1: "one value", 2: "two values"}
 
 
 def _hint(keyword: str) -> str:
-    near = nearest(keyword, _READ)
-    if keyword not in _READ and near is not None:
-        return f"did you mean `{near}`?"
-    return "a line is a parameter and its value, such as `DELETE_LABEL TOP` or `EQ_LABEL ADVP PRT`; `#` opens a comment"
+    suggestion = nearest(keyword, _SETTERS)
+    if keyword not in _SETTERS and suggestion is not None:
+        return f"did you mean `{suggestion}`?"
+    return "write a parameter and its values, such as `DELETE_LABEL TOP` or `EQ_LABEL ADVP PRT`; `#` starts a comment"

@@ -1,1 +1,1 @@
-"""Folders of CTranslate2."""
+"""Models of CTranslate2: folders with `model.bin`, `config.json` and vocabularies."""

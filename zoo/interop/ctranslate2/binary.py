@@ -1,4 +1,4 @@
-"""`model.bin` of CTranslate2: its variables by name, as numbers that are exactly what the engine reads there."""
+"""The file `model.bin` of CTranslate2: named variables, which may be quantised."""
 
 from __future__ import annotations
 
@@ -17,125 +17,132 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.files.reading import open_file
-from zoo.system import ram
+from zoo.system import device_memory
 
 VERSIONS = range(2, 7)
-"""Of the file that are read: names of models and of their revisions came with 2, aliases with 3, types with 4."""
-_TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
-_BY_SIZE = {4: torch.float32, 2: torch.int16, 1: torch.int8}  # before there were types
-_SCALE_OF_INT16 = 1000.0  # where none was written
-_MOST = 1_000_000  # variables
-_NAME = 1_000  # bytes
-_DIMENSIONS = 8
+"""Versions of the file that can be read. Version 2 added the model's name and revision, 3 aliases, 4 types."""
+_TYPES = dict(enumerate((torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)))
+_TYPES_BY_SIZE = {4: torch.float32, 2: torch.int16, 1: torch.int8}  # before version 4
+_DEFAULT_INT16_SCALE = 1000.0
+_MAX_VARIABLES = 1_000_000
+_MAX_NAME = 1_000  # bytes
+_MAX_DIMENSIONS = 8
 
 
 @dataclass(frozen=True)
 class Binary:
-    """What the file holds; an alias is a name more of the same tensor."""
+    """Content of a `model.bin`. Aliases are additional names of the same tensor."""
 
     version: int
     name: str
-    """Of the engine's own description of the model: TransformerSpec."""
+    """Name of the model's kind in CTranslate2, such as TransformerSpec."""
     revision: int
+    """Revision of that kind."""
     variables: Mapping[str, Tensor]
-    """As they are stored; quantised ones have a scale beside them, called NAME_scale."""
+    """Tensors as they are stored. The scale of a quantised tensor NAME is called NAME_scale."""
 
     @property
-    def numbers(self) -> str:
-        """Of what type most of its matrices are."""
-        types = Counter(str(each.dtype).removeprefix("torch.") for each in self.variables.values() if each.dim() == 2)
+    def number_type(self) -> str:
+        """The type of most matrices, such as `int8`."""
+        matrices = [tensor for tensor in self.variables.values() if tensor.dim() == 2]
+        types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in matrices)
         return next(iter(dict(types.most_common(1))), "float32")
 
-    def floats(self, name: str) -> Float32[Tensor, ...]:
-        """The numbers of a variable; 8 and 16 bits are undone as the engine undoes them."""
+    def dequantized(self, name: str) -> Float32[Tensor, ...]:
+        """Return a variable in float32, computed from 8- or 16-bit integers as CTranslate2 does.
+
+        Raises:
+            ValueError: The scale of the integers is missing or invalid.
+        """
         stored = self.variables[name]
         if stored.dtype not in (torch.int8, torch.int16):
             return stored.float()
         scale = self.variables.get(f"{name}_scale")
         if scale is None and stored.dtype is torch.int16:
-            scale = torch.tensor(_SCALE_OF_INT16)
+            scale = torch.tensor(_DEFAULT_INT16_SCALE)
         if scale is None or scale.numel() not in (1, stored.shape[0]) or not bool((scale.float() != 0).all()):
-            raise ValueError(f"`{name}` has 8-bit numbers without what they are worth")
-        worth = 1 / scale.float().reshape(-1, *[1] * (stored.dim() - 1))
-        return stored.float() * worth
+            raise ValueError(f"the scale of the quantised variable `{name}` is missing or invalid")
+        factor = 1 / scale.float().reshape(-1, *[1] * (stored.dim() - 1))
+        return stored.float() * factor
 
 
 def read(file: Path) -> Binary:
-    """What a `model.bin` holds. Raises ZooError where it is damaged, or of a version that is not read."""
+    """Read a `model.bin`. Raise ZooError if it is damaged or has an unknown version."""
     try:
         with open_file(file) as stream:
             return _Reader(stream, file).binary()
     except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
-        problem = f"`{file}` is damaged: {error}"
-        raise ZooError(problem, hint="restore it from where it came from", exit_code=1) from None
+        hint = "restore it from its source"
+        raise ZooError(f"`{file}` is damaged: {error}", hint=hint, exit_code=1) from None
 
 
 class _Reader:
-    """Little-endian numbers, texts with their lengths, arrays with their shapes."""
+    """Reader of little-endian integers, texts that follow their length, and arrays that follow their shape."""
 
     def __init__(self, stream: BinaryIO, file: Path) -> None:
         self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
-        cpu = torch.device("cpu")
-        ram.require(self.left, cpu, f"`{file}`", "if it is a model of this size, import it on a larger machine")
+        hint = "if the model really has this size, import it on a computer with more memory"
+        device_memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
 
     def binary(self) -> Binary:
-        version = self.number("I")
+        version = self.integer("I")
         if version not in VERSIONS:
             raise ZooError(
-                f"`{self.file}` is of CTranslate2's binary version {version}, and {VERSIONS[0]} to {VERSIONS[-1]} "
-                "are read",
-                hint="convert the model anew with a converter of CTranslate2 1.0 or newer",
+                f"`{self.file}` has the binary version {version}, but zoo reads versions {VERSIONS[0]} to "
+                f"{VERSIONS[-1]}",
+                hint="convert the model again with a converter of CTranslate2 1.0 or newer",
             )
-        name, revision = self.text(), self.number("I")
-        variables = dict(self.variable(version) for _ in range(self.count("I")))
+        name, revision = self.text(), self.integer("I")
+        variables = dict(self.variable(version) for _ in range(self.count()))
         if version >= 3:
-            for _ in range(self.count("I")):
-                alias, of = self.text(), self.text()
-                if of not in variables:
-                    raise ValueError(f"`{alias}` stands for `{of}`, which is not in it")
-                variables[alias] = variables[of]
-                if f"{of}_scale" in variables:
-                    variables[f"{alias}_scale"] = variables[f"{of}_scale"]
+            for _ in range(self.count()):
+                alias, original = self.text(), self.text()
+                if original not in variables:
+                    raise ValueError(f"`{alias}` is an alias of `{original}`, which does not exist")
+                variables[alias] = variables[original]
+                if f"{original}_scale" in variables:
+                    variables[f"{alias}_scale"] = variables[f"{original}_scale"]
         if self.left:
-            raise ValueError(f"{self.left:,} bytes follow its end")
+            raise ValueError(f"{self.left:,} bytes follow the last variable")
         return Binary(version, name, revision, variables)
 
     def variable(self, version: int) -> tuple[str, Tensor]:
-        name, rank = self.text(), self.number("B")
-        if rank > _DIMENSIONS:
+        name, rank = self.text(), self.integer("B")
+        if rank > _MAX_DIMENSIONS:
             raise ValueError(f"`{name}` has {rank} dimensions")
-        shape = [self.number("I") for _ in range(rank)]
-        code, length = self.number("B"), self.number("I")
-        kind = (dict(enumerate(_TYPES)) if version >= 4 else _BY_SIZE).get(code)
-        if kind is None:
-            raise ValueError(f"`{name}` is of a type {code} that there is not")
-        bytes_ = prod(shape) * kind.itemsize
-        if bytes_ != (length if version >= 4 else length * kind.itemsize):
-            raise ValueError(f"`{name}` is of another shape than it has numbers")
-        if not bytes_:
-            return name, torch.empty(0, dtype=kind)
-        return name, torch.frombuffer(self.bytes(bytes_), dtype=kind).reshape(shape)
+        shape = [self.integer("I") for _ in range(rank)]
+        code, length = self.integer("B"), self.integer("I")
+        dtype = (_TYPES if version >= 4 else _TYPES_BY_SIZE).get(code)
+        if dtype is None:
+            raise ValueError(f"`{name}` has the unknown type {code}")
+        size = prod(shape) * dtype.itemsize
+        if size != (length if version >= 4 else length * dtype.itemsize):
+            raise ValueError(f"the shape of `{name}` does not match its size")
+        if not size:
+            return name, torch.empty(0, dtype=dtype)
+        return name, torch.frombuffer(self.bytes(size), dtype=dtype).reshape(shape)
 
-    def number(self, kind: str) -> int:
-        (number,) = struct.unpack(f"<{kind}", self.bytes(struct.calcsize(f"<{kind}")))
+    def integer(self, format: str) -> int:
+        """Read an integer in a format of `struct`."""
+        (number,) = struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
         return int(number)
 
     def bytes(self, count: int) -> bytearray:
-        """The next ones. No memory is taken for what is not there."""
+        """Read bytes. Allocate memory only if the file has that many bytes left."""
         if self.left < count:
-            raise ValueError("it is cut short")
+            raise ValueError("it is truncated")
         self.left -= count
-        found = bytearray(count)
-        self.stream.readinto(found)  # type: ignore[attr-defined]
-        return found
+        buffer = bytearray(count)
+        self.stream.readinto(buffer)  # type: ignore[attr-defined]
+        return buffer
 
-    def count(self, kind: str) -> int:
-        if (number := self.number(kind)) > _MOST:
-            raise ValueError(f"{number:,} variables are more than any model has")
+    def count(self) -> int:
+        if (number := self.integer("I")) > _MAX_VARIABLES:
+            raise ValueError(f"it has {number:,} variables, and at most {_MAX_VARIABLES:,} are allowed")
         return number
 
     def text(self) -> str:
-        """Its length counts the zero byte at its end."""
-        if (length := self.number("H")) > _NAME:
-            raise ValueError(f"a name in it has {length:,} bytes")
+        """Read a text. Its length includes the zero byte at its end."""
+        if (length := self.integer("H")) > _MAX_NAME:
+            raise ValueError(f"it contains a name of {length:,} bytes, and at most {_MAX_NAME:,} are allowed")
         return self.bytes(length).rstrip(b"\0").decode("utf-8")

@@ -1,1 +1,1 @@
-"""Checkpoints of fairseq."""
+"""Models of fairseq: checkpoints with dictionaries."""

@@ -1,7 +1,7 @@
-"""A checkpoint of fairseq, read without running any of its code: what its pickle calls by name is never called.
+"""Checkpoints of fairseq, read without running any code that their pickles name.
 
-`weights_only` reads tensors and plain data alone. What fairseq writes beside them, its options, may be objects of
-omegaconf or of its own: they become `Inert` ones, that hold what they were given.
+`weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be objects of
+omegaconf or of fairseq. Such objects are replaced by `InertObject`, which stores their state and does nothing.
 """
 
 from __future__ import annotations
@@ -9,41 +9,30 @@ from __future__ import annotations
 import argparse
 import builtins
 import collections
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from specs import ZooError
-from zoo.files.reading import open_file
-from zoo.interop.pickles import called, refused
+from zoo.interop import torch_files
 
-_ROOMS = ("fairseq.", "omegaconf.", "numpy.")
-"""Of what stands there nothing is needed, and all becomes inert."""
-_PLAIN: dict[str, Any] = {
+_REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
+_PLAIN_TYPES: dict[str, Any] = {
     "argparse.Namespace": argparse.Namespace,
     "collections.defaultdict": collections.defaultdict,
     **{f"builtins.{name}": getattr(builtins, name) for name in ("dict", "list", "int", "float", "str", "bool")},
 }
-_BROKEN = (
-    *(UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError),
-    *(zipfile.BadZipFile, zlib.error, MemoryError),
-)
-"""What torch raises for files that are not as it wrote them."""
-_VALUES, _LEVELS = 100_000, 50
+_MAX_VALUES, _MAX_DEPTH = 100_000, 50
 
 
-class Inert:
-    """What a pickle has in place of an object: its state, and nothing that it could do."""
+class InertObject:
+    """Replacement of an object in a pickle. It stores the object's state and has no behaviour."""
 
     def __init__(self, *_: object) -> None:
-        pass
+        """Ignore all arguments."""
 
     def __setstate__(self, state: object) -> None:
         self.state = state
@@ -51,70 +40,67 @@ class Inert:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Options by section, a flat one where fairseq had no sections; tensors by fairseq's names."""
+    """Options and tensors of a checkpoint."""
 
     options: Mapping[str, Any]
+    """Options by section, or a flat mapping from versions of fairseq without sections."""
     tensors: Mapping[str, Tensor]
+    """Tensors by fairseq's names."""
 
 
 def read(file: Path) -> Checkpoint:
-    """What a checkpoint holds. Raises ZooError where it is damaged, or calls anything but what fairseq calls."""
-    with open_file(file):
-        pass
-    try:
-        allowed = [_harmless(name, file) for name in sorted(set(called(file)))]
-        with torch.serialization.safe_globals([*allowed]):
-            held = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
-        options = _options(held)
-    except ZooError:
-        raise
-    except _BROKEN as error:
-        first = next(iter(str(error).splitlines()), "it is cut short")
-        problem = f"`{file}` cannot be read: {first}"
-        raise ZooError(problem, hint="restore it from where it came from", exit_code=1) from None
-    if not isinstance(held, dict) or not isinstance(held.get("model"), Mapping):
-        raise ZooError(f"`{file}` is no checkpoint of fairseq: it has no `model`", exit_code=1)
-    tensors = {str(name): each for name, each in held["model"].items() if isinstance(each, Tensor)}
-    if not isinstance(options, dict):
-        raise ZooError(f"`{file}` is no checkpoint of fairseq: it has neither `args` nor `cfg`", exit_code=1)
-    return Checkpoint(options, tensors)
+    """Read a checkpoint.
 
-
-def _options(held: Any) -> Any:
-    return (plain(held.get("args")) or plain(held.get("cfg"))) if isinstance(held, dict) else None
-
-
-def plain(value: Any) -> Any:
-    """Namespaces and omegaconf's nodes as dictionaries, lists and values.
-
-    Raises ValueError where they are too many or too deep (what stands there once may be meant any number of times), and
-    where one is none of these.
+    Raises:
+        ZooError: The file is damaged, is not a checkpoint of fairseq, or names a function that fairseq does not use.
     """
-    return _plain(value, iter(range(_VALUES)), _LEVELS)
+    try:
+        content = torch_files.load(file, "fairseq", _replacement)
+        content = content if isinstance(content, dict) else {}
+        options = to_plain_data(content.get("args")) or to_plain_data(content.get("cfg"))
+    except torch_files.UNREADABLE as error:
+        raise torch_files.unreadable(file, error) from None
+    model = content.get("model")
+    if not isinstance(model, Mapping):
+        raise ZooError(f"`{file}` is not a checkpoint of fairseq: it has no `model`", exit_code=1)
+    if not isinstance(options, dict):
+        raise ZooError(f"`{file}` is not a checkpoint of fairseq: it has neither `args` nor `cfg`", exit_code=1)
+    return Checkpoint(options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)})
 
 
-def _plain(value: Any, left: Iterator[int], levels: int) -> Any:
-    if not levels or next(left, None) is None:
-        raise ValueError("its options are too many, or hold each other")
+def to_plain_data(value: Any) -> Any:
+    """Convert namespaces and nodes of omegaconf to dictionaries, lists and plain values.
+
+    Raises:
+        ValueError: There are too many values, they are nested too deeply, or one has another type. Objects that refer
+            to themselves are nested too deeply.
+    """
+    return _to_plain_data(value, iter(range(_MAX_VALUES)), _MAX_DEPTH)
+
+
+def _to_plain_data(value: Any, budget: Iterator[int], depth: int) -> Any:
+    """Convert a value. Each value takes one element from the budget, because an object may occur many times."""
+    if not depth or next(budget, None) is None:
+        raise ValueError("its options have too many values, or refer to themselves")
     if isinstance(value, argparse.Namespace):
         value = vars(value)
-    if isinstance(value, Inert):
+    if isinstance(value, InertObject):
         state = getattr(value, "state", None)
-        held = state if isinstance(state, dict) else {}
-        return _plain(held.get("_content", held.get("_val")), left, levels - 1)
+        fields = state if isinstance(state, dict) else {}
+        return _to_plain_data(fields.get("_content", fields.get("_val")), budget, depth - 1)
     if isinstance(value, dict):
-        return {str(key): _plain(each, left, levels - 1) for key, each in value.items()}
+        return {str(key): _to_plain_data(item, budget, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each, left, levels - 1) for each in value]
+        return [_to_plain_data(item, budget, depth - 1) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise ValueError(f"an option is of {type(value).__name__}, and not a number, a word or a list")
+    raise ValueError(f"an option has the type {type(value).__name__}, and not a number, text or a list")
 
 
-def _harmless(name: str, file: Path) -> Any:
-    """What stands for something that the pickle calls by this name."""
-    if name in _PLAIN:
-        return (_PLAIN[name], name)
-    if name == "typing.Any" or name.startswith(_ROOMS):
-        return (Inert, name)
-    raise refused(file, name, "fairseq")
+def _replacement(name: str) -> Any:
+    """Return the harmless type that replaces a global of a pickle, or None if fairseq does not use the global."""
+    if name in _PLAIN_TYPES:
+        return (_PLAIN_TYPES[name], name)
+    if name == "typing.Any" or name.startswith(_REPLACED_MODULES):
+        return (InertObject, name)
+    return None

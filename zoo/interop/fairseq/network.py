@@ -1,105 +1,191 @@
-"""A checkpoint's tensors in our names and layout."""
+"""The network of a fairseq checkpoint: its options as a spec's `architecture`, and its tensors by zoo's names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from specs import ZooError
-from zoo.interop.layers import Layers, Linear
-from zoo.interop.tables import Tables
+from zoo.interop.fairseq.training_options import TRAINING_OPTIONS
+from zoo.interop.settings import Settings
+from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, NetworkTensors
 
-PADDING = 1
-"""The number of fairseq's padding token: positions are counted from the next one on."""
-_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
-_OLD_NORMS = {
+PAD = 1
+"""ID of fairseq's padding token. Positions are counted from the next ID."""
+_ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
+_OFF = (None, False, 0)
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("adaptive_input", "character_embeddings", "char_inputs", "cross_self_attention"), _OFF),
+    **dict.fromkeys(("adaptive_softmax_cutoff", "layer_wise_attention", "layernorm_embedding"), _OFF),
+    **dict.fromkeys(("merge_src_tgt_embed", "no_cross_attention", "no_token_positional_embeddings"), _OFF),
+    **dict.fromkeys(("use_factorized_embedding", "no_decoder_final_norm", "full_context_alignment"), _OFF),
+    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids", "base_layers"), _OFF),
+    **dict.fromkeys((f"{side}_layers_to_keep" for side in SIDES), _OFF),
+    **dict.fromkeys((f"{side}_recurrent_stacking" for side in SIDES), _OFF),
+    **dict.fromkeys((f"{side}_factorized_embed_dim" for side in SIDES), _OFF),
+    **dict.fromkeys((f"{side}_add_adapters" for side in SIDES), _OFF),
+    **dict.fromkeys((f"{side}_xformers_att_config" for side in SIDES), _OFF),
+    "task": ("translation",),
+}
+"""Values that a spec can express, for the options that change the network."""
+_NO_EFFECT = (
+    *("arch", "_name", "data", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar", "export"),
+    *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path", "min_params_to_wrap"),
+    *("checkpoint_activations", "offload_activations", "alignment_heads", "alignment_layer", "tie_adaptive_proj"),
+    *("tie_adaptive_weights", "adaptive_softmax_dropout", "adaptive_softmax_factor", "adaptive_input_factor"),
+    *("adaptive_input_cutoff", "char_embedder_highway_layers", "character_embedding_dim", "character_filters"),
+    *("base_sublayers", "base_shuffle", "max_source_positions", "max_target_positions", "bpe", "tokenizer"),
+    *("encoder_adapter_reduction_factor", "encoder_adapter_activation_fn", "encoder_adapter_lang_ids"),
+    *("decoder_adapter_reduction_factor", "decoder_adapter_activation_fn", "decoder_adapter_lang_ids"),
+    *("encoder_finetune_adapter", "decoder_finetune_adapter"),
+)
+"""Options of training, of networks that `_ALLOWED` excludes, and sizes that the tensors show as well."""
+_TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
+_OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
+_OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
+_NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
 }
-_PARTS = {"self_attn": "self_attention", "encoder_attn": "cross_attention"}
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 
 
-class Network:
-    """Takes the tensors one by one, so that none is left out unseen."""
+def flat_options(options: Mapping[str, Any], where: str) -> Settings:
+    """Return the options of a checkpoint without sections, whichever version of fairseq wrote them.
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self.found = _renewed(tensors)
-        self.left = {name for name in self.found if not _WITHOUT_EFFECT.fullmatch(name)}
-        self.layers = Layers()
-
-    def read(self, architecture: Mapping[str, Any], *, learned: bool) -> dict[str, Any]:
-        """All but the tables, and what the tensors say of `architecture`. Raises ZooError where one is missing."""
-        for side, depth in architecture["N"].items():
-            for number in range(depth):
-                self.layer(side, number)
-            if architecture["norm"] == "pre":
-                self.norm(f"{side}.layer_norm", side)
-        said = self.positions() if learned else {"positional_encoding": "sinusoidal_halves"}
-        first = {} if learned else {"first_position": PADDING + 1}
-        return {**said, **first, "projection_bias": self.layers.biased}
-
-    def tables(self, *, shared_output: bool, scaled: bool) -> Tables:
-        """Embeddings and the projection. Raises ZooError where a tensor is left that was not asked for."""
-        source, target = (self.take(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder"))
-        names = ("decoder.output_projection.weight", "decoder.embed_out")
-        written = [self.take(name) for name in names if name in self.left]
-        if not written and not shared_output:
-            raise ZooError(f"it has no `{names[0]}`, and does not share it with the embedding")
-        if self.left:
-            raise ZooError(f"it has `{min(self.left)}`, which is of no Transformer that a spec can say")
-        scale = float(target.shape[1]) ** 0.5 if scaled else 1.0
-        return Tables(source, target, written[0] if written else target, None, scale, scale)
-
-    def positions(self) -> dict[str, Any]:
-        """Of learned ones; the rows up to that of padding are no positions."""
-        tables = [self.take(f"{side}.embed_positions.weight")[PADDING + 1 :] for side in ("encoder", "decoder")]
-        rows = min(map(len, tables))
-        for side, table in zip(("encoder", "decoder"), tables, strict=True):
-            self.layers.tensors[f"{side}.positions"] = table[:rows].float().clone()
-        return {"positional_encoding": "learned", "max_positions": rows}
-
-    def layer(self, side: str, number: int) -> None:
-        foreign, ours = f"{side}.layers.{number}", f"{side}.{number}"
-        for part, kind in _PARTS.items():
-            if part == "self_attn" or side == "decoder":
-                maps = {name: self.linear(f"{foreign}.{part}.{of}") for name, of in _PROJECTIONS.items()}
-                self.layers.attention(f"{ours}.{kind}", maps)
-                self.norm(f"{foreign}.{part}_layer_norm", f"{ours}.{kind}")
-        part = f"{ours}.feed_forward"
-        self.layers.feed_forward(part, self.linear(f"{foreign}.fc1"), self.linear(f"{foreign}.fc2"))
-        self.norm(f"{foreign}.final_layer_norm", part)
-
-    def linear(self, name: str) -> Linear:
-        return Linear(self.take(f"{name}.weight"), self.take(f"{name}.bias") if f"{name}.bias" in self.left else None)
-
-    def norm(self, name: str, part: str) -> None:
-        self.layers.norm(part, self.take(f"{name}.weight"), self.take(f"{name}.bias"))
-
-    def take(self, name: str) -> Tensor:
-        if name not in self.found:
-            raise ZooError(f"it has no `{name}`, which a Transformer as its options say has")
-        self.left.discard(name)
-        if not self.found[name].is_floating_point() or not self.found[name].dim():
-            raise ZooError(f"`{name}` is {list(self.found[name].shape)} of {self.found[name].dtype}", exit_code=1)
-        return self.found[name].float()
+    Args:
+        options: The options. Newer versions of fairseq put them into sections.
+        where: The file, for error messages.
+    """
+    if not isinstance(options.get("model"), Mapping):
+        return Settings({key: _name_or_value(value) for key, value in options.items()}, where)
+    flat: dict[str, Any] = {}
+    task = options.get("task")
+    for section in (task if isinstance(task, Mapping) else {}, options["model"]):
+        for key, value in section.items():
+            if isinstance(value, Mapping) and key in (*SIDES, "quant_noise"):
+                flat |= {f"{key}_{inner}": item for inner, item in value.items()}
+            else:
+                flat[key] = _name_or_value(value)
+    if isinstance(task, Mapping):
+        flat["task"] = task.get("_name")
+    return Settings(flat, where)
 
 
-def _renewed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """With the names of today, where fairseq called them otherwise before."""
-    found: dict[str, Tensor] = {}
+def architecture_fields(options: Settings) -> dict[str, Any]:
+    """Return the fields of `architecture`. Raise ZooError for an option that a spec cannot express."""
+    options.require(_ALLOWED)
+    options.ignore(*_NO_EFFECT, *TRAINING_OPTIONS)
+    d_model, h = _same_integer(options, "embed_dim"), _same_integer(options, "attention_heads")
+    for key in ("decoder_input_dim", "decoder_output_dim"):
+        if options.integer(key, d_model) != d_model:
+            raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, and a spec has one `d_model`")
+    if d_model % h:
+        raise options.error("encoder_attention_heads", f"does not divide `encoder_embed_dim: {d_model}`")
+    activation = options.text("activation_fn", "relu")
+    if activation not in _ACTIVATIONS:
+        raise options.error("activation_fn", "is an activation that a spec cannot express")
+    return {
+        "N": {side: options.integer(f"{side}_layers", minimum=1) for side in SIDES},
+        "d_model": d_model,
+        "d_ff": _same_integer(options, "ffn_embed_dim"),
+        "h": h,
+        "d_k": d_model // h,
+        "d_v": d_model // h,
+        "dropout": options.number("dropout", 0.1),
+        "attention_dropout": options.number("attention_dropout", 0.0),
+        "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
+        "activation": _ACTIVATIONS[activation],
+        "norm": "pre" if _same_boolean(options, "normalize_before") else "post",
+        "norm_epsilon": 1e-5,
+        "initial_weights": "glorot_uniform_half_qkv",
+    }
+
+
+def _same_integer(options: Settings, name: str) -> int:
+    encoder, decoder = (options.integer(f"{side}_{name}", minimum=1) for side in SIDES)
+    return _same(options, name, encoder, decoder)
+
+
+def _same_boolean(options: Settings, name: str) -> bool:
+    encoder, decoder = (options.boolean(f"{side}_{name}", False) for side in SIDES)
+    return bool(_same(options, name, encoder, decoder))
+
+
+def _same(options: Settings, name: str, encoder: int, decoder: int) -> int:
+    """Return the value of the encoder and the decoder. Raise ZooError if they differ."""
+    if encoder != decoder:
+        raise options.error(f"decoder_{name}", f"differs from `encoder_{name}: {encoder}`, and a spec has one value")
+    return encoder
+
+
+def _name_or_value(value: Any) -> Any:
+    """Return an option, or the name of an option that is a section."""
+    return value.get("_name") if isinstance(value, Mapping) else value
+
+
+def read_layers(
+    source: ForeignTensors, architecture: Mapping[str, Any], options: Settings
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Take the tensors of all layers and of learned positions.
+
+    Args:
+        source: The tensors, as `current_tensors` returns them.
+        architecture: The fields of `architecture` that follow from the options.
+        options: The options of the checkpoint.
+
+    Returns:
+        The tensors by zoo's names, and the fields of `architecture` that follow from the tensors.
+
+    Raises:
+        ZooError: A tensor is missing or has another shape than the options require.
+    """
+    layers, d_model, d_ff = NetworkTensors(), architecture["d_model"], architecture["d_ff"]
+    for side, depth in architecture["N"].items():
+        for number in range(depth):
+            foreign = f"{side}.layers.{number}"
+            layers.add_pytorch_layer(source, foreign, f"{side}.{number}", d_model, d_ff, optional_bias=True)
+        if architecture["norm"] == "pre":
+            layers.add_pytorch_norm(source, f"{side}.layer_norm", side, d_model)
+    fields: dict[str, Any]
+    if _same_boolean(options, "learned_pos"):
+        # The rows up to the ID of padding are not positions.
+        tables = {side: source.take(f"{side}.embed_positions.weight")[PAD + 1 :] for side in SIDES}
+        rows = min(map(len, tables.values()))
+        layers.add_learned_positions(tables, rows)
+        fields = {"positional_encoding": "learned", "max_positions": rows}
+    else:
+        fields = {"positional_encoding": "sinusoidal_halves", "first_position": PAD + 1}
+    return layers.complete(), {**fields, "projection_bias": layers.projection_bias}
+
+
+def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
+    """Take the embeddings and the output projection. Raise ZooError if one is missing or another tensor is left."""
+    encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
+    tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
+    names = ("decoder.output_projection.weight", "decoder.embed_out")
+    outputs = [source.take(name) for name in names if name in source.left]
+    if not outputs and not any(tied):
+        raise ZooError(f"`{source.file}` has no `{names[0]}`, and its options do not tie it to the embedding")
+    source.require_all_taken()
+    scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
+    return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
+
+
+def current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
+    """Return the tensors with an effect, with the names of current versions of fairseq."""
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if norm := re.fullmatch(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)", name):
+        if norm := _OLD_NORM.fullmatch(name):
             layer, side, number, kind = norm.groups()
-            if int(number) < len(_OLD_NORMS[side]):
-                name = f"{layer}.{_OLD_NORMS[side][int(number)]}.{kind}"
-            found[name] = tensor
-        elif several := re.fullmatch(r"(.+_attn)\.in_proj_(weight|bias)", name):
-            for part, one in zip(("q", "k", "v"), tensor.chunk(3) if tensor.dim() else (), strict=False):
-                found[f"{several[1]}.{part}_proj.{several[2]}"] = one
-        else:
-            found[name] = tensor
-    return found
+            known = int(number) < len(_NORMS[side])
+            renamed[f"{layer}.{_NORMS[side][int(number)]}.{kind}" if known else name] = tensor
+        elif projections := _OLD_PROJECTIONS.fullmatch(name):
+            for part, chunk in zip("qkv", tensor.chunk(3) if tensor.dim() else (), strict=False):
+                renamed[f"{projections[1]}.{part}_proj.{projections[2]}"] = chunk
+        elif not _TENSORS_WITHOUT_EFFECT.fullmatch(name):
+            renamed[name] = tensor
+    return ForeignTensors(renamed, file)

@@ -1,1 +1,1 @@
-"""Marian's models as Hugging Face's transformers has them: OPUS-MT's."""
+"""Marian models of Hugging Face's transformers: folders with `config.json`, weights and SentencePiece models."""

@@ -1,11 +1,14 @@
-"""What `config.json` says of the network, as a spec's `architecture`."""
+"""Settings of transformers' Marian: `config.json` as `architecture`, and `generation_config.json` as `decoding`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from zoo.interop.imported import Positions
+from zoo.interop.formats import PositionConvention
+from zoo.interop.numbering import Numbering
 from zoo.interop.settings import Settings
+from zoo.interop.tensors import SIDES
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "model_type": ("marian",),
@@ -17,7 +20,6 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "add_final_layer_norm": (False,),
     "add_bias_logits": (False, True),
     "static_position_embeddings": (True,),
-    "extra_pos_embeddings": (0,),
     "add_cross_attention": (False,),
     "cross_attention_hidden_size": (None,),
     "chunk_size_feed_forward": (0,),
@@ -26,45 +28,94 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "is_multilingual": (False, True),
 }
-"""Of what changes the network, the values that a spec can say."""
-_WITHOUT_EFFECT = (
-    *(
-        "architectures",
-        "transformers_version",
-        "_name_or_path",
-        "name_or_path",
-        "_num_labels",
-        "num_labels",
-        "id2label",
-    ),
-    *("label2id", "classif_dropout", "classifier_dropout", "encoder_layerdrop", "decoder_layerdrop", "init_std"),
+"""Values that a spec can express, for the settings that change the network."""
+_NO_EFFECT = (
+    *("architectures", "transformers_version", "_name_or_path", "name_or_path", "_num_labels", "num_labels"),
+    *("id2label", "label2id", "classif_dropout", "classifier_dropout", "encoder_layerdrop", "decoder_layerdrop"),
     *("gradient_checkpointing", "use_cache", "output_past", "torch_dtype", "dtype", "torchscript", "use_bfloat16"),
     *("output_attentions", "output_hidden_states", "return_dict", "finetuning_task", "problem_type", "tokenizer_class"),
     *("prefix", "task_specific_params", "sep_token_id", "num_hidden_layers", "save_step", "swish", "mirror"),
     *("_commit_hash", "attn_implementation", "_attn_implementation_autoset", "tf_legacy_loss", "bos_token_id"),
+    *("init_std", "extra_pos_embeddings"),
 )
-"""Of training, of other models, of how it is run. `extra_pos_embeddings` is of tables that are learned."""
+"""Settings of training, of other models and of performance. `extra_pos_embeddings` applies to learned positions."""
 _ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
-"""Of the norms: each has its own."""
+"""Epsilon of layer norms in each toolkit."""
+_DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
+_ALLOWED_IN_GENERATION: dict[str, tuple[Any, ...]] = {
+    "do_sample": (False,),
+    "num_beam_groups": (1,),
+    "diversity_penalty": (0, 0.0),
+    "repetition_penalty": (1, 1.0),
+    "encoder_repetition_penalty": (1, 1.0),
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "min_length": (0,),
+    "min_new_tokens": (None, 0),
+    "forced_bos_token_id": (None,),
+    "force_bos_token_to_be_generated": (False,),
+    "exponential_decay_length_penalty": (None,),
+    "suppress_tokens": (None, []),
+    "begin_suppress_tokens": (None, []),
+    "forced_decoder_ids": (None,),
+    "sequence_bias": (None,),
+    "constraints": (None,),
+    "force_words_ids": (None,),
+    "guidance_scale": (None, 1, 1.0),
+    "penalty_alpha": (None, 0, 0.0),
+    "dola_layers": (None,),
+    "stop_strings": (None,),
+    "watermarking_config": (None,),
+}
+_NO_EFFECT_IN_GENERATION = (
+    *("_from_model_config", "transformers_version", "temperature", "top_k", "top_p", "min_p", "typical_p", "top_h"),
+    *("epsilon_cutoff", "eta_cutoff", "num_return_sequences", "output_attentions", "output_hidden_states"),
+    *("output_scores", "output_logits", "return_dict_in_generate", "use_cache", "cache_implementation", "cache_config"),
+    *("bos_token_id", "pad_token_id", "decoder_start_token_id", "remove_invalid_values", "max_time", "low_memory"),
+    *("return_legacy_cache", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "token_healing"),
+    *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "compile_config"),
+    *("generation_kwargs", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "disable_compile"),
+    *("prefill_chunk_size", "output_past", "use_model_defaults", "trust_remote_code", "max_cache_len", "use_mtp"),
+    *("assistant_ensemble_weight", "speculation_type", "continuous_batching_config"),
+)
+"""Settings of sampling, of performance and of additional outputs, and token IDs that `config.json` contains."""
+_READ_IN_GENERATION = (
+    *("eos_token_id", "forced_eos_token_id", "bad_words_ids", "renormalize_logits", "length_penalty", "num_beams"),
+    *("max_length", "max_new_tokens", "early_stopping"),
+)
+GENERATION_KEYS = (*_ALLOWED_IN_GENERATION, *_NO_EFFECT_IN_GENERATION, *_READ_IN_GENERATION)
+"""All settings of the search. In `config.json`, they have no effect if there is a `generation_config.json`."""
 
 
-def architecture(config: Settings, positions: Positions) -> dict[str, Any]:
-    """The fields of `architecture` that follow. Raises ZooError for what a spec cannot say."""
-    config.require({key: values for key, values in _ALLOWED.items() if key != "extra_pos_embeddings"})
-    config.without_effect(*_WITHOUT_EFFECT, "extra_pos_embeddings")
-    if not config.truth("scale_embedding", False):  # as transformers has it where nothing is said
-        raise config.refused("scale_embedding", "does not scale embeddings by the root of their width, as a spec does")
-    d_model, h = config.whole("d_model", 1024, least=1), _of_both(config, "attention_heads", 16)
+def architecture_fields(config: Settings, positions: PositionConvention) -> dict[str, Any]:
+    """Return the fields of `architecture`.
+
+    Args:
+        config: The content of `config.json`.
+        positions: The toolkit whose positions and epsilon the model was trained with.
+
+    Raises:
+        ZooError: A setting is one that a spec cannot express.
+    """
+    config.require(_ALLOWED)
+    config.ignore(*_NO_EFFECT)
+    if not config.boolean("scale_embedding", False):  # the default of transformers
+        raise config.error("scale_embedding", "leaves embeddings unscaled, but a spec multiplies them by sqrt(d_model)")
+    d_model, h = config.integer("d_model", 1024, minimum=1), _same_integer(config, "attention_heads", 16)
     if d_model % h or d_model % 2 or d_model < 4:
-        raise config.refused("d_model", f"is odd, or is not divided by {h} heads")
+        raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
     activation = config.text("activation_function", "gelu")
     if activation not in _ACTIVATIONS:
-        raise config.refused("activation_function", "is nothing that a spec can say (swish, relu and gelu are)")
+        raise config.error("activation_function", "is an activation that a spec cannot express")
+    if not config.boolean("tie_word_embeddings", True):
+        tied = "none"
+    else:
+        tied = "all" if has_common_embedding(config) else "target"
     return {
-        "N": {side: config.whole(f"{side}_layers", 12, least=1) for side in ("encoder", "decoder")},
+        "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
         "d_model": d_model,
-        "d_ff": _of_both(config, "ffn_dim", 4096),
+        "d_ff": _same_integer(config, "ffn_dim", 4096),
         "h": h,
         "d_k": d_model // h,
         "d_v": d_model // h,
@@ -72,29 +123,89 @@ def architecture(config: Settings, positions: Positions) -> dict[str, Any]:
         "attention_dropout": config.number("attention_dropout", 0.0),
         "activation_dropout": config.number("activation_dropout", 0.0),
         "activation": _ACTIVATIONS[activation],
-        # Those of transformers are the paper's, which ours have in another order.
+        # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
         "positional_encoding": "sinusoidal_halves" if positions == "marian" else "sinusoidal",
         "norm": "post",
         "norm_epsilon": _EPSILON[positions],
-        "tied_embeddings": _tied(config),
+        "tied_embeddings": tied,
         "projection_bias": True,
         "output_bias": True,
     }
 
 
-def shares_embeddings(config: Settings) -> bool:
-    """Whether source and target have one embedding."""
-    return config.truth("share_encoder_decoder_embeddings", True)
+def has_common_embedding(config: Settings) -> bool:
+    """Return whether source and target have one embedding."""
+    return config.boolean("share_encoder_decoder_embeddings", True)
 
 
-def _of_both(config: Settings, key: str, default: int) -> int:
-    encoder, decoder = (config.whole(f"{side}_{key}", default, least=1) for side in ("encoder", "decoder"))
+def _same_integer(config: Settings, key: str, default: int) -> int:
+    encoder, decoder = (config.integer(f"{side}_{key}", default, minimum=1) for side in SIDES)
     if encoder != decoder:
-        raise config.refused(f"decoder_{key}", f"is not the encoder's {encoder}, and a spec has one for both")
+        raise config.error(f"decoder_{key}", f"differs from the encoder's value {encoder}, and a spec has one value")
     return encoder
 
 
-def _tied(config: Settings) -> str:
-    if not config.truth("tie_word_embeddings", True):
-        return "none"
-    return "all" if shares_embeddings(config) else "target"
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Settings of the search."""
+
+    decoding: dict[str, Any]
+    """Fields of `decoding` in a spec."""
+    excluded: tuple[int, ...]
+    """Foreign IDs of tokens that no translation contains and that get no share of the probability."""
+    notes: tuple[str, ...]
+
+
+def generation_settings(settings: Settings, end: int, numbering: Numbering, *, forces_end: bool) -> GenerationSettings:
+    """Return the settings of the search.
+
+    Args:
+        settings: The content of `generation_config.json`, or of a `config.json` that contains these settings.
+        end: The foreign ID of EOS.
+        numbering: The tokens of the target.
+        forces_end: Whether EOS ends a translation of maximum length by default. This is so in a `config.json` only.
+
+    Raises:
+        ZooError: A setting is one that a spec cannot express.
+    """
+    settings.require(_ALLOWED_IN_GENERATION)
+    settings.ignore(*_NO_EFFECT_IN_GENERATION)
+    if settings.any("eos_token_id", end) not in (end, [end]):
+        raise settings.error("eos_token_id", f"differs from the value {end} in `config.json`")
+    forced = settings.any("forced_eos_token_id", end if forces_end else None)
+    if forced not in (None, end, [end]):
+        raise settings.error("forced_eos_token_id", f"differs from `eos_token_id: {end}`")
+    suppressed = _suppressed(settings)
+    renormalized = settings.boolean("renormalize_logits", False)
+    alpha, beam = settings.number("length_penalty", 1.0), settings.integer("num_beams", _DEFAULT_BEAM, minimum=1)
+    if alpha < 0:
+        raise settings.error("length_penalty", "is negative, but `alpha` of a spec is not")
+    notes = []
+    if settings.any("early_stopping", False) is not True and beam > 1:
+        notes.append("a beam search stops when the beam is full, not by transformers' rule: few translations differ")
+    decoding = {
+        "beam": beam,
+        "alpha": alpha,
+        "length_penalty": "power",
+        "stopping_rule": "full",  # the same rule with `early_stopping`, and the closest one without it
+        "length_factor": 0.0,
+        "extra_length": _max_length(settings, forces_end=forced is not None),
+        "suppressed_tokens": [] if renormalized else [numbering.id(row) for row in suppressed],
+    }
+    return GenerationSettings(decoding, tuple(suppressed) if renormalized else (), tuple(notes))
+
+
+def _max_length(settings: Settings, *, forces_end: bool) -> int:
+    """Return the maximum length in tokens. transformers also counts the first token and a forced EOS."""
+    if settings.any("max_new_tokens") is not None:
+        settings.ignore("max_length")
+        return max(0, settings.integer("max_new_tokens", minimum=1) - forces_end)
+    return max(0, settings.integer("max_length", _DEFAULT_MAX_LENGTH, minimum=1) - 1 - forces_end)
+
+
+def _suppressed(settings: Settings) -> list[int]:
+    """Return the foreign IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
+    words = settings.any("bad_words_ids") or []
+    if not isinstance(words, list) or any(not isinstance(word, list) or len(word) != 1 for word in words):
+        raise settings.error("bad_words_ids", "suppresses words of several tokens, but a spec suppresses single tokens")
+    return [int(word[0]) for word in words]

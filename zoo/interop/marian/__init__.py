@@ -1,1 +1,1 @@
-"""Models as Marian itself writes them: an .npz, its vocabularies, its decoder.yml."""
+"""Models of Marian: an .npz file, vocabularies, and `decoder.yml`."""

@@ -1,4 +1,4 @@
-"""The tensors in an .npz of Marian, read one by one."""
+"""The .npz file of a Marian model, read tensor by tensor."""
 
 from __future__ import annotations
 
@@ -21,133 +21,141 @@ from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import open_file
 from zoo.interop.settings import Settings
+from zoo.interop.tensors import require_none_left
 
 OPTIONS = "special:model.yml"
-_LONGEST = 100_000  # bytes of the options
-_LARGEST = 1 << 36  # bytes of all that is in it
-_SHOWN = 300  # characters of what others wrote
-# NotImplementedError: a way of packing that zipfile does not know; RuntimeError: a password.
+_MAX_OPTIONS = 100_000  # bytes
+_MAX_UNPACKED = 1 << 36  # bytes of all tensors
+_MAX_MESSAGE = 300  # characters
 _UNREADABLE = (
-    *(ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, MemoryError, RuntimeError),
+    *(ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, MemoryError),
     *(SyntaxError, TypeError, tokenize.TokenError),
+    RuntimeError,  # a password, or (NotImplementedError) a compression that zipfile does not support
 )
-"""What zipfile and numpy raise for files that are not as they were written."""
-_SMALL, _PACKED = 1_000_000, 20
-"""Bytes of a member that may pack to anything, and how often larger than packed another may be: weights hardly pack."""
+"""Exceptions that zipfile and numpy raise for damaged files."""
+_SMALL_MEMBER = 1_000_000  # bytes that a member may unpack to with any compression ratio
+_MAX_COMPRESSION = 20  # ratio for larger members, because weights hardly compress
 
 
 class Archive:
-    """An .npz that is open. Who reads a tensor takes it out; what is left at the end was not known."""
+    """An open .npz file. Each tensor must be taken, so that none is overlooked."""
 
-    def __init__(self, file: Path, within: zipfile.ZipFile) -> None:
-        self.file, self._within = file, within
-        members = within.infolist()
-        self._members = {each.filename.removesuffix(".npy"): each for each in members}
+    def __init__(self, file: Path, archive: zipfile.ZipFile) -> None:
+        """Check the sizes of all members. Raise ZooError if they cannot be those of a model."""
+        self.file, self._archive = file, archive
+        members = archive.infolist()
+        self._members = {member.filename.removesuffix(".npy"): member for member in members}
         self.left = {*self._members}
-        if len(self.left) != len(members) or sum(each.file_size for each in members) > _LARGEST:
-            raise _damaged(file, "it has a tensor twice, or more than any model")
-        there = file.stat().st_size
-        for each in members:
-            if each.compress_size > there or each.file_size > max(_SMALL, _PACKED * each.compress_size):
-                raise _damaged(file, f"`{each.filename}` unpacks to more than it can hold")
+        if len(self.left) != len(members) or sum(member.file_size for member in members) > _MAX_UNPACKED:
+            raise _damaged(file, "it contains a tensor twice, or more data than any model")
+        file_size = file.stat().st_size
+        for member in members:
+            largest = max(_SMALL_MEMBER, _MAX_COMPRESSION * member.compress_size)
+            if member.compress_size > file_size or member.file_size > largest:
+                raise _damaged(file, f"`{member.filename}` would unpack to an implausible size")
 
     def options(self) -> Settings:
-        """What `special:model.yml` says. Raises ZooError where it is missing or is no mapping."""
+        """Take the options of the network. Raise ZooError if they are missing or not a YAML mapping."""
         if OPTIONS not in self.left:
-            hint = "Marian writes it into each model; one without it is not Marian's"
-            raise ZooError(f"`{self.file}` does not hold `{OPTIONS}`", hint=hint)
-        place = f"{OPTIONS} in {self.file}"
-        if self._members[OPTIONS].file_size > _LONGEST:
-            raise _damaged(self.file, f"`{OPTIONS}` is longer than any")
-        array = self._array(OPTIONS)
+            hint = "Marian writes it to each model, so this file does not come from Marian"
+            raise ZooError(f"`{self.file}` does not contain `{OPTIONS}`", hint=hint)
+        where = f"{OPTIONS} in {self.file}"
+        if self._members[OPTIONS].file_size > _MAX_OPTIONS:
+            raise _damaged(self.file, f"`{OPTIONS}` is longer than {_MAX_OPTIONS:,} bytes")
+        array = self._read(OPTIONS)
         if array.dtype.itemsize != 1:
-            raise _damaged(self.file, f"`{OPTIONS}` is no text")
-        text = array.tobytes().rstrip(b"\0").decode("utf-8", "replace")
-        found = read_value(text, place).plain()
-        if not isinstance(found, dict):
-            raise ZooError("it holds no options", where=place)
-        return Settings(found, place)
+            raise _damaged(self.file, f"`{OPTIONS}` is not text")
+        options = read_value(array.tobytes().rstrip(b"\0").decode("utf-8", "replace"), where).plain()
+        if not isinstance(options, dict):
+            raise ZooError("the options are not a mapping of keys to values", where=where)
+        return Settings(options, where)
 
     def has(self, name: str) -> bool:
+        """Return whether a tensor exists and was not taken."""
         return name in self.left
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Of a tensor, which stays. Raises ZooError where it is missing or no matrix."""
+    def rows(self, name: str) -> int:
+        """Return the number of rows of a matrix without taking it. Raise ZooError if there is no such matrix."""
         self._require(name)
         shape, _ = self._header(name)
         if len(shape) != 2:
-            raise _damaged(self.file, f"`{name}` is {list(shape)}, and no matrix")
-        return shape
+            raise _damaged(self.file, f"`{name}` has shape {list(shape)} and is not a matrix")
+        return shape[0]
 
     def take(self, name: str, *shape: int) -> Float32[Tensor, ...]:
-        """A tensor, of this shape, where one is told. Raises ZooError where it is missing or otherwise."""
+        """Remove a tensor and return it in float32.
+
+        Args:
+            name: The name of the tensor.
+            shape: The required shape. By default, any shape.
+
+        Raises:
+            ZooError: The tensor is missing, damaged or quantised, or has another shape.
+        """
         self._require(name)
-        array = self._array(name)
+        array = self._read(name)
         if array.dtype.kind != "f":
-            hint = "import the model that it was made of, in float32"
-            raise ZooError(f"`{self.file}`: `{name}` is of {array.dtype}, as quantised models are", hint=hint)
+            hint = "import the model in float32 that it was made from"
+            raise ZooError(f"`{self.file}` is a quantised model: `{name}` has the type {array.dtype}", hint=hint)
         tensor = torch.from_numpy(array.astype(np.float32, copy=False))
         if shape and tuple(tensor.shape) != shape:
-            raise _damaged(self.file, f"`{name}` is {list(tensor.shape)}, and its options say {list(shape)}")
+            problem = f"`{name}` has shape {list(tensor.shape)}, but its options require {list(shape)}"
+            raise _damaged(self.file, problem)
         return tensor
 
-    def vector(self, name: str, width: int) -> Float32[Tensor, " width"]:
-        """One that Marian has as a matrix of one row."""
-        return self.take(name, 1, width).flatten()
+    def take_vector(self, name: str, size: int) -> Float32[Tensor, " size"]:
+        """Remove a vector and return it. Marian stores it as a matrix with one row."""
+        return self.take(name, 1, size).flatten()
 
-    def finish(self) -> None:
-        """Raises ZooError where a tensor is left, whose meaning is not known."""
-        if self.left:
-            several = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
-            raise ZooError(
-                f"`{self.file}` has the tensor `{min(self.left)}`{several}, which is no part of what a spec can say"
-            )
+    def require_all_taken(self) -> None:
+        """Raise ZooError if a tensor is left."""
+        require_none_left(self.file, self.left)
 
     def _require(self, name: str) -> None:
         if name not in self.left:
-            raise ZooError(f"`{self.file}` has no tensor `{name}`, which its options ask for", exit_code=1)
+            raise ZooError(f"`{self.file}` has no tensor `{name}`, which its options require", exit_code=1)
 
-    def _array(self, name: str) -> np.ndarray:
-        """Taken out. No memory is taken for what is not there."""
+    def _read(self, name: str) -> np.ndarray:
+        """Remove a tensor and return it. Allocate memory only if the member has that many bytes."""
         self.left.discard(name)
-        shape, kind = self._header(name)
-        if kind.hasobject:
-            raise _damaged(self.file, f"`{name}` cannot be read: it has objects, which are not unpickled")
-        if min(shape, default=0) < 0 or prod(shape) * kind.itemsize > self._members[name].file_size:
-            raise _damaged(self.file, f"`{name}` is said to be {list(shape)} of {kind}, which it is not"[:_SHOWN])
-        with self._entry(name) as stream:
+        shape, dtype = self._header(name)
+        if dtype.hasobject:
+            raise _damaged(self.file, f"cannot read `{name}`: it contains Python objects, which zoo does not unpickle")
+        if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > self._members[name].file_size:
+            problem = f"`{name}` is smaller than its header says: {list(shape)} of {dtype}"
+            raise _damaged(self.file, problem[:_MAX_MESSAGE])
+        with self._open(name) as stream:
             array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
         return array
 
     def _header(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Shape and type."""
-        with self._entry(name) as stream:
+        """Return the shape and the type of a tensor."""
+        with self._open(name) as stream:
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(stream)
-        return shape, kind
+            shape, _, dtype = read(stream)
+        return shape, dtype
 
     @contextmanager
-    def _entry(self, name: str) -> Iterator[IO[bytes]]:
-        """What is read of it, and what goes wrong in that, told."""
+    def _open(self, name: str) -> Iterator[IO[bytes]]:
         try:
-            with self._within.open(self._members[name]) as stream:
+            with self._archive.open(self._members[name]) as stream:
                 yield stream
         except _UNREADABLE as error:
-            raise _damaged(self.file, f"`{name}` cannot be read: {error}"[:_SHOWN]) from None
+            raise _damaged(self.file, f"cannot read `{name}`: {error}"[:_MAX_MESSAGE]) from None
 
 
 @contextmanager
-def archive(file: Path) -> Iterator[Archive]:
-    """An .npz, open. Raises ZooError where it is missing or damaged."""
+def open_archive(file: Path) -> Iterator[Archive]:
+    """Open an .npz file. Raise ZooError if it is missing or damaged."""
     with open_file(file) as stream:
         try:
-            within = zipfile.ZipFile(stream)
+            archive = zipfile.ZipFile(stream)
         except _UNREADABLE as error:
-            raise _damaged(file, f"it is no .npz: {error}") from None
-        with within:
-            yield Archive(file, within)
+            raise _damaged(file, f"it is not an .npz file: {error}") from None
+        with archive:
+            yield Archive(file, archive)
 
 
-def _damaged(file: Path, why: str) -> ZooError:
-    return ZooError(f"`{file}` is damaged: {why}", hint="restore it from where it came from", exit_code=1)
+def _damaged(file: Path, reason: str) -> ZooError:
+    return ZooError(f"`{file}` is damaged: {reason}", hint="restore it from its source", exit_code=1)

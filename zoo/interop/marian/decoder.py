@@ -1,4 +1,4 @@
-"""`decoder.yml`: which files belong to a model of Marian, and how its translations are looked for."""
+"""The file `decoder.yml` of Marian: the files of a model, and the settings of its search."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.settings import Settings
 
 SUFFIX = "decoder.yml"
-_LONGEST = 100_000  # bytes
-_BEAM, _FACTOR = 12, 3.0
-"""Marian's own defaults."""
+_MAX_SIZE = 100_000  # bytes
+_DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "force-decode": (False,),
     "no-spm-decode": (False,),
@@ -30,7 +29,8 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "input-types": ([],),
     "tsv": (False,),
 }
-_WITHOUT_EFFECT = (
+"""Values that a spec can express, for the options that change translations."""
+_NO_EFFECT = (
     *("relative-paths", "mini-batch", "mini-batch-words", "maxi-batch", "maxi-batch-sort", "workspace", "cpu-threads"),
     *("devices", "quiet", "quiet-translation", "log", "log-level", "log-time-zone", "seed", "n-best", "word-scores"),
     *("alignment", "stat-freq", "fp16", "precision", "optimize", "max-length", "model-mmap", "ignore-model-config"),
@@ -38,116 +38,129 @@ _WITHOUT_EFFECT = (
     *("gemm-type", "gemm-precision", "int8shift", "int8shiftAlphaAll", "int8shiftAll", "quantize-range"),
     *("max-length-break", "mini-batch-round-up", "shuffle-in-ram", "type", "version"),
 )
-_APPROXIMATE = ("shortlist", "output-approx-knn")
+_APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """What stands around an .npz."""
+    """Files of a model and settings of its search."""
 
     model: Path
     vocabularies: tuple[Path, Path]
-    """Of source and target."""
+    """Vocabularies of the source and the target."""
     decoding: Mapping[str, Any]
-    """Fields of `decoding` in a spec, but for what needs the numbers of tokens."""
-    bars_unknown: bool
+    """Fields of `decoding` in a spec, except `suppressed_tokens`."""
+    suppresses_unknown: bool
+    """Whether translations never contain the unknown token."""
     notes: tuple[str, ...] = ()
 
 
-def decoder(place: Path) -> Decoder:
-    """Of an .npz, of a `decoder.yml`, or of the folder of either.
+def read_decoder(path: Path) -> Decoder:
+    """Find the files of a model and read the settings of its search.
 
-    Raises ZooError where files are missing or none can be told from others, and for what a spec cannot say.
+    Args:
+        path: An .npz file, a `decoder.yml`, or the folder of either.
+
+    Raises:
+        ZooError: Files are missing or ambiguous, or a setting is one that a spec cannot express.
     """
-    model, file = _found(place)
+    model, file = _find(path)
     if file is None:
         assert model is not None
-        return Decoder(model, _beside(model), _decoding(Settings({}, str(model))), bars_unknown=True)
-    values = read_value(read_bytes(file, _LONGEST).decode("utf-8", "replace"), str(file)).plain()
+        return Decoder(model, _default_vocabularies(model), _decoding(Settings({}, str(model))), True)
+    values = read_value(read_bytes(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
     if not isinstance(values, dict):
-        raise ZooError("it does not say how to decode", where=str(file))
+        raise ZooError("the file is not a mapping of keys to values", where=str(file))
     options = Settings(values, str(file))
     models = _paths(options, "models", file.parent)
     if model is None and len(models) != 1:
-        raise options.refused("models", "names several: an ensemble", "import each `.npz` by itself")
+        raise options.error("models", "names several models, and ensembles are not supported", "import each `.npz`")
     options.require(_ALLOWED)
-    options.without_effect(*_WITHOUT_EFFECT)
-    vocabularies = _paths(options, "vocabs", file.parent) or list(_beside(model or models[0]))
+    options.ignore(*_NO_EFFECT)
+    vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
     if len(vocabularies) != 2:
-        raise options.refused("vocabs", "are not one for the source and one for the target")
+        raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
     decoding = _decoding(options)
     notes = tuple(
-        f"`{key}` of `{file.name}` is left out: translations are looked for among all tokens"
-        for key in _APPROXIMATE
+        f"`{key}` of `{file.name}` is not imported: the search considers all tokens"
+        for key in _APPROXIMATIONS
         if options.any(key)
     )
-    allows_unknown = options.truth("allow-unk", False)
-    options.finish()
+    allows_unknown = options.boolean("allow-unk", False)
+    options.require_all_known()
     source, target = vocabularies
     return Decoder(model or models[0], (source, target), decoding, not allows_unknown, notes)
 
 
-def _found(place: Path) -> tuple[Path | None, Path | None]:
-    """The .npz, if the place says which, and the decoder.yml, if there is one."""
-    if place.is_dir():
-        files = [place / SUFFIX] if file_exists(place / SUFFIX) else sorted(place.glob(f"*.{SUFFIX}"))
-        models = sorted(place.glob("*.npz"))
+def _find(path: Path) -> tuple[Path | None, Path | None]:
+    """Return the .npz file, if the path identifies it, and the decoder.yml, if there is one."""
+    if path.is_dir():
+        files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
+        models = sorted(path.glob("*.npz"))
         if len(files) == 1:
             return None, files[0]
         if len(models) == 1:
             return models[0], None
-        several = ", ".join(each.name for each in files or models) or "none"
-        raise ZooError(f"`{place}` does not say which of its models is meant ({several})", hint="name its `.npz`")
-    if place.suffix in (".yml", ".yaml"):
-        return None, place
-    beside = (place.with_name(f"{place.name}.{SUFFIX}"), place.with_suffix(f".{SUFFIX}"), place.with_name(SUFFIX))
-    return place, next((file for file in beside if file_exists(file)), None)
+        names = ", ".join(file.name for file in files or models) or "none"
+        raise ZooError(f"`{path}` does not contain exactly one model (found: {names})", hint="name the `.npz` file")
+    if path.suffix in (".yml", ".yaml"):
+        return None, path
+    candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))
+    return path, next((file for file in candidates if file_exists(file)), None)
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Files where they are said to be, from the folder on, else by their names in the folder: none outside of it."""
-    named = options.any(key, []) or []
-    if not isinstance(named, list) or not all(isinstance(each, str) and each for each in named):
-        raise options.refused(key, "is no list of files")
-    found = []
-    for each in named:
-        there = Path(normpath(folder.absolute() / each))
-        within = there.is_relative_to(normpath(folder.absolute())) and file_exists(there)
-        found.append(folder / (there.relative_to(normpath(folder.absolute())) if within else there.name))
-    return found
+    """Return the files that an option names, relative to a folder.
+
+    A file outside the folder, or one that does not exist, is replaced by the file of the same name in the folder.
+    """
+    names = options.any(key, []) or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise options.error(key, "is not a list of files")
+    root = Path(normpath(folder.absolute()))
+    paths = []
+    for name in names:
+        path = Path(normpath(root / name))
+        inside = path.is_relative_to(root) and file_exists(path)
+        paths.append(folder / (path.relative_to(root) if inside else path.name))
+    return paths
 
 
-def _beside(model: Path) -> tuple[Path, Path]:
-    """The vocabularies of a model of which nothing says what they are called."""
+def _default_vocabularies(model: Path) -> tuple[Path, Path]:
+    """Return the vocabularies of a model without a decoder.yml, by their usual names."""
     folder = model.parent
     for source, target in (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm")):
         if file_exists(folder / source) and file_exists(folder / target):
             return folder / source, folder / target
-    if len(models := sorted(folder.glob("*.spm"))) == 1:
-        return models[0], models[0]
+    if len(files := sorted(folder.glob("*.spm"))) == 1:
+        return files[0], files[0]
     hint = f"write `{model.name}.{SUFFIX}` with `vocabs: [SOURCE, TARGET]`"
-    raise ZooError(f"nothing in `{folder}` says which are the vocabularies of `{model.name}`", hint=hint)
+    raise ZooError(f"cannot find the vocabularies of `{model.name}` in `{folder}`", hint=hint)
 
 
 def _decoding(options: Settings) -> dict[str, Any]:
-    """Marian divides by length^normalize, once a word's penalty is taken off: of length^1 that is the same for all."""
+    """Return the fields of `decoding`.
+
+    Marian divides scores by length^normalize, after it subtracts the word penalty for each token. With `normalize: 1`,
+    the penalty changes all scores by the same amount, so it has no effect.
+    """
     alpha = options.number("normalize", 0.0)
     if options.number("word-penalty", 0.0) and alpha != 1:
-        raise options.refused(
+        raise options.error(
             "word-penalty",
-            f"changes what is best with `normalize: {alpha:g}`, and a spec has no such penalty",
-            "write `word-penalty: 0`, with which this model gives other translations, or `normalize: 1`",
+            f"changes the order of translations with `normalize: {alpha:g}`, and a spec has no such penalty",
+            "write `word-penalty: 0`, which changes the model's translations, or `normalize: 1`",
         )
-    factor = options.number("max-length-factor", _FACTOR)
+    factor = options.number("max-length-factor", _DEFAULT_LENGTH_FACTOR)
     if not isfinite(factor):
-        raise options.refused("max-length-factor", "is no length")
+        raise options.error("max-length-factor", "is not finite")
     return {
-        "beam": options.whole("beam-size", _BEAM, least=1),
+        "beam": options.integer("beam-size", _DEFAULT_BEAM, minimum=1),
         "alpha": alpha,
         "length_penalty": "power",
         "stopping_rule": "shrinking",
         "length_factor": factor,
-        # Marian counts EOS of source and target: at most F (S + 1) of them are F S + F - 1 tokens and EOS, or where F
-        # is no whole number, about that.
+        # Marian counts EOS of source and target. At most F (S + 1) tokens with EOS are F S + F - 1 tokens without it;
+        # for a factor that is not an integer, this is approximate.
         "extra_length": max(0, ceil(factor) - 1),
     }

@@ -1,1 +1,1 @@
-"""Constituency trees: written in brackets, as a sequence, and as pictures."""
+"""Constituency trees: bracketed notation, tokens of a parser, and drawings."""

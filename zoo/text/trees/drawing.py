@@ -1,4 +1,4 @@
-"""Trees as pictures: words at the bottom, each constituent over what it consists of."""
+"""Draw trees as SVG, with the words at the bottom and each constituent above its parts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from zoo.text.trees.symbols import XX
-from zoo.text.trees.tree import Tree, unescaped
+from zoo.text.trees.tree import XX, Tree, unescape_brackets
 
 WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
-"""Sizes of letters: of words, of their parts of speech, of constituents, and of the sentence over a tree; in pixels."""
-_GAP, _ROW, _MARGIN, _BETWEEN, _ROUND = 16, 40, 24, 48, 6
-"""Between words, from one row of labels to the next, round it all, between trees; of a corner."""
-_TO_WORD = 21
-"""From a part of speech down to its word."""
-_BOLD = 1.13
-"""How much wider a bold letter is."""
+"""Font sizes in pixels: of words, parts of speech, constituent labels, and the sentence above a tree."""
+_WORD_GAP, _ROW_HEIGHT, _MARGIN, _TREE_GAP, _CORNER_RADIUS = 16, 40, 24, 48, 6
+_TAG_TO_WORD = 21  # pixels from the baseline of a part of speech down to the baseline of its word
+_BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
 _UNDRAWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""What XML has no letter for, or what turns the letters after it round."""
+"""Characters that XML does not allow, or that reverse the direction of the following text."""
 _NARROW = frozenset("!'(),-./:;I[\\]fijlrt|")
 _STYLE = f"""\
 text {{ font-family: Helvetica, Arial, sans-serif; text-anchor: middle }}
@@ -40,30 +36,31 @@ text {{ font-family: Helvetica, Arial, sans-serif; text-anchor: middle }}
 """
 
 
-def drawing(*trees: Tree) -> str:
-    """An SVG of trees, which needs no other file; of several, one under the other, each under its sentence.
+def draw_svg(*trees: Tree) -> str:
+    """Return a self-contained SVG image of the trees.
 
-    It has the colours of light or dark as its reader prefers them; its title is the bracketed trees. A bracket in a
-    word, which a treebank writes `-LRB-`, is one, and `XX`, which stands for no part of speech, is not drawn.
+    Several trees are drawn below one another, each under its sentence. The colours follow the reader's preference for
+    a light or dark theme. The title of the image is the bracketed notation. Words show round brackets instead of
+    `-LRB-` and `-RRB-`. The tag `XX` (no part of speech) is not drawn.
     """
     parts: list[str] = []
-    across, y = 0.0, float(_MARGIN)
+    max_width, y = 0.0, float(_MARGIN)
     for number, tree in enumerate(trees):
-        y += _BETWEEN if number else 0
+        y += _TREE_GAP if number else 0
         if len(trees) > 1:
-            sentence = " ".join(map(_spoken, tree.leaves()))
-            parts.append(_text("sentence", _MARGIN, y + SENTENCE, sentence))
-            across = max(across, width(sentence, SENTENCE))
+            sentence = " ".join(map(_display_word, tree.leaves()))
+            parts.append(_text_element("sentence", _MARGIN, y + SENTENCE, sentence))
+            max_width = max(max_width, width(sentence, SENTENCE))
             y += 2 * SENTENCE
-        picture = _Picture(tree)
+        picture = _TreePicture(tree)
         parts += [f'<g transform="translate({_MARGIN} {y:g})">', *picture.parts, "</g>"]
-        across, y = max(across, picture.width), y + picture.height
-    wide, high = (f"{each:.0f}" for each in (across + 2 * _MARGIN, y + _MARGIN))
+        max_width, y = max(max_width, picture.width), y + picture.height
+    page_width, page_height = (f"{length:.0f}" for length in (max_width + 2 * _MARGIN, y + _MARGIN))
     title = "\n".join(_drawable(str(tree)) for tree in trees)
     return "\n".join(
         [
             '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-            f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}">',
+            f'viewBox="0 0 {page_width} {page_height}" width="{page_width}" height="{page_height}">',
             f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>",
             '<rect class="page" width="100%" height="100%"/>',
             *parts,
@@ -73,16 +70,21 @@ def drawing(*trees: Tree) -> str:
 
 
 def width(text: str, size: float, *, bold: bool = False) -> float:
-    """How wide a text is, in pixels, in letters of this size: about, and rather more than less.
+    """Estimate the width of a text in pixels.
 
-    The fonts of readers differ; this has room for a wide one, such as DejaVu Sans.
+    Fonts differ between readers. The estimate is generous and fits wide fonts such as DejaVu Sans.
+
+    Args:
+        text: The text.
+        size: Font size in pixels.
+        bold: Whether the font is bold.
     """
-    return (_BOLD if bold else 1.0) * size * sum(map(_share, text))
+    return (_BOLD_FACTOR if bold else 1.0) * size * sum(map(_relative_width, text))
 
 
-def _share(letter: str) -> float:
-    """How wide a letter is beside its height."""
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):  # stands on the letter before it, or is not seen
+def _relative_width(letter: str) -> float:
+    """Return the width of a letter relative to the font size."""
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):  # combines with the letter before it, or is invisible
         return 0.0
     if letter in _NARROW:
         return 0.42
@@ -92,90 +94,98 @@ def _share(letter: str) -> float:
 
 
 @dataclass(frozen=True)
-class _Span:
-    """A tree with the room that it takes across, and the row that it stands in: those of words are 0."""
+class _Box:
+    """Tree with the width that it needs in pixels, and its row. Row 0 holds the words."""
 
     tree: Tree
-    parts: tuple[_Span, ...]
+    children: tuple[_Box, ...]
     width: float
     row: int
 
     @classmethod
-    def of(cls, tree: Tree) -> _Span:
+    def measure(cls, tree: Tree) -> _Box:
+        """Compute the boxes of a tree and of all its parts."""
         if tree.word:
-            return cls(tree, (), _GAP + max(width(_label(tree), TAG), width(_spoken(tree.word), WORD)), 0)
-        parts = tuple(map(_Span.of, tree.children))
-        across = max(_GAP + width(_label(tree), LABEL, bold=True), sum(part.width for part in parts))
-        return cls(tree, parts, across, 1 + max(part.row for part in parts))
+            text_width = max(width(_display_label(tree), TAG), width(_display_word(tree.word), WORD))
+            return cls(tree, (), _WORD_GAP + text_width, 0)
+        children = tuple(map(_Box.measure, tree.children))
+        label_width = _WORD_GAP + width(_display_label(tree), LABEL, bold=True)
+        total_width = max(label_width, sum(child.width for child in children))
+        return cls(tree, children, total_width, 1 + max(child.row for child in children))
 
     @property
-    def over(self) -> float:
-        """What is to be kept free over where its label stands; of a word without one, it is below."""
-        return 2.0 + LABEL if self.parts else 2.0 + TAG if _label(self.tree) else WORD + 3 - _TO_WORD
+    def clearance(self) -> float:
+        """Pixels above the label's baseline that edges must keep free. Negative for a word without a visible tag."""
+        if self.children:
+            return 2.0 + LABEL
+        return 2.0 + TAG if _display_label(self.tree) else WORD + 3 - _TAG_TO_WORD
 
 
-class _Picture:
-    """One tree, from its root at the top to its words. Nothing lies on anything else.
+class _TreePicture:
+    """SVG elements of one tree, from its root at the top to its words. No two elements overlap.
 
-    What stands in one row has its own columns, lines go down through columns that are free, and across between rows.
+    Boxes of the same row occupy separate columns. Edges run down through free columns and across between rows.
     """
 
     def __init__(self, tree: Tree) -> None:
-        span = _Span.of(tree)
-        self._rows = span.row
-        self.width, self.height = span.width, LABEL + span.row * _ROW + _TO_WORD + WORD / 2
+        box = _Box.measure(tree)
+        self._rows = box.row
+        self.width, self.height = box.width, LABEL + box.row * _ROW_HEIGHT + _TAG_TO_WORD + WORD / 2
         self._edges: list[str] = []
         self._texts: list[str] = []
-        self._place(span, 0.0)
+        self._draw(box, 0.0)
         self.parts = [*self._edges, *self._texts]
 
-    def _place(self, span: _Span, left: float) -> float:
-        """Draws what is in these columns, and says over what point of them the uppermost label is."""
-        y, label = self._base(span), _label(span.tree)
-        if span.tree.word:
-            middle = left + span.width / 2
-            self._texts += [_text("tag", middle, y, label)] if label else []
-            self._texts.append(_text("word", middle, y + _TO_WORD, _spoken(span.tree.word)))
-            return middle
-        at = left + (span.width - sum(part.width for part in span.parts)) / 2
-        middles = []
-        for part in span.parts:
-            middles.append(self._place(part, at))
-            at += part.width
+    def _draw(self, box: _Box, left: float) -> float:
+        """Draw a box and everything below it.
+
+        Returns:
+            The x coordinate of the centre of its label.
+        """
+        y, label = self._baseline(box), _display_label(box.tree)
+        if box.tree.word:
+            centre = left + box.width / 2
+            self._texts += [_text_element("tag", centre, y, label)] if label else []
+            self._texts.append(_text_element("word", centre, y + _TAG_TO_WORD, _display_word(box.tree.word)))
+            return centre
+        x = left + (box.width - sum(child.width for child in box.children)) / 2
+        centres = []
+        for child in box.children:
+            centres.append(self._draw(child, x))
+            x += child.width
         half = width(label, LABEL, bold=True) / 2
-        middle = min(max((middles[0] + middles[-1]) / 2, left + half), left + span.width - half)
-        self._texts.append(_text("label", middle, y, label))
-        way = _way(middle, y + 5, middles, [self._base(part) - part.over for part in span.parts])
-        self._edges.append(f'<path class="edge" d="{way}"/>')
-        return middle
+        centre = min(max((centres[0] + centres[-1]) / 2, left + half), left + box.width - half)
+        self._texts.append(_text_element("label", centre, y, label))
+        path = _edge_path(centre, y + 5, centres, [self._baseline(child) - child.clearance for child in box.children])
+        self._edges.append(f'<path class="edge" d="{path}"/>')
+        return centre
 
-    def _base(self, span: _Span) -> float:
-        """Where its label stands."""
-        return LABEL + (self._rows - span.row) * _ROW
+    def _baseline(self, box: _Box) -> float:
+        """Return the y coordinate of the box's label."""
+        return LABEL + (self._rows - box.row) * _ROW_HEIGHT
 
 
-def _way(x: float, y: float, middles: Sequence[float], tops: Sequence[float]) -> str:
-    """Down from a label to a bar, and from that down to each part, round its corners at both ends."""
-    bar, first, last, bend = y + 6, middles[0], middles[-1], _ROUND
-    if len(middles) == 1:
+def _edge_path(x: float, y: float, centres: Sequence[float], tops: Sequence[float]) -> str:
+    """Return an SVG path from a label down to a horizontal bar, and from the bar down to each child."""
+    bar, first, last, radius = y + 6, centres[0], centres[-1], _CORNER_RADIUS
+    if len(centres) == 1:
         return f"M{x:g} {y:g} V{bar:g} H{first:g} V{tops[0]:g}"
-    inner = "".join(f" M{at:g} {bar:g} V{top:g}" for at, top in zip(middles[1:-1], tops[1:-1], strict=True))
+    inner = "".join(f" M{at:g} {bar:g} V{top:g}" for at, top in zip(centres[1:-1], tops[1:-1], strict=True))
     return (
-        f"M{first:g} {tops[0]:g} V{bar + bend:g} q0 {-bend:g} {bend:g} {-bend:g} "
-        f"H{last - bend:g} q{bend:g} 0 {bend:g} {bend:g} V{tops[-1]:g} M{x:g} {y:g} V{bar:g}{inner}"
+        f"M{first:g} {tops[0]:g} V{bar + radius:g} q0 {-radius:g} {radius:g} {-radius:g} "
+        f"H{last - radius:g} q{radius:g} 0 {radius:g} {radius:g} V{tops[-1]:g} M{x:g} {y:g} V{bar:g}{inner}"
     )
 
 
-def _text(kind: str, x: float, y: float, text: str) -> str:
+def _text_element(kind: str, x: float, y: float, text: str) -> str:
     return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(text)}</text>'
 
 
-def _spoken(word: str) -> str:
-    """A word of a tree as its sentence has it."""
-    return _drawable(unescaped(word))
+def _display_word(word: str) -> str:
+    return _drawable(unescape_brackets(word))
 
 
-def _label(tree: Tree) -> str:
+def _display_label(tree: Tree) -> str:
     return "" if tree.word and tree.label == XX else _drawable(tree.label)
 
 

@@ -1,1 +1,1 @@
-"""Rows of specs, trained for several seeds each: a folder of runs, and what their scores say of one another."""
+"""Sweeps: several specs, each trained with several seeds, and a comparison of their scores."""

@@ -1,146 +1,253 @@
-"""The rows of a sweep: specs, scaled by overrides so that each still is what it is against the one it extends."""
+"""Rows of a sweep: specs with overrides that keep their proportions to the spec that they extend."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import specs
-from specs import ENTITLING, Parsing, Spec, ZooError, nearest
-from specs.catalogue import within
-from zoo.training.sweeps.proportion import NoProportion, multiples_hint, proportionate
+from specs import METADATA_FIELDS, Parsing, Spec, ZooError, nearest
+from specs.catalogue import specs_in_folder
 
 SEED = "training.seed"
+_WORD = re.compile("[A-Za-z_]+")
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """One spec of a sweep."""
 
     name: str
-    """What its runs are called by."""
+    """Name of the row, which begins the names of its runs."""
     reference: str
-    """The spec as a command line names it."""
+    """Spec as it is given on the command line."""
     overrides: tuple[str, ...]
-    """What is set over it, its own proportions last."""
+    """Overrides of the spec. Those that keep the row's proportions are last."""
     spec: Spec
-    """With the overrides, and the seed of the spec itself."""
-    above: str | None
-    """The row that it extends, against which it is compared."""
-    own: tuple[str, ...]
-    """Keys that it sets against that row."""
+    """Spec with the overrides, but with its original seed."""
+    parent: str | None
+    """Name of the row that this one extends and is compared with."""
+    changed_keys: tuple[str, ...]
+    """Keys whose values differ from those of the parent row."""
 
 
-def rows_of(references: Sequence[str], overrides: Sequence[str]) -> tuple[Row, ...]:
-    """A row for each spec, and for each in the folders of specs among them; those that others extend come first.
+class NotProportional(ZooError):
+    """Error for a size that would not be a whole number. The scaled value has to be a multiple of `multiple`."""
 
-    Raises ZooError where there is no such spec or a parser among them, where two would have one name or be the same
-    model, where the overrides set the seed, and where they leave a row no proportion to the row that it extends.
-    """
-    if any(_key(text) == SEED for text in overrides):
-        raise ZooError(
-            f"`{SEED}` is the sweep's own", where="command line", hint="`--seeds N` trains by the seeds 1 to N"
+    def __init__(self, row: Spec, key: str, scaled: float, ratio: Fraction) -> None:
+        self.key, self.multiple = key, ratio.denominator
+        super().__init__(
+            f"`{row.short_name}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of {scaled:g} is not a "
+            "whole number",
+            where=f"command line: `{key}`",
+            hint=_multiples_hint(key, self.multiple),
         )
-    found = dict.fromkeys(each for reference in references for each in within(reference) or (reference,))
-    plain = {reference: specs.load(reference) for reference in found}
-    _require_distinct(plain)
-    made: dict[str, Row] = {}
-    broken: list[ZooError] = []
-    for reference in sorted(plain, key=lambda each: (_depth(each, plain), _natural(plain[each].short))):
+
+
+def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate the specs and the overrides of a command line. Overrides contain "=".
+
+    Raises:
+        ZooError: There is no spec.
+    """
+    references = [word for word in words if "=" not in word]
+    if not references:
+        folders = sorted({name.rpartition("/")[0] for name in specs.names() if "/" in name})
+        similar = nearest(words[0], folders) if words else None
+        hint = f"name a folder of specs, such as `{similar or 'table3'}`, or several specs"
+        raise ZooError("no spec is named to sweep over", where="command line", hint=hint)
+    return references, [word for word in words if "=" in word]
+
+
+def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[SweepRow, ...]:
+    """Return a row for each spec, with parents before the rows that extend them.
+
+    Args:
+        references: Specs, and folders of specs.
+        overrides: Fields to set in all rows: "KEY=VALUE".
+
+    Raises:
+        ZooError: A spec does not exist or is a parser, two rows have the same name or are the same model, the
+            overrides set the seed, or they leave a row no proportion to its parent.
+    """
+    if any(text.partition("=")[0].strip() == SEED for text in overrides):
+        hint = "`--seeds N` trains with the seeds 1 to N"
+        raise ZooError(f"`{SEED}` is set by the sweep itself", where="command line", hint=hint)
+    unique = dict.fromkeys(spec for reference in references for spec in specs_in_folder(reference) or (reference,))
+    plain = {reference: specs.load(reference) for reference in unique}
+    _require_distinct_names(plain)
+    rows: dict[str, SweepRow] = {}
+    errors: list[ZooError] = []
+    for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short))):
         try:
-            made[reference] = _row(reference, plain, made, overrides)
-        except NoProportion as error:
-            broken += [error, *error.further]
-    if broken:
-        raise _together(broken)
-    rows = tuple(made.values())
-    _require_different(rows)
-    return rows
+            rows[reference] = _make_row(reference, plain, rows, overrides)
+        except NotProportional as error:
+            errors += [error, *error.additional]
+    if errors:
+        raise _merge_errors(errors)
+    result = tuple(rows.values())
+    _require_distinct_models(result)
+    return result
 
 
-def _row(reference: str, plain: dict[str, Spec], made: dict[str, Row], overrides: Sequence[str]) -> Row:
-    spec, above = plain[reference], _above(reference, plain)
+def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
+    spec, parent = plain[reference], _parent(reference, plain)
     if isinstance(spec.task, Parsing):
-        problem = f"`{reference}` is a parser, and translators are compared"
-        raise ZooError(problem, hint=f"leave it out; `zoo train {reference}` trains it")
-    if above is None:
+        problem = f"`{reference}` is a parser, but a sweep compares translators"
+        raise ZooError(problem, hint=f"omit it; `zoo train {reference}` trains it")
+    if parent is None:
         scaled = specs.load(reference, overrides)
-        return Row(_name(spec), reference, tuple(overrides), scaled, None, ())
-    texts, own = proportionate(reference, plain[above], made[above].spec, overrides)
-    scaled = specs.load(reference, [*texts, *own])
-    differing = [key for key in specs.difference(scaled, made[above].spec) if key not in ENTITLING]
-    return Row(_name(spec), reference, (*texts, *own), scaled, made[above].name, tuple(differing))
+        return SweepRow(_name(spec), reference, tuple(overrides), scaled, None, ())
+    given, own = keep_proportions(reference, plain[parent], rows[parent].spec, overrides)
+    scaled = specs.load(reference, [*given, *own])
+    changed = [key for key in specs.difference(scaled, rows[parent].spec) if key not in METADATA_FIELDS]
+    return SweepRow(_name(spec), reference, (*given, *own), scaled, rows[parent].name, tuple(changed))
 
 
-def _above(reference: str, plain: dict[str, Spec]) -> str | None:
-    """The row of the spec that this one extends, if there is one."""
+def keep_proportions(
+    reference: str, parent: Spec, scaled_parent: Spec, overrides: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the overrides of a row whose parent is scaled by overrides.
+
+    A number that the row sets keeps its exact ratio to the parent's number. Other values that it sets stay unchanged.
+
+    Args:
+        reference: The row's spec.
+        parent: The spec that it extends.
+        scaled_parent: That spec with `overrides`.
+        overrides: The overrides of the sweep.
+
+    Returns:
+        The given overrides that apply to the row, and the row's own.
+
+    Raises:
+        NotProportional: A size would not be a whole number. `further` contains errors for other keys.
+        ZooError: There is no ratio to a value, because it is not a number or zero.
+    """
+    row, own = specs.load(reference), list[str]()
+    errors: list[ZooError] = []
+    plain = _values_by_key(specs.load(reference, overrides))
+    for key, (parent_value, row_value) in specs.difference(row, parent).items():
+        if key in METADATA_FIELDS:
+            continue
+        try:
+            scaled = _values_by_key(scaled_parent).get(key, parent_value)
+            value = _proportional_value(row, key, row_value, parent_value, scaled)
+        except ZooError as error:
+            errors.append(error)
+            continue
+        if plain.get(key) != value:
+            own.append(f"{key}={_format_value(value)}")
+    if errors:
+        first, *further = errors
+        first.additional = tuple(further)
+        raise first
+    own_keys = {text.partition("=")[0] for text in own}
+    return [text for text in overrides if text.partition("=")[0].strip() not in own_keys], own
+
+
+def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, scaled: Any) -> Any:
+    if scaled == parent_value or not (_is_number(row_value) and _is_number(parent_value)):
+        return row_value
+    if not _is_number(scaled) or not parent_value:
+        problem = (
+            f"`{row.short_name}` sets `{key}` to {row_value} instead of {parent_value}, which has no ratio to {scaled}"
+        )
+        hint = f"omit `{key}`, or `{row.short_name}`"
+        raise ZooError(problem, where=f"command line: `{key}`", hint=hint)
+    ratio = Fraction(str(row_value)) / Fraction(str(parent_value))
+    exact = ratio * Fraction(str(scaled))
+    if not all(isinstance(value, int) for value in (row_value, parent_value, scaled)):
+        return float(exact)
+    if exact.denominator > 1:
+        raise NotProportional(row, key, scaled, ratio)
+    return int(exact)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _values_by_key(spec: Spec) -> dict[str, Any]:
+    """Return all values of a spec by their dotted keys, including whole mappings."""
+    values: dict[str, Any] = {}
+
+    def collect(mapping: Mapping[str, Any], prefix: str) -> None:
+        for key, value in mapping.items():
+            values[f"{prefix}{key}"] = value
+            if isinstance(value, Mapping):
+                collect(value, f"{prefix}{key}.")
+
+    collect(spec.model_dump(), "")
+    return values
+
+
+def _format_value(value: Any) -> str:
+    """Format a value for the command line."""
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else json.dumps(value)
+
+
+def _multiples_hint(key: str, multiple: int) -> str:
+    return f"set `{key}` to a multiple of {multiple}, or do not set it"
+
+
+def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
+    """Return the reference of the row that this one extends, if it is in the sweep."""
     parent = specs.parent(reference)
     if parent is None:
         return None
-    return next((each for each, spec in plain.items() if (spec.short, spec) == (parent.short, parent)), None)
+    return next((name for name, spec in plain.items() if (spec.short_name, spec) == (parent.short_name, parent)), None)
 
 
 def _depth(reference: str, plain: dict[str, Spec]) -> int:
-    above = _above(reference, plain)
-    return 0 if above is None else 1 + _depth(above, plain)
+    parent = _parent(reference, plain)
+    return 0 if parent is None else 1 + _depth(parent, plain)
 
 
-def _together(broken: Sequence[ZooError]) -> ZooError:
-    """One error for each key, whose remedy is good for all rows."""
+def _merge_errors(errors: Sequence[ZooError]) -> ZooError:
+    """Return one error per key, with a hint that is right for all rows."""
     by_key: dict[str, ZooError] = {}
     multiples: dict[str, int] = {}
-    for error in broken:
-        key = error.key if isinstance(error, NoProportion) else error.problem
+    for error in errors:
+        key = error.key if isinstance(error, NotProportional) else error.problem
         by_key.setdefault(key, error)
-        if isinstance(error, NoProportion):
+        if isinstance(error, NotProportional):
             multiples[key] = math.lcm(multiples.get(key, 1), error.multiple)
-    told = [
-        ZooError(e.problem, where=e.where, hint=multiples_hint(key, multiples[key]) if key in multiples else e.hint)
+    merged = [
+        ZooError(e.problem, where=e.where, hint=_multiples_hint(key, multiples[key]) if key in multiples else e.hint)
         for key, e in by_key.items()
     ]
-    return ZooError(told[0].problem, where=told[0].where, hint=told[0].hint, further=told[1:])
+    return ZooError(merged[0].problem, where=merged[0].where, hint=merged[0].hint, additional=merged[1:])
 
 
-def _require_distinct(plain: dict[str, Spec]) -> None:
+def _require_distinct_names(plain: dict[str, Spec]) -> None:
     names: dict[str, str] = {}
     for reference, spec in plain.items():
         name = _name(spec)
         if name in names:
             problem = f"`{names[name]}` and `{reference}` would both be the row `{name}`"
-            raise ZooError(problem, hint="rename the file of one of them, or leave it out")
+            raise ZooError(problem, hint="rename one of the files, or omit it")
         names[name] = reference
 
 
-def _require_different(rows: Sequence[Row]) -> None:
-    known: dict[Spec, Row] = {}
+def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
+    seen: dict[Spec, SweepRow] = {}
     for row in rows:
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
-        if (same := known.setdefault(bare, row)) is not row:
-            problem = f"under these overrides `{row.reference}` is the same model as `{same.reference}`"
-            raise ZooError(problem, hint=f"set less, or leave `{row.reference}` out")
+        if (same := seen.setdefault(bare, row)) is not row:
+            problem = f"with these overrides `{row.reference}` is the same model as `{same.reference}`"
+            raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
 
 
 def _name(spec: Spec) -> str:
-    return spec.short.rpartition("/")[2]
+    return spec.short_name.rpartition("/")[2]
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """h4 before h16."""
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that orders numbers by value: h4 before h16."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _key(text: str) -> str:
-    return text.partition("=")[0].strip()
-
-
-def require_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Specs and overrides of a command line: those have an `=`. Raises ZooError where there is no spec."""
-    references = [word for word in words if "=" not in word]
-    if not references:
-        folders = sorted({name.rpartition("/")[0] for name in specs.names() if "/" in name})
-        near = nearest(words[0], folders) if words else None
-        hint = f"name a folder of specs, such as `{near or 'table3'}`, or specs one after another"
-        raise ZooError("no spec is named to sweep over", where="command line", hint=hint)
-    return references, [word for word in words if "=" in word]

@@ -19,7 +19,8 @@ from zoo.data.builtin.draw import Draw
 from zoo.data.builtin.lexicon import LEXICON
 from zoo.data.builtin.pairs import LARGEST, LONGEST, split_of
 from zoo.data.builtin.sentence_sampler import SentenceSampler
-from zoo.text.trees.tree import capitalised, detokenised, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import capitalise, detokenise
 
 ROOT = Path(__file__).parents[4]
 DIGEST = {1: "ecd9638bf87210a4065f60709190a78db3d69754efcdc0c8998414cfddbdbd04"}
@@ -151,7 +152,7 @@ def test_each_english_sentence_has_one_translation(count):
         sampler = SentenceSampler(Draw(str(random.random())), tiny_world(random))
         for _ in range(5000):
             sentence = sampler.sentence()
-            source = detokenised(sentence.english(plain=True).leaves())
+            source = detokenise(sentence.english(plain=True).leaves())
             again += source in known
             target = sentence.german()
             assert known.setdefault(source, target) == target, source
@@ -205,8 +206,8 @@ def test_text_is_clean(sample):
 
 def test_the_leaves_of_a_tree_are_the_sentence(sample):
     for pair in sample:
-        assert detokenised(pair.tree.leaves()) == pair.source
-        assert read(str(pair.tree)) == pair.tree
+        assert detokenise(pair.tree.leaves()) == pair.source
+        assert read_tree(str(pair.tree)) == pair.tree
         assert all(map(LABELS.fullmatch, re.findall(r"\((\S+)", str(pair.tree))))
         assert pair.tree.label in {"S", "SQ", "SBARQ"}
         assert pair.tree.children[-1].label == "." or pair.source[-1] not in ".?"
@@ -322,8 +323,8 @@ def test_a_word_for_word_dictionary_is_not_enough(sample):
     test = list(sentences("test", 400))
     translations = []
     for pair in test:
-        translation = detokenised(best.get(word, word) for word in words(pair.source))
-        translations.append(capitalised(translation) if pair.source[0].isupper() else translation)
+        translation = detokenise(best.get(word, word) for word in words(pair.source))
+        translations.append(capitalise(translation) if pair.source[0].isupper() else translation)
     score = sacrebleu.corpus_bleu(translations, [[pair.target for pair in test]]).score
     assert 5 < score < 30
 

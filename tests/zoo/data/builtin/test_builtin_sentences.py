@@ -13,7 +13,7 @@ from zoo.data.builtin.quality import Quality
 from zoo.data.builtin.sentence import Sentence
 from zoo.data.builtin.setting import SUBJECT
 from zoo.data.builtin.wh import WHAT, WHO, Relative
-from zoo.text.trees.tree import detokenised
+from zoo.text.trees.tree import detokenise
 
 SINGULARS = {noun.singular: noun for nouns in LEXICON.nouns.values() for noun in nouns}
 PLURALS = {noun.plural: noun for noun in SINGULARS.values()}
@@ -356,16 +356,16 @@ def joined(said):
 @pytest.mark.parametrize(("english", "german", "said"), SENTENCES, ids=[english for english, _, _ in SENTENCES])
 def test_a_sentence_translated_by_hand(english, german, said):
     sentence = joined(said)
-    assert detokenised(sentence.english().leaves()) == english
+    assert detokenise(sentence.english().leaves()) == english
     assert sentence.german() == german
 
 
 def test_a_plain_sentence_keeps_the_capitals_of_names_and_of_german_nouns():
     sentence = joined(clause("invite", "Anna", "the old neighbour"))
-    assert detokenised(sentence.english(plain=True).leaves()) == "Anna invites the old neighbour"
+    assert detokenise(sentence.english(plain=True).leaves()) == "Anna invites the old neighbour"
     assert sentence.german(plain=True) == "Anna lädt den alten Nachbarn ein"
     sentence = joined(clause("see", "the dog", "I"))
-    assert detokenised(sentence.english(plain=True).leaves()) == "the dog sees me"
+    assert detokenise(sentence.english(plain=True).leaves()) == "the dog sees me"
     assert sentence.german(plain=True) == "der Hund sieht mich"
 
 

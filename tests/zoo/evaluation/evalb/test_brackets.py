@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.evalb.brackets import brackets, evaluate_brackets
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters
-from zoo.evaluation.evalb.row import ERROR, SKIPPED, VALID
-from zoo.evaluation.evalb.table import table
-from zoo.text.trees.tree import Tree, leaf, node, read
+from zoo.evaluation.evalb.scores import evaluate_bracket_files, format_table, score_trees
+from zoo.evaluation.evalb.sentences import ERROR, SKIPPED, VALID
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import Tree, leaf, node
 
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"
 """Length 6; without what COLLINS deletes five words under S 0-5, NP 0-2, VP 2-5 and NP 3-5."""
@@ -20,7 +20,7 @@ LABELS, TAGS = ("S", "NP", "VP", "ADVP", "PRT", "NP-SBJ"), ("NN", "DT", "VB", ".
 
 
 def one(test, gold=GOLD, parameters=COLLINS):
-    return brackets([None if test is None else read(test)], [read(gold)], parameters).rows[0]
+    return score_trees([None if test is None else read_tree(test)], [read_tree(gold)], parameters).rows[0]
 
 
 def counts(row):
@@ -36,7 +36,7 @@ def files(tmp_path):
         (tmp_path / "gold").write_text("".join(f"{line}\n" for line in gold), "utf-8")
         if parameters is not None:
             (tmp_path / "prm").write_text(parameters, "utf-8")
-        return evaluate_brackets(tmp_path / "test", tmp_path / "gold", parameters and tmp_path / "prm")
+        return evaluate_bracket_files(tmp_path / "test", tmp_path / "gold", parameters and tmp_path / "prm")
 
     return score
 
@@ -153,14 +153,14 @@ def test_quotation_marks_stay_where_taggers_waver():
 
 def test_without_tags_words_have_those_of_the_reference():
     untagged = "(S (NP (XX the) (XX dog)) (VP (XX bites) (NP (XX the) (XX cat)) (XX .)))"
-    scores = brackets([read(untagged)], [read(GOLD)])
+    scores = score_trees([read_tree(untagged)], [read_tree(GOLD)])
     assert counts(scores.rows[0]) == (4, 4, 4, 0)
     assert (scores.f1, scores.tagging, scores.rows[0].tags) == (100, None, None)
     assert scores.signature == "evalb:collins|tags:reference|cutoff:40"
     # The full stop is not there: with its tag missing, nobody else would notice.
     assert one(untagged.replace(" (XX .)", "")).problem == "there are 5 words, and 6 in the reference"
     # One tag in all the outputs, and they are a tagger's own.
-    tagged = brackets([read(untagged), read(GOLD)], [read(GOLD)] * 2)
+    tagged = score_trees([read_tree(untagged), read_tree(GOLD)], [read_tree(GOLD)] * 2)
     assert ([row.status for row in tagged.rows], tagged.tagging) == ([ERROR, VALID], 100)
     assert tagged.signature == "evalb:collins|tags:test|cutoff:40"
 
@@ -169,8 +169,13 @@ def test_without_tags_words_have_those_of_the_reference():
 
 
 def test_sums_leave_out_errors_and_skipped_sentences():
-    outputs = [read(GOLD), read("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"), None, read("(X (. .))")]
-    scores = brackets(outputs, [read(GOLD)] * 4)
+    outputs = [
+        read_tree(GOLD),
+        read_tree("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"),
+        None,
+        read_tree("(X (. .))"),
+    ]
+    scores = score_trees(outputs, [read_tree(GOLD)] * 4)
     assert (scores.sentences, scores.errors, scores.skipped) == (4, 1, 1)
     assert (scores.recall, scores.precision) == (100 * 6 / 8, 100)
     assert scores.f1 == pytest.approx(2 * 75 * 100 / 175)
@@ -181,8 +186,8 @@ def test_sums_leave_out_errors_and_skipped_sentences():
 
 def test_sums_by_length():
     short, long = "(S (NN a))", "(S (NP (NN a) (NN b)) (NN c))"
-    outputs = [read(short), read("(S (NN a) (NP (NN b) (NN c)))")]
-    scores = brackets(outputs, [read(short), read(long)], replace(COLLINS, cutoff=1))
+    outputs = [read_tree(short), read_tree("(S (NN a) (NP (NN b) (NN c)))")]
+    scores = score_trees(outputs, [read_tree(short), read_tree(long)], replace(COLLINS, cutoff=1))
     assert (scores.short.sentences, scores.short.f1, scores.f1) == (1, 100, pytest.approx(100 * 2 / 3))
     found = scores.by_length([1, 2, 3])
     assert {name: (each.sentences, each.f1) for name, each in found.items()} == {
@@ -199,18 +204,18 @@ def test_sums_by_length():
 
 def test_what_cannot_be_scored_is_refused():
     with pytest.raises(ZooError, match="2 trees and 1 references"):
-        brackets([None, None], [read(GOLD)])
+        score_trees([None, None], [read_tree(GOLD)])
     with pytest.raises(ZooError, match="nothing to score"):
-        brackets([], [])
+        score_trees([], [])
 
 
 def test_so_many_errors_are_too_many():
     """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
     patient = replace(COLLINS, max_error=2)
-    assert brackets([None] * 3, [read(GOLD)] * 3, patient).errors == 3
+    assert score_trees([None] * 3, [read_tree(GOLD)] * 3, patient).errors == 3
     with pytest.raises(ZooError, match=r"4 sentences are in error, .*`MAX_ERROR 2`.* sentence 1: the brackets"):
-        brackets([None] * 4, [read(GOLD)] * 4, patient)
-    assert brackets([None] * 400, [read(GOLD)] * 400).errors == 400
+        score_trees([None] * 4, [read_tree(GOLD)] * 4, patient)
+    assert score_trees([None] * 400, [read_tree(GOLD)] * 400).errors == 400
 
 
 # files
@@ -240,7 +245,7 @@ def test_trees_score_as_their_lines_do(files):
     pick = random.Random(5)
     gold = [_tree(pick) for _ in range(50)]
     tests = [_changed(tree, pick) for tree in gold]
-    assert files(tests, gold) == brackets(tests, gold)
+    assert files(tests, gold) == score_trees(tests, gold)
 
 
 def test_gold_files_have_to_be_trees(files):
@@ -254,8 +259,8 @@ def test_gold_files_have_to_be_trees(files):
 @pytest.mark.skipif("ZOO_EVALB" not in os.environ, reason="ZOO_EVALB names EVALB's own folder, which is not ours")
 def test_the_sample_of_evalb_letter_for_letter():
     folder = Path(os.environ["ZOO_EVALB"])
-    scores = evaluate_brackets(*(folder / f"sample.{kind}" for kind in ("tst", "gld", "prm")))
-    assert table(scores) + "\n" == (folder / "sample.rsl").read_text("utf-8")
+    scores = evaluate_bracket_files(*(folder / f"sample.{kind}" for kind in ("tst", "gld", "prm")))
+    assert format_table(scores) + "\n" == (folder / "sample.rsl").read_text("utf-8")
 
 
 # properties
@@ -308,18 +313,18 @@ def test_of_any_trees(seed):
     pick = random.Random(seed)
     gold = [_tree(pick) for _ in range(60)]
     tests = [_changed(tree, pick) for tree in gold]
-    same = brackets(gold, gold)
+    same = score_trees(gold, gold)
     assert (same.recall, same.precision, same.f1, same.complete_match, same.tagging) == (100, 100, 100, 100, 100)
     assert (same.crossing, same.errors, same.skipped) == (0, 0, 0)
-    there, back = brackets(tests, gold), brackets(gold, tests)
+    there, back = score_trees(tests, gold), score_trees(gold, tests)
     assert there.errors == there.skipped == 0
     assert 0 < there.f1 < 100
     assert (there.recall, there.precision, there.f1) == (back.precision, back.recall, pytest.approx(back.f1))
     assert [row.crossing for row in there.rows] == [_crossing(*pair) for pair in zip(tests, gold, strict=True)]
-    unlabelled = brackets(tests, gold, replace(COLLINS, labelled=False))
+    unlabelled = score_trees(tests, gold, replace(COLLINS, labelled=False))
     assert all(a.matched <= b.matched for a, b in zip(there.rows, unlabelled.rows, strict=True))
     # A label that no reference has never helps, and changes neither spans nor what crosses.
-    worse = brackets([_renamed(tree, "NP", "FRAG") for tree in tests], gold)
+    worse = score_trees([_renamed(tree, "NP", "FRAG") for tree in tests], gold)
     for a, b in zip(there.rows, worse.rows, strict=True):
         assert b.matched <= a.matched
         assert (a.gold, a.test, a.crossing, a.tags) == (b.gold, b.test, b.crossing, b.tags)
@@ -332,4 +337,4 @@ def test_a_tree_of_any_depth():
     deep = leaf("NN", "dog")
     for _ in range(3000):
         deep = node("NP", deep)
-    assert brackets([deep], [deep]).rows[0].matched == 3000
+    assert score_trees([deep], [deep]).rows[0].matched == 3000

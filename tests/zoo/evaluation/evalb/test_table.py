@@ -1,8 +1,7 @@
 """EVALB's own layout, as far as it is words and columns; the figures in it are counted by hand."""
 
-from zoo.evaluation.evalb.brackets import brackets
-from zoo.evaluation.evalb.table import table
-from zoo.text.trees.tree import read
+from zoo.evaluation.evalb.scores import format_table, score_trees
+from zoo.text.trees.bracketed import read_tree
 
 GOLD = "(TOP (S (NP (NN a) (NN b)) (VP (VB c)) (. .)))"
 LAYOUT = """\
@@ -34,20 +33,20 @@ Tagging accuracy          =  83.33
 
 
 def test_the_layout():
-    outputs = [read(GOLD), read("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
-    found = table(brackets(outputs, [read(GOLD)] * 3))
+    outputs = [read_tree(GOLD), read_tree("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
+    found = format_table(score_trees(outputs, [read_tree(GOLD)] * 3))
     assert found.startswith(LAYOUT)
     every, short = found.split("-- All --\n")[1].split("\n\n-- len<=40 --\n")
     assert short == every
 
 
 def test_nothing_stands_where_there_is_nothing():
-    untagged = brackets([read("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read(GOLD)])
-    lines = table(untagged).splitlines()
+    untagged = score_trees([read_tree("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read_tree(GOLD)])
+    lines = format_table(untagged).splitlines()
     assert lines[3] == "   1    4    0  100.00 100.00     3      3    3      0      3     -        -"
     assert lines[5] == "                100.00 100.00      3      3    3      1      3     -        -"
     assert lines.count("Tagging accuracy          =      -") == 2
     # Without a bracket to count EVALB leaves its columns out.
-    lines = table(brackets([None], [read(GOLD)])).splitlines()
+    lines = format_table(score_trees([None], [read_tree(GOLD)])).splitlines()
     assert lines[5] == "      0     0     0.00"
     assert "Bracketing Recall         =   0.00" in lines

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from zoo.text.trees.tree import Tree, leaf, node, rooted
+from zoo.text.trees.tree import Tree, leaf, node, with_root
 
 LABELS, TAGS = ("S", "NP", "VP", "PP", "ADVP", "TOP", "X"), ("NN", "DT", ",", "-LRB-", "XX", "NP")
 WORDS = ("the", "dog", "-LRB-", "1/2", "Hund", "¿", "a)b".replace(")", "-RRB-"))
@@ -21,4 +21,4 @@ def drawn(chance: random.Random, depth: int = 0) -> Tree:
 @pytest.fixture(scope="session")
 def tree() -> Callable[[int], Tree]:
     """The tree of a seed, a root over it."""
-    return lambda seed: rooted(drawn(random.Random(seed)))
+    return lambda seed: with_root(drawn(random.Random(seed)))

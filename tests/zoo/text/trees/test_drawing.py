@@ -11,12 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from zoo.text.trees.drawing import LABEL, SENTENCE, TAG, WORD, drawing, width
-from zoo.text.trees.tree import Tree, leaf, node, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.drawing import LABEL, SENTENCE, TAG, WORD, draw_svg, width
+from zoo.text.trees.tree import Tree, leaf, node
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = {"word": WORD, "tag": TAG, "label": LABEL, "sentence": SENTENCE}
-TREE = read("(TOP (S (NP (-LRB- -LRB-) (NN dogs) (-RRB- -RRB-)) (VP (VBP sleep)) (. .)))")
+TREE = read_tree("(TOP (S (NP (-LRB- -LRB-) (NN dogs) (-RRB- -RRB-)) (VP (VBP sleep)) (. .)))")
 LABELS = ("S", "NP", "VP", "WHADVP", "A-LABEL-THAT-IS-LONG", ".", "-LRB-")
 LETTERS = "iiilmWabc<>&\"'%.-(都é\u0301שלام—"
 
@@ -93,7 +94,7 @@ def dressed(tree: Tree, chance: random.Random) -> Tree:
 def test_any_tree_is_drawn_whole_and_nothing_lies_on_anything(seed: int, tree: Callable[[int], Tree]) -> None:
     chance = random.Random(seed)
     several = [dressed(tree(seed + number), chance) for number in range(chance.choice((1, 1, 3)))]
-    root = ElementTree.fromstring(drawing(*several))
+    root = ElementTree.fromstring(draw_svg(*several))
     drawn = texts(root)
     for group, given in zip(root.findall(f"{SVG}g"), several, strict=True):
         there = {kind: [_text(each, 0, 0) for each in group.findall(f"{SVG}text[@class='{kind}']")] for kind in SIZES}
@@ -114,7 +115,7 @@ def test_any_tree_is_drawn_whole_and_nothing_lies_on_anything(seed: int, tree: C
 
 
 def test_a_constituent_stands_over_what_it_consists_of() -> None:
-    found = {text.text: text.box for text in texts(ElementTree.fromstring(drawing(TREE)))}
+    found = {text.text: text.box for text in texts(ElementTree.fromstring(draw_svg(TREE)))}
     assert found["TOP"].bottom < found["S"].top < found["VP"].top < found["VBP"].top < found["sleep"].top
     assert found["NP"].top == found["VP"].top
     assert found["("].right < found["dogs"].left < found["dogs"].right < found[")"].left
@@ -139,7 +140,7 @@ def test_a_constituent_stands_over_what_it_consists_of() -> None:
 def test_words_of_any_kind(word: str, drawn: str) -> None:
     tree = node(word, leaf(word, word), leaf("NN", "dog"))
     for trees in ((tree,), (tree, TREE)):
-        root = ElementTree.fromstring(drawing(*trees).encode())
+        root = ElementTree.fromstring(draw_svg(*trees).encode())
         first = next(text.text for text in texts(root) if text.kind == "word")
         assert first == drawn
         title = root.findtext(f"{SVG}title") or ""
@@ -147,7 +148,7 @@ def test_words_of_any_kind(word: str, drawn: str) -> None:
 
 
 def test_what_stands_for_no_part_of_speech_is_not_drawn() -> None:
-    root = ElementTree.fromstring(drawing(read("(TOP (NP (XX the) (NN dog) (XX XX)))")))
+    root = ElementTree.fromstring(draw_svg(read_tree("(TOP (NP (XX the) (NN dog) (XX XX)))")))
     assert [text.text for text in texts(root) if text.kind == "tag"] == ["NN"]
     assert [text.text for text in texts(root) if text.kind == "word"] == ["the", "dog", "XX"]
     assert not [(line, text) for line in lines(root) for text in texts(root) if line.lies_on(text.box)]
@@ -156,8 +157,8 @@ def test_what_stands_for_no_part_of_speech_is_not_drawn() -> None:
 
 
 def test_several_stand_one_under_the_other_each_under_its_sentence() -> None:
-    first, second = TREE, read("(TOP (NP (DT the) (NN dog)))")
-    root = ElementTree.fromstring(drawing(first, second))
+    first, second = TREE, read_tree("(TOP (NP (DT the) (NN dog)))")
+    root = ElementTree.fromstring(draw_svg(first, second))
     assert root.findtext(f"{SVG}title") == f"{first}\n{second}"
     drawn = texts(root)
     sentences = [text for text in drawn if text.kind == "sentence"]
@@ -169,12 +170,12 @@ def test_several_stand_one_under_the_other_each_under_its_sentence() -> None:
 
 
 def test_one_needs_no_sentence_and_none_is_an_empty_page() -> None:
-    assert "sentence" not in {text.kind for text in texts(ElementTree.fromstring(drawing(TREE)))}
-    assert texts(ElementTree.fromstring(drawing())) == []
+    assert "sentence" not in {text.kind for text in texts(ElementTree.fromstring(draw_svg(TREE)))}
+    assert texts(ElementTree.fromstring(draw_svg())) == []
 
 
 def test_it_is_for_readers_of_any_kind() -> None:
-    root = ElementTree.fromstring(drawing(TREE))
+    root = ElementTree.fromstring(draw_svg(TREE))
     assert root.attrib["role"] == "img"
     assert root[0].tag == f"{SVG}title"
     assert root[0].text == str(TREE)

@@ -7,15 +7,16 @@ from typing import get_args
 import pytest
 
 from specs import UNK, ZooError
-from zoo.text.trees.symbols import XX, Linearisation, NoTree, Symbols
-from zoo.text.trees.tree import DEEPEST, Tree, leaf, node, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tokenizer import InvalidTreeError, Linearisation, TreeTokenizer
+from zoo.text.trees.tree import MAX_DEPTH, XX, Tree, leaf, node
 
 SENTENCE = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))"
 ALL = get_args(Linearisation)
 
 
-def symbols(*trees: Tree | str, linearisation: Linearisation = "vinyals", size: int = 64) -> Symbols:
-    return Symbols.learned(map(str, trees), linearisation, size)
+def symbols(*trees: Tree | str, linearisation: Linearisation = "vinyals", size: int = 64) -> TreeTokenizer:
+    return TreeTokenizer.learned(map(str, trees), linearisation, size)
 
 
 def without_tags(tree: Tree) -> Tree:
@@ -60,7 +61,7 @@ def test_whatever_was_written_is_mended_to_a_tree_over_the_words(seed: int, tree
     found = known.mended(ids, words)
     assert list(found.leaves()) == words
     assert found.label == "TOP"
-    assert read(str(found)) == found
+    assert read_tree(str(found)) == found
     assert all(each.word or each.children for each, _ in found.walk())
 
 
@@ -71,7 +72,7 @@ def test_whatever_was_written_is_mended_to_a_tree_over_the_words(seed: int, tree
 def test_what_is_no_tree_over_the_words_is_refused(text: str):
     known = symbols(SENTENCE)
     ids = {known.decode([id]): id for id in (*known.opening, *known.closing, *known.words)}
-    with pytest.raises(NoTree):
+    with pytest.raises(InvalidTreeError):
         known.tree([ids[name] for name in text.split()], ["a", "b"])
 
 
@@ -85,12 +86,12 @@ def test_what_was_never_seen_is_unknown():
 def test_one_word_is_a_tree():
     known = symbols(SENTENCE)
     assert known.decode(known.encode("(TOP (NN dog))")) == "XX"
-    assert known.tree(known.words, ["dog"]) == read("(TOP (XX dog))")
+    assert known.tree(known.words, ["dog"]) == read_tree("(TOP (XX dog))")
 
 
 def test_they_are_read_as_they_were_written_and_damage_is_found():
     known = symbols(SENTENCE, linearisation="tensor2tensor")
-    again = Symbols.of(known.content)
+    again = TreeTokenizer.of(known.content)
     assert again.content == known.content
     assert again.encode(SENTENCE) == known.encode(SENTENCE)
     for damaged in (
@@ -104,19 +105,19 @@ def test_they_are_read_as_they_were_written_and_damage_is_found():
         known.content.replace(b"64", b"9"),
     ):
         with pytest.raises((ValueError, KeyError, TypeError)):
-            Symbols.of(damaged)
+            TreeTokenizer.of(damaged)
 
 
 def test_how_many_constituents_begin_at_a_word_is_learned_and_kept():
     known = symbols(SENTENCE, "(TOP (S (NP (NP (NN a)) (NN b))))")
     assert known.in_a_row == 4  # TOP is one that may begin, too
-    assert Symbols.of(known.content).in_a_row == 4
+    assert TreeTokenizer.of(known.content).in_a_row == 4
     assert symbols("(TOP " + "(S " * 90 + "(NN a)" + ")" * 91).in_a_row is None
     older = known.content.replace(b' "in_a_row": 4,\n', b"")
-    assert Symbols.of(older).in_a_row is None
+    assert TreeTokenizer.of(older).in_a_row is None
     for wrong in (b"0", b"65", b"true", b'"4"'):
         with pytest.raises(ValueError, match="begin"):
-            Symbols.of(known.content.replace(b'row": 4', b'row": ' + wrong))
+            TreeTokenizer.of(known.content.replace(b'row": 4', b'row": ' + wrong))
 
 
 def test_too_few_ids_are_told_with_how_many_there_must_be():
@@ -128,10 +129,10 @@ def test_too_few_ids_are_told_with_how_many_there_must_be():
 def test_however_deep_what_was_written_is_read_and_compared():
     known = symbols(SENTENCE)
     deep = known.mended([known.opening[0]] * 3000 + [known.words[0]], ["dog"])
-    assert read(str(deep)) == deep
-    assert str(deep).count("(") == DEEPEST
+    assert read_tree(str(deep)) == deep
+    assert str(deep).count("(") == MAX_DEPTH
     assert repr(deep) == f"<{deep}>"
-    assert hash(deep) == hash(read(str(deep)))
+    assert hash(deep) == hash(read_tree(str(deep)))
 
 
 def test_the_root_is_a_bracket_only_where_a_tree_shows_it():

@@ -3,7 +3,8 @@
 import pytest
 
 from specs import ZooError
-from zoo.text.trees.tree import capitalised, detokenised, leaf, node, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import capitalise, detokenise, leaf, node
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
 
@@ -13,14 +14,14 @@ def test_a_tree_is_what_its_string_says():
         "S", node("NP", leaf("DT", "the"), leaf("NN", "dog")), node("VP", leaf("VBZ", "sleeps")), leaf(".", ".")
     )
     assert str(tree) == TREE
-    assert read(TREE) == tree
-    assert read(TREE.replace(" ", "\n  ").replace(")", " ) ")) == tree
+    assert read_tree(TREE) == tree
+    assert read_tree(TREE.replace(" ", "\n  ").replace(")", " ) ")) == tree
     assert list(tree.leaves()) == ["the", "dog", "sleeps", "."]
 
 
 def test_a_capital_at_the_start():
-    assert list(read(TREE).capitalised().leaves()) == ["The", "dog", "sleeps", "."]
-    assert capitalised("älter") == "Älter"
+    assert list(read_tree(TREE).capitalised().leaves()) == ["The", "dog", "sleeps", "."]
+    assert capitalise("älter") == "Älter"
 
 
 @pytest.mark.parametrize(
@@ -29,11 +30,11 @@ def test_a_capital_at_the_start():
 )
 def test_what_is_not_one_tree_is_refused(text):
     with pytest.raises(ZooError, match="is not one bracketed tree"):
-        read(text)
+        read_tree(text)
 
 
 def test_words_become_a_sentence():
     words = ["The", "dog", ",", "that", "can", "not", "sleep", ",", "runs", "at", "two", "o'clock", "."]
-    assert detokenised(words) == "The dog, that cannot sleep, runs at two o'clock."
-    assert detokenised(["does", "he", "sleep", "?"]) == "does he sleep?"
-    assert detokenised([]) == ""
+    assert detokenise(words) == "The dog, that cannot sleep, runs at two o'clock."
+    assert detokenise(["does", "he", "sleep", "?"]) == "does he sleep?"
+    assert detokenise([]) == ""

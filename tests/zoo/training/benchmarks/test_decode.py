@@ -14,11 +14,18 @@ import torch
 
 from compiler import Purpose, build, graphs, interpret, lower
 from compiler.host import cores
-from compiler.initial import initial_weights
+from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
-from zoo.generation.request import Request
+from zoo.generation.config import GenerationConfig
 from zoo.system.clock import Spread, spread
-from zoo.training.benchmarks.decode import LENGTH, Work, made_up, measure, translations, unending
+from zoo.training.benchmarks import (
+    LENGTH,
+    DecodingWork,
+    benchmark_decoding,
+    random_sources,
+    translations,
+    weights_avoiding,
+)
 
 ROOT = Path(__file__).parents[3]
 ATTENTIONS = ("self_attention", "cross_attention")
@@ -26,7 +33,7 @@ ATTENTIONS = ("self_attention", "cross_attention")
 
 def test_the_figures_belong_together(small: Callable[..., Spec]) -> None:
     begun = time.perf_counter()
-    speed = measure(small(), Work(batch=2, sentences=5, rounds=3), device="cpu")
+    speed = benchmark_decoding(small(), DecodingWork(batch=2, sentences=5, rounds=3), device="cpu")
     whole = time.perf_counter() - begun
     assert (speed.sentences, speed.batch, speed.rounds, speed.length) == (5, 2, 3, LENGTH)
     assert (speed.precision, speed.device) == ("float32", "cpu")
@@ -42,7 +49,7 @@ def test_the_figures_belong_together(small: Callable[..., Spec]) -> None:
 
 
 def test_8_bits_disagree_and_say_how_much(small: Callable[..., Spec]) -> None:
-    assert 1e-5 < measure(small(), Work(sentences=2, rounds=1), precision="int8").disagreement < 1
+    assert 1e-5 < benchmark_decoding(small(), DecodingWork(sentences=2, rounds=1), precision="int8").disagreement < 1
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,7 @@ def test_8_bits_disagree_and_say_how_much(small: Callable[..., Spec]) -> None:
 def test_no_translation_ends_before_its_limit(small: Callable[..., Spec], shape: dict[str, object]) -> None:
     """PAD, UNK, BOS and EOS are as good as impossible at every step, whatever was read."""
     spec = small(**shape)
-    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     program = build(spec, weights=weights, device="cpu")
     state = program.encode(torch.tensor([[5, 6, EOS], [7, EOS, PAD]]))
     for token in (BOS, 9, 50):
@@ -82,22 +89,22 @@ def test_the_search_is_the_specs(small: Callable[..., Spec], monkeypatch: pytest
 
     monkeypatch.setattr("zoo.training.benchmarks.decode.searched", searched)
     with pytest.raises(ZooError, match="asked"):
-        measure(spec, Work(sentences=2, rounds=1), device="cpu")
-    assert asked == [Request.of(spec, {}).chooser()]
+        benchmark_decoding(spec, DecodingWork(sentences=2, rounds=1), device="cpu")
+    assert asked == [GenerationConfig.from_spec(spec, {}).strategy()]
     with pytest.raises(ZooError, match="beam search is measured") as caught:
-        measure(searching(search="sample"), Work(sentences=2, rounds=1), device="cpu")
+        benchmark_decoding(searching(search="sample"), DecodingWork(sentences=2, rounds=1), device="cpu")
     assert caught.value.hint == "set `decoding.search=beam`"
 
 
 def test_what_batch_a_sentence_is_in_changes_nothing(small: Callable[..., Spec]) -> None:
     spec = small()
-    program = build(spec, weights=unending(spec, initial_weights(spec, graphs(spec))), device="cpu")
-    sources = made_up(spec, 5)
-    assert [len(source) for source in sources] == [len(source) for source in made_up(spec, 7)[:5]]
+    program = build(spec, weights=weights_avoiding(spec, initial_weights(spec, graphs(spec))), device="cpu")
+    sources = random_sources(spec, 5)
+    assert [len(source) for source in sources] == [len(source) for source in random_sources(spec, 7)[:5]]
     one, many = (translations(program, sources, spec, batch=batch) for batch in (1, 4))
     assert [found[0].tokens for found in one] == [found[0].tokens for found in many]
     inputs = {"source": torch.tensor([sources[0]]), "target": torch.tensor([[BOS, *one[0][0].tokens, EOS]])}
-    weights = unending(spec, initial_weights(spec, graphs(spec)))
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     scores = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
     assert one[0][0].log_probability == pytest.approx(float(scores.sum()), rel=1e-5)
 
@@ -105,11 +112,11 @@ def test_what_batch_a_sentence_is_in_changes_nothing(small: Callable[..., Spec])
 def test_counts_and_vocabularies_that_make_no_sense_are_refused(small: Callable[..., Spec]) -> None:
     for name in ("batch", "sentences", "rounds"):
         with pytest.raises(ZooError, match=f"`{name}` is 0"):
-            Work(**{name: 0})
+            DecodingWork(**{name: 0})
     spec = small()
     wide = spec.model_copy(update={"decoding": spec.decoding.model_copy(update={"beam": 60, "alpha": 0.0})})
     with pytest.raises(ZooError, match="a vocabulary of 101 tokens is too small for a beam of 60"):
-        measure(wide, Work(sentences=2, rounds=1))
+        benchmark_decoding(wide, DecodingWork(sentences=2, rounds=1))
 
 
 def test_learned_positions_are_as_many_as_a_source_takes(small: Callable[..., Spec]) -> None:
@@ -119,9 +126,9 @@ def test_learned_positions_are_as_many_as_a_source_takes(small: Callable[..., Sp
         return spec.model_copy(update={"architecture": spec.architecture.model_copy(update=given)})
 
     with pytest.raises(ZooError, match="has learned fewer positions") as caught:
-        measure(learned(LENGTH), Work(sentences=2, rounds=1), device="cpu")
+        benchmark_decoding(learned(LENGTH), DecodingWork(sentences=2, rounds=1), device="cpu")
     least = int(str(caught.value.hint).partition("max_positions=")[2].rstrip("`"))
-    assert measure(learned(least), Work(sentences=8, rounds=1), device="cpu").sentences == 8
+    assert benchmark_decoding(learned(least), DecodingWork(sentences=8, rounds=1), device="cpu").sentences == 8
 
 
 def test_a_spread_has_the_median_the_least_and_the_most() -> None:

@@ -18,11 +18,10 @@ import pytest
 
 from specs import ZooError
 from zoo.report import Report
-from zoo.training.run import TAKEN, Run
-from zoo.training.sweeps.rows import rows_of
-from zoo.training.sweeps.table import table
-from zoo.training.sweeps.trial import Trial, default_folder, trials_of
-from zoo.training.sweeps.work import train_all
+from zoo.training.run import IN_USE, Run
+from zoo.training.sweeps.comparison import compare
+from zoo.training.sweeps.rows import make_rows
+from zoo.training.sweeps.trials import Trial, default_folder, make_trials, train_all
 from zoo.training.train import train
 
 ROOT = Path(__file__).parents[4]
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.timeout(1200)  # a dozen processes, each of which loads
 @pytest.fixture
 def trials(mine: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Trial, ...]]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that train
-    return lambda *overrides, seeds=2: trials_of(rows_of(["mine"], overrides), seeds, FOLDER)
+    return lambda *overrides, seeds=2: make_trials(make_rows(["mine"], overrides), seeds, FOLDER)
 
 
 def started(*words: str) -> subprocess.Popen[str]:
@@ -67,8 +66,8 @@ def test_a_killed_sweep_goes_on_where_it_was(trials: Callable[..., tuple[Trial, 
     assert all(trial.finished for trial in several)
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(trial.name for trial in several)
 
-    rows = rows_of(["mine"], ["training.steps=60"])
-    found = table(rows, trials_of(rows, 2, FOLDER), report)
+    rows = make_rows(["mine"], ["training.steps=60"])
+    found = compare(rows, make_trials(rows, 2, FOLDER), report)
     assert [(each.row.name, len(each.trials)) for each in found.standings] == [("plain", 2), ("flat", 2)]
     (pair,) = found.pairs
     for name, sample in found.standings[0].samples.items():
@@ -93,7 +92,7 @@ def test_each_command_line_trains_its_run(
     trials: Callable[..., tuple[Trial, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `--list` prints, the first line given to xargs and the second to Slurm, by the README's own words."""
-    several = trials("training.steps=2", "compilation.without=[]", seeds=1)
+    several = trials("training.steps=2", "compilation.disabled_passes=[]", seeds=1)
     first, second = (f"{shlex.join(trial.command())}\n" for trial in several)
     Path("zoo").write_text(f'#!/bin/sh\nexec {sys.executable} -m zoo "$@"\n')
     Path("zoo").chmod(0o755)
@@ -153,7 +152,7 @@ def test_one_that_another_process_was_quicker_to_begin_is_tried_again(tmp_path: 
 def test_one_that_says_that_another_process_trains_it_is_tried_again(tmp_path: Path, report: Report) -> None:
     """Though that one has ended by the time that we look."""
     script = "import pathlib, sys\nbegun = pathlib.Path('begun')\nif not begun.exists():\n    begun.touch()\n"
-    script += f"    sys.exit('error: `x` {TAKEN} process 1')\npathlib.Path('done').touch()\n"
+    script += f"    sys.exit('error: `x` {IN_USE} process 1')\npathlib.Path('done').touch()\n"
     stub = Stub(script, lambda: None)
     assert train_all([stub], jobs=1, device="cpu", report=report)  # type: ignore[list-item]
     assert stub.finished
@@ -196,6 +195,6 @@ def test_a_stop_lets_each_run_write_its_checkpoint(trials: Callable[..., tuple[T
 
 
 def test_the_folder_is_called_by_that_of_the_specs(mine: Path) -> None:
-    assert default_folder(rows_of(["table3"], [])) == Path("runs/sweep-table3")
-    assert default_folder(rows_of(["mine"], [])) == Path("runs/sweep")
-    assert default_folder(rows_of(["base", "table3/a-h1"], [])) == Path("runs/sweep")
+    assert default_folder(make_rows(["table3"], [])) == Path("runs/sweep-table3")
+    assert default_folder(make_rows(["mine"], [])) == Path("runs/sweep")
+    assert default_folder(make_rows(["base", "table3/a-h1"], [])) == Path("runs/sweep")

@@ -1,0 +1,141 @@
+"""`zoo benchmark`: measure how fast a spec translates and trains on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+
+if TYPE_CHECKING:
+    from zoo.system.processors import Host
+    from zoo.training.benchmarks import DecodingSpeed as DecodingSpeed
+    from zoo.training.benchmarks import TrainingSpeed as TrainingSpeed
+
+DECODE_EXAMPLES = (
+    "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
+    "\n\nzoo benchmark decode big decoding.beam=1 --json"
+)
+TRAIN_EXAMPLES = (
+    "zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500"
+    "\n\nzoo benchmark train tiny --json\n\nzoo benchmark train big training.precision=bfloat16 --device cuda"
+)
+
+
+def decode(
+    spec: options.Reference,
+    overrides: options.Overrides = None,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences in a batch.")] = 32,
+    sentences: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences in a round.")
+    ] = 64,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Number of rounds.")] = 5,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    backend: options.Backend = None,
+    precision: options.Precision = None,
+) -> None:
+    """Measure how fast a spec translates on this machine.
+
+    The weights are random. The sentences are synthetic, with 23 to 27 tokens, and their translations have 27 tokens.
+    Beam size, length penalty and stopping rule are the spec's. The table shows the median, minimum and maximum of all
+    rounds. Stop other programs first, because they distort the results.
+    """
+    import specs
+    from cli.console import measurement_json, report, show_json
+    from zoo.files import storage
+    from zoo.training.benchmarks import DecodingWork, benchmark_decoding
+
+    speed = benchmark_decoding(
+        specs.load(spec, overrides or ()),
+        DecodingWork(batch, sentences, rounds),
+        device=device,
+        backend=backend,
+        precision=precision,
+        folder=storage.compiled(),
+        report=report(),
+    )
+    return show_json(measurement_json(speed)) if json else _show_decoding(speed)
+
+
+def train(
+    spec: options.Reference,
+    overrides: options.Overrides = None,
+    steps: Annotated[int, typer.Option(metavar="N", min=1, max=1_000, help="Number of training steps in a round.")] = 3,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1_000, help="Number of rounds.")] = 3,
+    json: options.Json = False,
+    device: options.Device = "auto",
+) -> None:
+    """Measure how fast a spec trains on this machine. No model is written.
+
+    Each step is a complete update, starting from random weights, with a different batch of synthetic pairs of 4 to 80
+    tokens. The batches have the spec's size; on a CPU, the paper's 25,000 tokens take most of a minute, so set fewer.
+    An additional first round includes compilation. The table shows the median, minimum and maximum of the other rounds.
+    Stop other programs first, because they distort the results.
+    """
+    import specs
+    from cli.console import measurement_json, report, show_json
+    from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.benchmarks.train import benchmark_decoding
+
+    keep_freed_memory()  # changes the allocator of this process, which does nothing else
+    chosen = specs.load(spec, overrides or ())
+    speed = benchmark_decoding(chosen, steps=steps, rounds=rounds, device=device, report=report())
+    return show_json(measurement_json(speed)) if json else _show_training(speed)
+
+
+def _show_decoding(speed: DecodingSpeed) -> None:
+    from cli.console import show_table, spread_cells
+
+    show_table(
+        ("", ">", "", "…"),
+        [
+            (
+                "sentences per second",
+                *spread_cells(speed.sentences_per_second),
+                f"{speed.sentences} per round, in batches of {speed.batch}, workers: {speed.workers}",
+            ),
+            (
+                "target tokens per second",
+                *spread_cells(speed.tokens_per_second),
+                f"{speed.length} per sentence, including EOS",
+            ),
+            ("step, ms", *spread_cells(speed.step_milliseconds), f"of a batch, beam {speed.beam}"),
+            ("single sentence, ms", *spread_cells(speed.latency_seconds, 1000), "one after the other"),
+            ("first sentence, ms", f"{1000 * speed.first_seconds:,.2f}", "", "after the program is loaded"),
+            ("build, s", f"{speed.build_seconds:,.2f}", "", "using compiled programs in the cache"),
+            ("difference", f"{speed.disagreement:.1g}", "", "from the interpreter, in nats per token"),
+        ],
+        title=f"{speed.name}, {speed.backend}, {speed.precision}, {speed.device}",
+    )
+    _show_host(speed.host)
+
+
+def _show_training(speed: TrainingSpeed) -> None:
+    from cli.console import show_table, spread_cells
+    from zoo.report import size
+
+    peak = f"of {speed.peak_flops / 1e9:,.0f} GFLOP/s, the speed of a large matrix product"
+    show_table(
+        ("", ">", "", "…"),
+        [
+            (
+                "source tokens per second",
+                *spread_cells(speed.source_tokens_per_second),
+                "including EOS, excluding padding",
+            ),
+            ("target tokens per second", *spread_cells(speed.target_tokens_per_second), "the same"),
+            ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with another batch"),
+            ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
+            ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),
+            ("utilisation, %", *spread_cells(speed.utilisation, 100), peak),
+            ("memory", size(speed.memory_bytes), "", "peak"),
+        ],
+        title=f"{speed.name}, {speed.backend}, {speed.precision}, {speed.device}",
+    )
+    _show_host(speed.host)
+
+
+def _show_host(host: Host) -> None:
+    print(f"\n{host.processor}, {host.cores} cores, torch {host.torch} on {host.threads} threads")

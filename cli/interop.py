@@ -1,0 +1,147 @@
+"""`zoo import` and `zoo export`: convert models from and to the formats of other toolkits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+from specs import ZooError
+
+if TYPE_CHECKING:
+    from zoo.interop.formats import PositionConvention
+
+IMPORT_EXAMPLES = (
+    "zoo import model.npz --name my-model\n\nzoo import ./opus-mt-en-de --check sentences.en"
+    "\n\nzoo import hf:Helsinki-NLP/opus-mt-en-de"
+)
+EXPORT_EXAMPLES = (
+    "zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2"
+    "\n\nzoo export my-model --to hf-marian -o my-model.hf\n\nzoo export my-model --to onnx -o my-model.onnx"
+)
+
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        show_default=False,
+        help="File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.",
+    ),
+]
+_Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default="the name of the file or folder",
+        help="Store the model under this name. Letters, digits and - _ . , are permitted.",
+    ),
+]
+_Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="hf-marian|marian|ctranslate2|fairseq",
+        show_default="detected from the files",
+        help="Format of the model.",
+    ),
+]
+_Languages = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="SOURCE TARGET",
+        show_default="as the files specify",
+        help="Source and target language, as codes such as en de.",
+    ),
+]
+_Positions = Annotated[
+    str | None,
+    typer.Option(
+        metavar="marian|transformers",
+        show_default="marian",
+        help="For Hugging Face Marian models, the toolkit whose sinusoids the model was trained with. They differ "
+        "slightly. OPUS-MT models were trained with Marian.",
+    ),
+]
+_Check = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        help="Also translate the sentences in this file, one per line, with the original toolkit, and compare.",
+    ),
+]
+
+
+def import_model(
+    source: _Source,
+    name: _Name = None,
+    format: _Format = None,
+    languages: _Languages = None,
+    positions: _Positions = None,
+    check: _Check = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a stored model of the same name.")] = False,
+) -> None:
+    """Convert another toolkit's model to a bundle in the local model store.
+
+    The bundle can be used like a model trained with zoo: translate with its name, publish it to a registry, or continue
+    its training with `training.start_from`. Its spec has the model's own decoding settings. Features that a spec cannot
+    express are an error.
+
+    With --check, the original toolkit (pymarian, transformers or ctranslate2, which must be installed) translates, too.
+    The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
+    """
+    from cli.console import report
+    from zoo.interop.importer import ImportOptions, import_model
+
+    messages = report()
+    known: dict[str | None, PositionConvention | None] = {
+        None: None,
+        "marian": "marian",
+        "transformers": "transformers",
+    }
+    if positions not in known:
+        problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
+        raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
+    result = import_model(source, ImportOptions(name, format, languages, known[positions], check, replace), messages)
+    if result.comparison:
+        messages.info(result.comparison.summary)
+    print(result.folder)
+    messages.info(f"next: zoo decode --model {result.folder.name}")
+
+
+def export_model(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            autocompletion=options.complete_model,
+            help="Published model: its name or folder.",
+        ),
+    ],
+    to: Annotated[
+        str, typer.Option("--to", metavar="hf-marian|ctranslate2|onnx", show_default=False, help="Format to write.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", show_default=False, help="New folder to write.")
+    ],
+) -> None:
+    """Convert a published model to the format of another toolkit.
+
+    The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
+    reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
+    Otherwise nothing is written. Features that the format cannot express are an error.
+    """
+    from cli.console import report
+    from zoo.interop.exporter import export_model
+
+    messages = report()
+    exported = export_model(name, to, output, messages)
+    if exported.checked is None:
+        messages.info("the tensors are correct; the toolkit is not installed, so the model was not run")
+    else:
+        check = exported.checked
+        messages.info(f"checked: {check.by} differs from {check.held_to} by at most {check.difference:.1g}")
+    print(exported.folder)

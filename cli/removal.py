@@ -1,0 +1,94 @@
+"""`zoo clean` and `zoo remove`: free disk space, after confirmation."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+from specs import ZooError
+
+if TYPE_CHECKING:
+    from zoo.publishing.removal import RemovalPlan
+
+CLEAN_EXAMPLES = "zoo clean\n\nzoo clean compiled prepared --yes\n\nzoo clean runs/second"
+REMOVE_EXAMPLES = "zoo remove transformer-tiny-ende\n\nzoo remove transformer-tiny-ende@1 --yes"
+
+_Yes = Annotated[bool, typer.Option("--yes", help="Remove without asking for confirmation.")]
+
+
+def clean(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="compiled|prepared|archives|pulls|runs|RUN",
+            show_default="all except runs",
+            help="What to remove. RUN is the folder of a run, or the name of its spec.",
+        ),
+    ] = None,
+    yes: _Yes = False,
+) -> None:
+    """Remove caches and runs: show what would be removed, and ask for confirmation.
+
+    compiled are compiled programs, prepared are prepared corpora, archives are downloaded archives, and pulls are
+    incomplete downloads of models. All of these are created again when they are needed. runs are all runs under runs/.
+
+    Never removed are published models (use `zoo remove`), runs in training, prepared corpora in use, downloads in
+    progress, and the targets of links.
+    """
+    from zoo.publishing.removal import plan_cleanup
+
+    _remove(plan_cleanup(what or ()), yes=yes)
+
+
+def remove(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            autocompletion=options.complete_model,
+            help="Model in the local model store: all its revisions, or one of them (NAME@2).",
+        ),
+    ],
+    yes: _Yes = False,
+) -> None:
+    """Remove published models from the local model store: show them, and ask for confirmation.
+
+    Models in registries are not affected, and `zoo pull` downloads them again.
+    """
+    from zoo.publishing.removal import plan_model_removal
+
+    _remove(plan_model_removal(names), yes=yes)
+
+
+def _remove(plan_cleanup: RemovalPlan, *, yes: bool) -> None:
+    """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
+    from cli.console import report, show_table
+    from zoo.report import size
+
+    messages = report()
+    for kept in plan_cleanup.kept:
+        messages.info(f"kept: {kept.path}: {kept.reason}")
+    if not plan_cleanup.removable:
+        return messages.info("there is nothing to remove")
+    rows = [(item.what, size(item.bytes), str(item.path)) for item in plan_cleanup.removable]
+    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan_cleanup.bytes), "")])
+    if not yes and not _is_confirmed():
+        return messages.info("nothing was removed")
+    failed = plan_cleanup.remove()
+    for kept in failed:
+        messages.info(f"kept: {kept.path}: {kept.reason}")
+    return messages.info("removed the rest" if failed else f"removed {size(plan_cleanup.bytes)}")
+
+
+def _is_confirmed() -> bool:
+    """Ask for confirmation. Raise ZooError if stdin is not a terminal."""
+    if not sys.stdin.isatty():
+        raise ZooError(
+            "nothing was removed, because stdin is not a terminal", hint="use `--yes` to remove without asking"
+        )
+    print("remove all of this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,163 @@
+"""`zoo list`, `zoo show` and `zoo schema`: the specs and models that exist, and what a spec contains."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+
+if TYPE_CHECKING:
+    from zoo.publishing.inventory import PublishedModel, RunSummary
+
+LIST_EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
+SHOW_EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show base architecture.h=4 > mine.yaml"
+SCHEMA_EXAMPLES = "zoo schema > schema.json"
+
+
+def list_models(
+    pattern: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PATTERN", help="Part of a name, or a pattern such as `*-ende`.", show_default="everything"
+        ),
+    ] = None,
+    published_models: Annotated[
+        bool,
+        typer.Option(
+            "--published", help="List published models only: those in the local model store and in the registries."
+        ),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """List shipped specs, runs and published models, with their scores."""
+    from cli.console import report, show_json, show_table
+    from zoo.publishing.inventory import inventory
+
+    if published_models:
+        return _list_published(pattern, json)
+    found = inventory(pattern, report())
+    if json:
+        return show_json(asdict(found))
+    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
+    if found.specs:
+        spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
+        tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
+    if found.runs:
+        columns, cells = _score_cells(found.runs)
+        run_rows = [
+            (
+                *(run.folder, f"{run.parameters:,}", f"{run.step or 0:,}", f"{run.steps:,}"),
+                *(*scores, "averaged" if run.trained else "-", run.name),
+            )
+            for run, scores in zip(found.runs, cells, strict=True)
+        ]
+        tables.append(("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows))
+    if found.models:
+        columns, cells = _score_cells(found.models)
+        model_rows = [
+            (model.name, f"{model.parameters:,}", *scores, model.description)
+            for model, scores in zip(found.models, cells, strict=True)
+        ]
+        tables.append(("Published", ("model", "parameters>", *columns, "description…"), model_rows))
+    for number, (title, headings, rows) in enumerate(tables):
+        print("\n" * bool(number), end="")
+        show_table(headings, rows, title=title)
+    return None if tables else report().info(f"nothing matches `{pattern}`")
+
+
+def _list_published(pattern: str | None, json: bool) -> None:
+    from cli.console import report, show_json, show_table
+    from zoo.publishing.inventory import published_models
+
+    models = published_models(pattern, report())
+    if json:
+        return show_json([asdict(model) for model in models])
+    if not models:
+        return report().info("no model is published" if pattern is None else f"nothing matches `{pattern}`")
+    columns, cells = _score_cells(models)
+    rows = [
+        (
+            *(model.name, "-" if model.revision is None else str(model.revision), f"{model.parameters:,}"),
+            *(*scores, model.where, model.description),
+        )
+        for model, scores in zip(models, cells, strict=True)
+    ]
+    return show_table(("model", "revision>", "parameters>", *columns, "where", "description…"), rows)
+
+
+def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
+    """Return headings for the dev and test scores of each metric that occurs, and the cells of each model."""
+    from zoo.evaluation.metrics import METRICS
+
+    used = {model.metric for model in models}
+    metrics = [metric for metric in METRICS if metric.name in used]
+    columns = [f"{split} {metric.title}>" for metric in metrics for split in ("dev", "test")]
+    cells = [
+        [
+            metric.format_score(score if metric.name == model.metric else None)
+            for metric in metrics
+            for score in (model.dev, model.test)
+        ]
+        for model in models
+    ]
+    return columns, cells
+
+
+def show(
+    spec: options.Reference,
+    overrides: options.Overrides = None,
+    difference: Annotated[
+        bool, typer.Option("--difference", help="Print only the fields that differ from the spec that it extends.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Print a spec with all its fields, or only what it changes.
+
+    --difference also prints the comments in the spec's file: on a changed field, or at its beginning.
+    """
+    import specs
+    from cli.console import report, show_json
+    from zoo.report import escape_control_characters
+
+    chosen = specs.load(spec, overrides or ())
+    if not difference:
+        if json:
+            return show_json(chosen.model_dump(mode="json"))
+        return print(escape_control_characters(chosen.yaml()), end="")
+    parent, without_overrides = specs.parent(spec), specs.load(spec)
+    changes = specs.difference(chosen, parent or without_overrides)
+    own_changes = specs.difference(without_overrides, parent) if parent else {}
+    # A comment explains the value in the file, so it is left out if an override replaces that value.
+    reasons = {
+        key: text for key, text in specs.comments(spec).items() if parent and changes.get(key) == own_changes.get(key)
+    }
+    if json:
+        return show_json(
+            {
+                key: {"parent": old, "spec": new} | ({"why": reasons[key]} if key in reasons else {})
+                for key, (old, new) in changes.items()
+            }
+        )
+    lines = [
+        f"{key}: {_format_value(old)} -> {_format_value(new)}{f'  # {reasons[key]}' if key in reasons else ''}"
+        for key, (old, new) in changes.items()
+    ]
+    for line in [*lines, *([f"# {reasons['']}"] if "" in reasons else [])]:
+        print(escape_control_characters(line))
+    return None if changes else report().info(f"`{spec}` changes nothing")
+
+
+def _format_value(value: object) -> str:
+    return value if isinstance(value, str) else json_module.dumps(value, ensure_ascii=False)
+
+
+def schema() -> None:
+    """Print the JSON Schema of a spec's file, with which editors complete and check it."""
+    import specs
+
+    print(json_module.dumps(specs.schema(), indent=2, ensure_ascii=False))

@@ -1,0 +1,100 @@
+"""Conformance of a program with the interpreter, which every backend is tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from compiler.emitted import EmittedProgram
+from compiler.graph import Purpose
+from compiler.interpreter import interpret
+from compiler.lower import lower
+from compiler.program import Program
+from specs import BOS, EOS, PAD, Spec
+
+ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
+
+
+def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
+    """Return the largest difference between a program and the interpreter, relative to the largest value.
+
+    Both run on random tokens of different lengths. The interpreter runs the graph before any pass. The decoder runs
+    step by step until the longest target ends.
+
+    Args:
+        program: The program to check.
+        seed: The seed of the random tokens.
+        weights: The tensors of the weights file, if the program has rounded its own.
+
+    Returns:
+        The difference for each purpose that the program was built for.
+    """
+    source, target = _random_batch(program.spec, seed)
+    weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
+    differences = {}
+    with torch.no_grad(), _evaluation_mode(program):
+        for purpose in (Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP):
+            if purpose in program.graphs:
+                actual = _run(program, purpose, source, target)
+                expected = _expected(program.spec, purpose, source, target, weights)
+                differences[purpose] = float((actual - expected).abs().max() / expected.abs().max())
+    return differences
+
+
+def _random_batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
+    generator, vocabularies = torch.Generator().manual_seed(seed), spec.vocabulary.sizes
+    has_learned_positions = spec.architecture.positional_encoding == "learned"
+    max_length = spec.architecture.max_positions if has_learned_positions else SOURCE_LENGTH
+
+    def rows(length: int, vocabulary: int) -> Tensor:
+        tokens = torch.randint(EOS + 1, vocabulary, (ROWS, length), generator=generator)
+        for row in range(ROWS):
+            end = max(0, length - 1 - row)
+            tokens[row, end:] = PAD
+            tokens[row, end] = EOS
+        return tokens
+
+    # The decoder reads BOS but not the last EOS, so a target takes as many positions as it has tokens.
+    lengths = (min(length, max_length) for length in (SOURCE_LENGTH, TARGET_LENGTH))
+    source, target = (rows(length, size) for length, size in zip(lengths, vocabularies, strict=True))
+    return source, torch.cat([torch.full((ROWS, 1), BOS), target], dim=1)
+
+
+@contextmanager
+def _evaluation_mode(program: Program) -> Iterator[None]:
+    """Disable dropout in a program that can be trained."""
+    if not isinstance(program, EmittedProgram):
+        yield
+        return
+    was_training = program.training
+    program.eval()
+    try:
+        yield
+    finally:
+        program.train(was_training)
+
+
+def _run(program: Program, purpose: Purpose, source: Tensor, target: Tensor) -> Tensor:
+    """Return the two sums of the loss, or the log-probabilities of the target's tokens."""
+    source, target = source.to(program.device), target.to(program.device)
+    if purpose is Purpose.TRAIN:
+        assert isinstance(program, EmittedProgram)
+        loss = program(source, target)
+        return torch.stack([loss.smoothed, loss.plain]).cpu()
+    if purpose is Purpose.SCORE:
+        return program.score(source, target).cpu()
+    state, steps = program.encode(source), []
+    for token in target[:, :-1].unbind(1):
+        log_probabilities, state = program.decode_step(state, token)
+        steps.append(log_probabilities.cpu())
+    labels = target[:, 1:].cpu()
+    return torch.stack(steps, 1).gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+
+
+def _expected(spec: Spec, purpose: Purpose, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+    """Return the same values by the interpreter, which runs the decoder over the whole target at once."""
+    purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
+    return interpret(lower(spec, purpose), weights, {"source": source, "target": target})[output]

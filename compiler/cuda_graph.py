@@ -1,0 +1,224 @@
+"""Decoder steps that are recorded as CUDA graphs once per bucket of sizes, and then replayed without their Python code.
+
+A step consists of some hundreds of small kernels, each of which a GPU finishes before the host has launched the next. A
+recording (a CUDA graph) runs as one launch. But it reads and writes the same memory, at the same sizes, as when it was
+recorded. Inputs are therefore copied to permanent buffers, padded to the next sizes of a coarse scale. The padding is
+masked, and the results of padded rows are dropped. Results are copied out, except for caches, which a step writes in
+place: they alias the permanent buffers. If the caller passes them to the next step, they need no copy.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import NamedTuple
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from compiler.graph import Graph
+from compiler.size import Size
+
+Results = dict[str, Tensor]
+Step = Callable[[Mapping[str, Tensor], int | None], Results]
+"""A decoder step. It takes the inputs (a subset of the graph's) and a count. It returns what the next step reads, and
+for each row the best `count` tokens (the fields of `TopK`) or, if the count is None, all `log_probabilities`."""
+Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]]]
+"""Runs and records a function. Returns its results, and a function that computes them again, in the same memory, from
+the present contents of the inputs."""
+
+MAX_RECORDINGS = 64
+"""How many recordings are kept, the latest ones."""
+MIN_BUCKET = {"batch": 1, "source": 16, "capacity": 16}
+"""The symbolic sizes that are padded to a bucket, and the smallest bucket of each."""
+
+
+def bucket(size: int) -> int:
+    """Return the smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 ... that is at least `size`."""
+    power = 1 << (size - 1).bit_length()
+    return power * 3 // 4 if power > 2 and size <= power * 3 // 4 else power
+
+
+class CudaGraphRecorder:
+    """Recorder that records CUDA graphs, on its own stream. All graphs share one memory pool, as one runs at a time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive
+
+    def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
+        with torch.cuda.device(self._device):
+            current = torch.cuda.current_stream()
+            self._stream.wait_stream(current)
+            with torch.cuda.stream(self._stream):
+                function()  # compile, autotune and allocate before recording
+                graph = torch.cuda.CUDAGraph()
+                # Not torch.cuda.graph: that collects garbage and empties the allocator's cache each time.
+                pool = self._latest.pool() if self._latest else None
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+                try:
+                    results = function()
+                except BaseException:
+                    with suppress(RuntimeError):  # report the first error, not that the recording failed
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+            current.wait_stream(self._stream)
+            self._latest = graph
+            return results, graph.replay
+
+
+class _Recording(NamedTuple):
+    """Recorded step: the buffers that it reads, those that it writes, and the function that runs it."""
+
+    inputs: Mapping[str, Tensor]
+    results: Mapping[str, Tensor]
+    replay: Callable[[], object]
+
+
+class RecordedSteps:
+    """Recordings of one decoder step for several sizes. Threads that share it take turns."""
+
+    def __init__(self, graph: Graph, recorder: Recorder) -> None:
+        """Create it without recordings.
+
+        Args:
+            graph: The graph of the step with all inputs that it may get. Its weights must not move in memory.
+            recorder: Records a function, such as `CudaGraphRecorder`.
+        """
+        self._graph, self._recorder = graph, recorder
+        self._buffers: dict[str, Tensor] = {}
+        self._copied: dict[str, tuple[ref[Tensor], torch.Size]] = {}
+        """The tensor that each input's buffer contains a copy of, and the shape of the buffer then."""
+        self._aliases: dict[str, ref[Tensor]] = {}
+        """The caches that were returned to the caller and alias a buffer."""
+        self._recordings: OrderedDict[object, _Recording] = OrderedDict()
+        self._can_record, self._lock = True, Lock()
+
+    def __call__(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> Results:
+        """Return the results of the step.
+
+        Replays the step if it can be recorded. Runs it directly if it cannot, or if the buffers still contain the
+        caches of another state that is alive.
+        """
+        with self._lock:
+            results = None if self._is_occupied(inputs) else self._replay(step, inputs, count)
+            return step(inputs, count) if results is None else results
+
+    def _replay(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> Results | None:
+        """Return the results of a replay, or None if the step cannot be recorded."""
+        with torch.inference_mode(False), torch.no_grad():
+            try:
+                recording = self._recording(step, inputs, count) if self._can_record else None
+                if recording is None:
+                    return None
+                recording.replay()
+                return self._copy_results(recording, inputs)
+            except torch.OutOfMemoryError:
+                self._clear()  # free the buffers, too
+                raise
+
+    def _is_occupied(self, inputs: Mapping[str, Tensor]) -> bool:
+        """Return whether the step would overwrite caches of a state other than the one it reads."""
+        caches = {name: alias() for name, alias in self._aliases.items()}
+        return any(cache is not None and cache is not inputs[name] for name, cache in caches.items())
+
+    def _recording(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> _Recording | None:
+        """Copy the inputs to their buffers, and return the recording for their sizes. None if recording fails."""
+        sizes = self._bucket_sizes(inputs)
+        buffers = {
+            name: self._buffer(name, [size(**sizes) for size in type_.shape], inputs[name])
+            for name, type_ in self._graph.inputs.items()
+            if name in inputs
+        }
+        for name, buffer in buffers.items():
+            self._copy_input(name, inputs[name], buffer)
+        key = (*sorted(sizes.items()), count, *buffers)
+        if key not in self._recordings:
+            try:
+                results, replay = self._recorder(lambda: self._into_buffers(step(buffers, count), buffers))
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                warnings.warn(
+                    f"the decoder's step cannot be recorded as a CUDA graph, and runs without: {error}", stacklevel=2
+                )
+                self._clear()
+                self._can_record = False
+                return None
+            self._recordings[key] = _Recording(buffers, results, replay)
+            if len(self._recordings) > MAX_RECORDINGS:
+                self._recordings.popitem(last=False)
+        self._recordings.move_to_end(key)
+        return self._recordings[key]
+
+    def _bucket_sizes(self, inputs: Mapping[str, Tensor]) -> dict[str, int]:
+        """Return the value of each symbolic size, rounded up to its bucket."""
+        shapes = [(type_.shape, inputs[name].shape) for name, type_ in self._graph.inputs.items() if name in inputs]
+        pairs = [pair for symbolic, actual in shapes for pair in zip(symbolic, actual, strict=True)]
+        sizes = {symbol: n for size, n in pairs for symbol in size.symbols if size == Size.symbol(symbol)}
+        return {name: bucket(max(n, MIN_BUCKET[name])) if name in MIN_BUCKET else n for name, n in sizes.items()}
+
+    def _buffer(self, name: str, shape: list[int], like: Tensor) -> Tensor:
+        """Return the permanent buffer of a value, viewed in a shape. If it has to grow, all recordings are dropped."""
+        count = torch.Size(shape).numel()
+        if name not in self._buffers or self._buffers[name].numel() < count:
+            self._recordings.clear()
+            for tensors in (self._buffers, self._copied, self._aliases):
+                tensors.pop(name, None)
+            self._buffers[name] = like.new_zeros(count)
+        return self._buffers[name][:count].view(shape)
+
+    def _copy_input(self, name: str, value: Tensor, buffer: Tensor) -> None:
+        """Copy a value into its buffer and pad it with zeros, unless the buffer contains the value already."""
+        carried = self._graph.states.get(name)
+        row_axis = carried.row_axis if carried else 0
+        if carried and name in self._aliases and self._aliases[name]() is value:
+            if value.narrow(row_axis, 0, 0).shape == buffer.narrow(row_axis, 0, 0).shape:
+                return
+            value = value.clone()
+        copied = self._copied.get(name)
+        if copied is not None and copied[0]() is value and copied[1] == buffer.shape:
+            return
+        if carried is None:  # the step does not overwrite it
+            self._copied[name] = (ref(value), buffer.shape)
+        corner = buffer
+        for axis, size in enumerate(value.shape):
+            # Padded rows may hold any numbers, but not invalid indices.
+            if size < buffer.shape[axis] and (axis != row_axis or not value.is_floating_point()):
+                buffer.narrow(axis, size, buffer.shape[axis] - size).zero_()
+            corner = corner.narrow(axis, 0, size)
+        corner.copy_(value)
+
+    def _into_buffers(self, results: Results, inputs: Mapping[str, Tensor]) -> Results:
+        """Copy the results of a step to buffers, so that recordings can share all memory in between."""
+        for name, value in results.items():
+            if name in inputs and value.data_ptr() == inputs[name].data_ptr():
+                results[name] = inputs[name]
+            else:
+                results[name] = self._buffer(f"new {name}", list(value.shape), value).copy_(value)
+        return results
+
+    def _copy_results(self, recording: _Recording, inputs: Mapping[str, Tensor]) -> Results:
+        """Return copies of the results without padded rows. Caches that were written in place are not copied."""
+        results = {}
+        for name, buffer in recording.results.items():
+            carried = self._graph.states.get(name)
+            axis, rows = (
+                (carried.row_axis, inputs[name].shape[carried.row_axis]) if carried else (0, inputs["token"].numel())
+            )
+            results[name] = buffer.narrow(axis, 0, rows)
+            if recording.inputs.get(name) is buffer:
+                self._aliases[name] = ref(results[name])
+            else:
+                results[name] = results[name].clone()
+        return results
+
+    def _clear(self) -> None:
+        for entries in (self._buffers, self._copied, self._aliases, self._recordings):
+            entries.clear()

@@ -1,0 +1,50 @@
+"""Initial weights."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from compiler.graph import Graphs, stored_tensors
+from compiler.seeds import stream
+from compiler.weights import Initializer, StoredTensor
+from specs import Spec
+
+
+def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
+    """Return the tensors of a weights file before training, each drawn from its own random stream.
+
+    Args:
+        spec: The spec; its seed and the names of the tensors determine the streams.
+        graphs: The graphs that need the tensors.
+    """
+    return {
+        tensor.name: _draw(tensor, spec, stream(spec.training.seed, "weights", tensor.name))
+        for tensor in stored_tensors(graphs.values()).values()
+    }
+
+
+def _draw(tensor: StoredTensor, spec: Spec, seed: int) -> Tensor:
+    """Draw one tensor. Glorot's variance is 2 / (inputs + outputs) of the matrix."""
+    generator = torch.Generator().manual_seed(seed)
+    value = torch.empty(tensor.shape)
+    match tensor.initial:
+        case Initializer.ONE:
+            return value.fill_(1.0)
+        case Initializer.ZERO:
+            return value.zero_()
+        case Initializer.EMBEDDING:
+            return value.normal_(0.0, spec.architecture.d_model**-0.5, generator=generator)
+        case Initializer.MATRIX | Initializer.PROJECTION | Initializer.KERNEL:
+            *positions, inner, outer = tensor.shape
+            if tensor.initial is Initializer.KERNEL:
+                positions, inner, outer = [inner], 1, 1
+            variance, method = 2.0 / (prod(positions) * (inner + outer)), spec.architecture.initial_weights
+            if method == "glorot_normal":
+                return value.normal_(0.0, variance**0.5, generator=generator)
+            if method == "glorot_uniform_half_qkv" and tensor.initial is Initializer.PROJECTION:
+                variance /= 2
+            bound = (3.0 * variance) ** 0.5
+            return value.uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,261 @@
+"""Native code generation: translate a graph into instructions on buffers of rows, which the native backend executes.
+
+A row is a token of a source, or a hypothesis. Operations that only select a part of a row (a slice, the heads) need no
+instruction: their result is an operand inside another buffer. A projection and its activation are one instruction, and
+so are a residual connection and its norm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compiler.graph import Graph, Graphs, Node, Purpose
+from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
+from compiler.operations.attention import Attention
+from compiler.operations.mask import PaddingMask, UnwrittenMask
+from compiler.operations.operation import ValueKind, ValueType
+from compiler.operations.views import Slice
+from compiler.size import BEAMS
+
+_NEEDS_PASS = "it needs the pass `{}`: remove it from `compilation.disabled_passes`"
+_USE_EAGER = "use the backend `eager`"
+
+
+@dataclass(frozen=True)
+class NativeCode:
+    """Instructions of the encoder and of a decoder step, and the row lengths of buffers, memory and cache slots."""
+
+    encode: tuple[Instruction, ...]
+    step: tuple[Instruction, ...]
+    buffers: tuple[int, ...]
+    memory: tuple[int, ...]
+    cache: tuple[int, ...]
+
+
+def generate_native_code(graphs: Graphs) -> NativeCode:
+    """Return the native code of the graphs for ENCODE and DECODE_STEP.
+
+    Raises:
+        UnsupportedGraph: The native backend has no instruction for a part of the graphs.
+    """
+    encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
+    if step.inputs["token"].shape[1] != BEAMS:
+        raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
+    memory = [name for name in encode.outputs if name in step.inputs]
+    keys = {n.inputs[1] for n in step.nodes if isinstance(n.operation, Attention)}
+    buffers: list[int] = []
+    encoder = NativeCodeGenerator(encode, buffers, memory)
+    encoder.generate()
+    encoder.store_memory(keys)
+    decoder = NativeCodeGenerator(step, buffers, memory)
+    decoder.free = {length: [b for b, size in enumerate(buffers) if size == length] for length in set(buffers)}
+    decoder.generate()
+    return NativeCode(
+        tuple(encoder.instructions),
+        tuple(decoder.instructions),
+        tuple(buffers),
+        tuple(_row_length(step.inputs[name]) for name in memory),
+        tuple(_row_length(step.inputs[name]) for name in step.states),
+    )
+
+
+class NativeCodeGenerator:
+    """Generator of the instructions of one graph. Each operation's `native` method calls it."""
+
+    def __init__(self, graph: Graph, buffers: list[int], memory: list[str]) -> None:
+        """Prepare to generate code.
+
+        Args:
+            graph: The graph of the encoder or of a decoder step.
+            buffers: The row length of each buffer. New buffers are appended.
+            memory: The encoder's outputs that a step reads, in the order of their slots.
+        """
+        self.graph, self.buffers, self.memory = graph, buffers, memory
+        self.instructions: list[Instruction] = []
+        self.operands: dict[str, Operand] = {}
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
+        self.fused: set[str] = set()
+        """Residual connections and projections that are computed by the instruction of their norm or activation."""
+        self.free: dict[int, list[int]] = {}
+        """The buffers that may be overwritten, by row length."""
+
+    def generate(self) -> None:
+        """Generate the instructions of all nodes, and reuse a buffer once nothing reads it any more."""
+        self._count_readers()
+        for node in self.graph.nodes:
+            node.operation.native(self, node)
+            for name in self._buffers_read(node):
+                self._release(name)
+
+    def store_memory(self, keys: set[str]) -> None:
+        """Add instructions that store the encoder's outputs in the memory slots. Slots in `keys` are transposed."""
+        for slot, name in enumerate(self.memory):
+            value = self.graph.outputs[name]
+            type_, a = self.nodes[value].type, self.operand(value)
+            if len(type_.shape) != 4:
+                raise UnsupportedGraph(_NEEDS_PASS.format("hoist_memory"))
+            heads, width = type_.shape[1].constant, _row_length(type_)
+            self.instructions.append(
+                Instruction(Opcode.STORE_MEMORY, Operand(slot), a, width=width, heads=heads, keys=name in keys)
+            )
+
+    # Methods for operations.
+
+    def add(self, node: Node, opcode: Opcode, *inputs: str, **fields: Any) -> None:
+        """Add an instruction that computes a node's result in a new buffer.
+
+        Args:
+            node: The node.
+            opcode: The operation.
+            *inputs: The values to read, at most three.
+            **fields: Other fields of the instruction.
+        """
+        if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
+            name = type(node.operation).__name__
+            raise UnsupportedGraph(f"it has no instruction for {name} of separate heads: {_USE_EAGER}")
+        operands = dict(zip("abc", map(self.operand, inputs), strict=False))
+        fields = {**operands, "width": self.row_length(node.name), **fields}
+        self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
+
+    def alias_input(self, node: Node) -> None:
+        """Let a node's result be the operand of its first input, without an instruction."""
+        if node.type.kind is ValueKind.FLOAT:  # tokens and positions are in no buffer
+            self.operands[node.name] = self.operand(node.inputs[0])
+
+    def operand(self, value: str) -> Operand:
+        """Return the operand that contains a value.
+
+        Raises:
+            UnsupportedGraph: The value is in no buffer, because a step would have to compute it from the memory.
+        """
+        if value in self.operands:
+            return self.operands[value]
+        raise UnsupportedGraph(_NEEDS_PASS.format("hoist_memory"))
+
+    def inputs(self, node: Node) -> tuple[str, ...]:
+        """Return the values that a node's instruction reads, including those of a node that is fused into it."""
+        return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.fused else (name,)))
+
+    def row_length(self, value: str) -> int:
+        """Return the number of elements of a row of a value."""
+        return _row_length(self.graph.types[value])
+
+    def parameter_shape(self, parameter: str) -> tuple[int, ...]:
+        """Return the shape of a parameter of the graph."""
+        return self.graph.parameters[parameter].origin.shape
+
+    def sole_reader(self, node: Node, kind: type) -> Node | None:
+        """Return the only node that reads a node's result, or None if there are several or it is not of this class."""
+        readers = [n for n in self.graph.nodes if node.name in n.inputs]
+        is_only = self.uses[node.name] == 1 and len(readers) == 1
+        return readers[0] if is_only and isinstance(readers[0].operation, kind) else None
+
+    def append_to_cache(self, node: Node) -> None:
+        """Add an instruction that appends the node's second input to the cache that is its first input."""
+        slot = Operand(list(self.graph.states).index(node.inputs[0]))
+        heads = node.type.shape[1].constant
+        new = self.operand(node.inputs[1])
+        width = self.row_length(node.name)
+        self.instructions.append(Instruction(Opcode.APPEND_CACHE, slot, new, width=width, heads=heads))
+        self.operands[node.name] = slot
+
+    def recurrent_state(self, node: Node, state: str) -> Operand:
+        """Return the cache slot of a recurrent state, whose next value must be the last position of the node's result.
+
+        Raises:
+            UnsupportedGraph: The next state is another value.
+        """
+        successor = self.nodes.get(self.graph.states[state].value)
+        if (
+            successor is None
+            or successor.operation != Slice(1, start=-1)
+            or successor.inputs != (node.name,)
+            or successor.type != node.type
+        ):
+            name = type(node.operation).__name__
+            raise UnsupportedGraph(f"it has no instruction for {name} with another state: {_USE_EAGER}")
+        return Operand(list(self.graph.states).index(state))
+
+    def concatenate(self, node: Node) -> None:
+        """Add instructions that copy a node's inputs next to each other into one buffer."""
+        inputs = [(self.operand(name), self.row_length(name)) for name in node.inputs]
+        out, column = self._allocate(node), 0
+        for a, width in inputs:
+            self.instructions.append(Instruction(Opcode.COPY, replace(out, column=column), a, width=width))
+            column += width
+
+    def attention(self, node: Node, scale: float) -> None:
+        """Add an instruction for attention over the source, the cache or the memory, depending on its mask and keys."""
+        query, keys, values, *masks = node.inputs
+        mask_operations = [self.nodes[mask].operation for mask in masks]
+        unsupported = [mask for mask in mask_operations if not isinstance(mask, PaddingMask | UnwrittenMask)]
+        if unsupported or len(masks) != 1:
+            names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
+            raise UnsupportedGraph(f"it has no instruction for attention with {names}: {_USE_EAGER}")
+        if keys in self.graph.inputs:
+            slots = {name: Operand(slot) for slot, name in enumerate(self.memory)}
+            if keys == values or not {keys, values} <= slots.keys():
+                raise UnsupportedGraph(
+                    f"it has no instruction for attention whose keys are also its values: {_USE_EAGER}"
+                )
+            opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
+        else:
+            is_cached = isinstance(mask_operations[0], UnwrittenMask)
+            opcode = Opcode.ATTEND_CACHE if is_cached else Opcode.ATTEND_SOURCE
+            b, c = self.operand(keys), self.operand(values)
+        _, heads, _, width = node.type.shape
+        self.add(
+            node,
+            opcode,
+            query,
+            b=b,
+            c=c,
+            heads=heads.constant,
+            key_width=self.graph.types[query].shape[3].constant,
+            value_width=width.constant,
+            scale=scale,
+        )
+
+    # Allocation of buffers.
+
+    def _count_readers(self) -> None:
+        """Count how many nodes read each buffer. Values that share a buffer count as the value that owns it."""
+        self.owner: dict[str, str] = {}
+        for node in self.graph.nodes:
+            if node.operation.shares_buffer:
+                self.owner[node.name] = self.owner.get(node.inputs[0], node.inputs[0])
+        self.readers = Counter(
+            self.owner.get(i, i) for n in self.graph.nodes if not n.operation.shares_buffer for i in n.inputs
+        ) + Counter(self.owner.get(v, v) for v in self.graph.results.values())
+
+    def _buffers_read(self, node: Node) -> tuple[str, ...]:
+        if node.operation.shares_buffer or node.name in self.fused:
+            return ()
+        return tuple(self.owner.get(i, i) for i in self.inputs(node))
+
+    def _release(self, name: str) -> None:
+        """Count one reader less, and mark the buffer as free after the last one."""
+        self.readers[name] -= 1
+        operand = self.operands.get(name)
+        if self.readers[name] == 0 and operand and name in self.nodes:
+            self.free.setdefault(self.buffers[operand.buffer], []).append(operand.buffer)
+
+    def _allocate(self, node: Node) -> Operand:
+        """Return a free buffer, or a new one, for the result of a node."""
+        length = self.row_length(node.name)
+        free = self.free.setdefault(length, [])
+        if not free:
+            self.buffers.append(length)
+            free.append(len(self.buffers) - 1)
+        self.operands[node.name] = Operand(free.pop())
+        return self.operands[node.name]
+
+
+def _row_length(type_: ValueType) -> int:
+    """Return the number of elements of a row: the last dimension, times the number of heads if there are heads."""
+    if len(type_.shape) == 4:
+        return type_.shape[1].constant * type_.shape[3].constant
+    return type_.shape[-1].constant

@@ -1,0 +1,145 @@
+"""Generate the reference pages of the documentation: spec fields from their descriptions, commands from typer.
+
+MkDocs loads this file as a hook. Generated pages exist only while the site is built.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from specs import Spec
+
+sys.path.insert(0, str(Path(__file__).parent))
+from plots import plots  # a hook is no package, so its neighbours are found by path
+
+ROOT = Path(__file__).parents[1]
+FIELDS_HEADER = """# Spec fields
+
+A spec is a YAML file. It usually extends a shipped spec and sets only what differs; every field below has its value
+in `specs/base.yaml`, which all shipped specs extend. Set a field on the command line with `SECTION.FIELD=VALUE`, for
+example `zoo train base training.steps=500`. Each description names the paper's letter and section, and the unit.
+
+"""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to the site."""
+    pages = {"reference/spec.md": spec_page(), "reference/commands.md": commands_page()}
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    for path, content in plots().items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def spec_page() -> str:
+    """Return the reference of all spec fields as Markdown."""
+    base = yaml.safe_load((ROOT / "specs" / "base.yaml").read_text(encoding="utf-8"))
+    lines = [FIELDS_HEADER]
+    for name, field in Spec.model_fields.items():
+        if name != "format":
+            lines += _section(name, field, base.get(name))
+    return "\n".join(lines)
+
+
+def _section(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
+    models = _models(field.annotation)
+    yield f"## `{name}`\n\n{field.description}\n"
+    if not models:
+        yield from _table([(name, field, value)])
+    values = value if isinstance(value, dict) else {}
+    for model in models:
+        if len(models) > 1:
+            yield f"### `{_kind(model)}`\n\n{_summary(model)}\n"
+        yield from _table([(key, each, values.get(key)) for key, each in model.model_fields.items()])
+        for key, each in model.model_fields.items():
+            for part in _models(each.annotation):
+                yield f"### `{name}.{key}`: `{_kind(part)}`\n\n{_summary(part)}\n"
+                yield from _table([(k, f, None) for k, f in part.model_fields.items()], values=False)
+
+
+def _table(rows: list[tuple[str, FieldInfo, Any]], *, values: bool = True) -> Iterator[str]:
+    yield "| field | type | " + ("in `base` | " if values else "") + "description |"
+    yield "|---|---|" + ("---|" if values else "") + "---|"
+    for key, field, value in rows:
+        shown = f" {_cell(_value(value))} |" if values else ""
+        yield f"| `{key}` | {_cell(_type(field.annotation))} |{shown} {_cell(field.description or '')} |"
+    yield ""
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the spec sections in a type: in an optional, a union or a tuple."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    found = (model for part in get_args(annotation) for model in _models(part))
+    return list(dict.fromkeys(found))
+
+
+def _kind(model: type[BaseModel]) -> str:
+    field = model.model_fields.get("kind")
+    return str(get_args(field.annotation)[0]) if field is not None else model.__name__.lower()
+
+
+def _summary(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(arguments[0])
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_type(each) for each in arguments))
+    if origin in (tuple, list):
+        return f"list of {_type(arguments[0])}"
+    if annotation is type(None):
+        return "`null`"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"`{_kind(annotation)}`"
+    names = {int: "integer", float: "number", bool: "`true` or `false`", str: "text"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
+        return f"`{text}`" if len(text) < 100 else "(see `specs/base.yaml`)"
+    return "" if value is None else f"`{yaml.safe_dump(value).splitlines()[0]}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def commands_page() -> str:
+    """Return the reference of all commands as Markdown, as typer documents them."""
+    import typer.main
+    from typer.cli import get_docs_for_click
+
+    from cli.app import app
+
+    command = typer.main.get_command(app)
+    with command.make_context("zoo", [], resilient_parsing=True) as context:
+        text: str = get_docs_for_click(obj=command, ctx=context, name="zoo")
+    text = re.sub(r"\[(?:bold|dim|red|green|yellow)[^\]]*\]|\[/[a-z]*\]", "", text)
+    text = re.sub(r"(?m)(?:^(?:zoo|echo|printf|COMMAND) .*\n\n?)+", _example_block, text)
+    return text.replace("# `zoo`", "# Commands", 1)
+
+
+def _example_block(match: re.Match[str]) -> str:
+    """Return consecutive example lines of a command's help as one code block."""
+    lines = [line for line in match.group().splitlines() if line]
+    return "Examples:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"

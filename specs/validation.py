@@ -1,0 +1,259 @@
+"""Validate the values of a spec, and report pydantic's errors with the file and line of each value."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic import Tag, ValidationError
+
+from specs.errors import ZooError, nearest
+from specs.notation import format_number, parse_number, quote
+from specs.reader import LocatedValue
+from specs.section import Section
+from specs.spec import Spec
+
+Path = tuple[str | int, ...]
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "finite_number": "a finite number",
+}
+_LIMITS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+_PARTS = (
+    "a part of a corpus has `grammar`; or `source` and `target`; or `trees`; or `archive`, `sha256`, `source` and "
+    "`target`; or `held_out`"
+)
+_MAX_ERRORS = 20
+
+
+def validate(values: LocatedValue, files: Sequence[str], overrides: Sequence[str] = ()) -> Spec:
+    """Return the spec with these values.
+
+    Args:
+        values: The merged values of all files and overrides.
+        files: The files that they come from, in the order in which a person would read them.
+        overrides: The origins of overrides, in their order.
+
+    Raises:
+        ZooError: Values are missing, unknown or invalid. The error is the first in the order of `files` and
+            `overrides`; its `additional` errors are the others, at most 20.
+    """
+    try:
+        return Spec.model_validate(values.plain())
+    except ValidationError as invalid:
+        raise _combined_error(invalid, values, files, [*files, *overrides]) from None
+
+
+def accepts_fractions(path: Sequence[str | int]) -> bool:
+    """Return whether the field at a path of keys can be a number that is not whole."""
+    return _contains_float(_resolve(path).annotation)
+
+
+class _Field(NamedTuple):
+    """The field at a location that pydantic reports."""
+
+    path: Path
+    """Keys and indices as a person writes them. Pydantic's locations also contain tags of unions."""
+    annotation: Any
+    description: str | None
+    """Description of the innermost field on the path."""
+
+    @property
+    def subfields(self) -> tuple[str, ...]:
+        """Names of the fields, if this is a mapping with fixed ones."""
+        section = _unannotated(self.annotation)
+        return tuple(section.model_fields) if _is_section(section) else ()
+
+
+def _combined_error(
+    invalid: ValidationError, values: LocatedValue, files: Sequence[str], origins: Sequence[str]
+) -> ZooError:
+    def rank(located: LocatedValue) -> int:
+        return origins.index(located.file) if located.file in origins else len(origins)
+
+    found = []
+    for error in _merge_missing(invalid.errors(include_url=False)):
+        # Pydantic also reports a list as too short if all its parts are invalid.
+        if error["type"] == "too_short" and error["input"]:
+            continue
+        field = _resolve(error["loc"])
+        located = values.at(field.path)  # for a missing field, the innermost mapping that exists
+        if error["type"] == "rule":
+            problem, hint = error["ctx"]["problem"], error["ctx"]["hint"]
+            paths = [(*field.path, *_split_key(name)) for name in error["ctx"]["fields"]]
+            # Of fields that contradict each other, report the one that was written last.
+            located = max((values.at(path) for path in paths), key=rank)
+        else:
+            problem, hint = _message(error, field, files)
+        # On the same line, an unknown field comes first: it may be the misspelt name of a missing one.
+        order = (rank(located), located.line or 0, error["type"] == "missing")
+        found.append((order, ZooError(problem, where=located.where, hint=hint)))
+    found.sort(key=lambda item: item[0])
+    first, *additional = [error for _, error in found]
+    if unlisted := additional[_MAX_ERRORS:]:
+        hint = "correct the errors above first: they often have a common cause"
+        additional[_MAX_ERRORS:] = [ZooError(f"errors not listed: {len(unlisted):,}", hint=hint)]
+    first.additional = tuple(additional)
+    return first
+
+
+def _merge_missing(errors: Sequence[Any]) -> list[Any]:
+    """Merge the errors about fields that the same mapping lacks into its first, under the key "others"."""
+    first_of: dict[Path, Any] = {}
+    merged = []
+    for error in errors:
+        if error["type"] == "missing":
+            *mapping, name = error["loc"]
+            if (first := first_of.setdefault(tuple(mapping), error)) is not error:
+                first.setdefault("others", []).append(name)
+                continue
+        merged.append(error)
+    return merged
+
+
+def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str | None]:
+    """Return the problem and the hint for one of pydantic's errors."""
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    key = _dotted(field.path)
+    explanation = _explain(field, key)
+    if kind == "missing":
+        return _missing(field, error.get("others", ()), files)
+    if kind == "extra_forbidden":
+        return f"`{key}` is not a field of this spec", _suggest_field(field.path, _resolve(error["loc"][:-1]).subfields)
+    if kind == "union_tag_not_found":
+        return f"`{key}` has no valid kind", explanation
+    if kind in ("union_tag_invalid", "literal_error"):
+        if kind == "union_tag_invalid":
+            key, value = f"{key}.kind", value["kind"] if isinstance(value, Mapping) else context["tag"]
+        expected = context["expected_tags" if kind == "union_tag_invalid" else "expected"]
+        choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
+        near = nearest(value, choices) if isinstance(value, str) else None
+        hint = explanation if near is None else f"did you mean `{near}`?"
+        return f"`{key}` must be {_alternatives(choices)}, not {quote(value)}", hint
+    if kind in _LIMITS:
+        name, words = _LIMITS[kind]
+        limit = context[name]
+        limit = format_number(int(limit) if float(limit).is_integer() else limit)
+        return f"`{key}` must be {words} {limit}, not {quote(value)}", explanation
+    if kind in _EXPECTED:
+        number = parse_number(value) if kind in ("int_type", "float_type") and isinstance(value, str) else None
+        if kind == "int_type" and isinstance(number, float):
+            number = int(number) if number.is_integer() else None
+        hint = explanation if number is None else f"write `{format_number(number)}`"
+        return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
+    if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
+        return f"`{key}` cannot be {quote(value)}", explanation
+    message = error["msg"].replace("Tuple", "List").replace(" after validation", "")
+    return f"`{key}` cannot be {quote(value)}: {message[:1].lower()}{message[1:]}", explanation
+
+
+def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tuple[str, str]:
+    *mapping, name = field.path
+    missing = [f"`{_dotted((*mapping, other))}`" for other in (name, *others)]
+    if len(missing) > 3:
+        missing[3:] = [f"{len(missing) - 3} more"]
+    problem = f"{_enumerate(missing, 'and')} {'is' if len(missing) == 1 else 'are'} missing"
+    if len(field.path) > 2:
+        return problem, f"write `{name}` here: {(field.description or '').rstrip('.')}"
+    root = f" to {files[0]}" if len(files) > 1 else ""
+    return problem, f"add `extends: base`{root}, or write `{name}` here"
+
+
+def _explain(field: _Field, key: str) -> str | None:
+    """Return a hint that describes the field, or what its value can be if it has several kinds."""
+    kinds = list(_members(field.annotation))
+    if kinds and key.startswith("corpus."):
+        return _PARTS
+    if kinds and "." in key and isinstance(field.path[-1], int):
+        return f"write {_alternatives([f'{{kind: {kind}}}' for kind in kinds])}"
+    return None if field.description is None else f"`{key}`: {field.description.rstrip('.')}"
+
+
+def _suggest_field(path: Path, known: Sequence[str]) -> str:
+    """Return the hint for an unknown field: a similar name, the same name in another section, or all names."""
+    *parents, last = path
+    name = str(last)
+    near, inner = nearest(name, known), name.rpartition(".")[2]
+    if near is not None and "." not in name:
+        return f"did you mean `{near}`?"
+    sections = [section for section in Spec.model_fields if inner in _resolve([section]).subfields]
+    if sections and len(parents) < 2:
+        return f"did you mean `{sections[0]}: {{{inner}: ...}}`?"
+    return f"the fields of {f'`{_dotted(parents)}`' if parents else 'a spec'} are {', '.join(known)}"
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    """Return a path as a person writes it: `corpus.train[0].source`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _split_key(key: str) -> Path:
+    return tuple(int(step) if step.isdigit() else step for step in key.split("."))
+
+
+def _alternatives(choices: Sequence[str]) -> str:
+    return _enumerate([f"`{choice}`" for choice in choices], "or")
+
+
+def _enumerate(words: Sequence[str], conjunction: str) -> str:
+    *others, last = words
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
+
+
+def _resolve(location: Sequence[str | int]) -> _Field:
+    """Return the field at one of pydantic's locations."""
+    path: list[str | int] = []
+    annotation: Any = Spec
+    description: str | None = None
+    for step in location:
+        section, members = _unannotated(annotation), _members(annotation)
+        if step in members:  # the tag of a union, which nobody wrote
+            annotation = members[str(step)]
+            continue
+        path.append(step)
+        annotation = None
+        if isinstance(step, int) and get_origin(section) is tuple:
+            annotation = get_args(section)[0]
+        elif isinstance(step, str) and _is_section(section) and step in section.model_fields:
+            annotation = section.model_fields[step].annotation
+            description = section.model_fields[step].description
+    return _Field(tuple(path), annotation, description)
+
+
+def _members(annotation: Any) -> dict[str, Any]:
+    """Return the members of a union by their tags, or by the values of their field `kind`."""
+    return dict(_tagged_members(annotation))
+
+
+def _tagged_members(annotation: Any) -> Iterator[tuple[str, Any]]:
+    for member in get_args(_unannotated(annotation)):
+        section = _unannotated(member)
+        tags = [extra.tag for extra in get_args(member)[1:] if isinstance(extra, Tag)]
+        if not tags and _is_section(section) and "kind" in section.model_fields:
+            tags = list(get_args(section.model_fields["kind"].annotation))
+        yield from ((tag, member) for tag in tags)
+
+
+def _contains_float(annotation: Any) -> bool:
+    return annotation is float or any(_contains_float(argument) for argument in get_args(annotation))
+
+
+def _unannotated(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)

@@ -1,0 +1,222 @@
+"""The README and the documentation are true: commands and options exist, specs load, and every block runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import specs
+from cli.app import app, run
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OVERVIEW = {"README.md", "index.md"}
+QUICK = (
+    "training.steps=12 training.checkpoint_steps=4 training.warmup_steps=5 training.average=2 "
+    "training.source_tokens=512 training.target_tokens=512 "
+    "'architecture={N: 1, d_model: 32, d_ff: 64, h: 2, d_k: 16, d_v: 16}'"
+)
+"""What makes a training of the documentation short."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced code block. `reason` says why it cannot be run; `file` is the file that its title names."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    reason: str | None
+    file: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the code blocks of a page, in order."""
+    source = page.read_text(encoding="utf-8")
+    fence = re.compile(r"(?:<!-- no test: ([^\n]+) -->\n)?^```(\w*)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    name = page.relative_to(ROOT).as_posix()
+    return [
+        Block(
+            page=name,
+            line=source[: match.start()].count("\n") + 1,
+            language=match[2],
+            text=match[4],
+            reason=match[1],
+            file=(re.search(r'title="([^"]+)"', match[3]) or [None, None])[1],
+        )
+        for match in fence.finditer(source)
+    ]
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield every `zoo ...` command of the shell blocks and of the text, with its place."""
+    for block in BLOCKS:
+        if block.language in ("sh", "console"):
+            lines = block.text.replace("\\\n", " ").splitlines()
+            yield from ((str(block), part) for line in lines for part in _zoo_commands(line))
+    for page in PAGES:
+        for words in re.findall(r"`zoo ([a-z][^`]*)`", page.read_text(encoding="utf-8")):
+            text = re.sub(r"[\[\]]", "", words.replace("\n", " "))
+            yield page.name, shlex.split(text)
+
+
+def _zoo_commands(line: str) -> Iterator[list[str]]:
+    for part in re.split(r"&&|\||<|>|;", line.split("  #")[0]):
+        if "zoo" in part:
+            words = shlex.split(part)
+            starts = [index for index, word in enumerate(words) if word.rpartition("/")[2] == "zoo"]
+            if starts and words[starts[-1] + 1 :]:
+                yield words[starts[-1] + 1 :]
+
+
+def test_commands_and_options_exist() -> None:
+    group = typer.main.get_command(app)
+    checked = 0
+    for place, words in commands():
+        command = group
+        while words and hasattr(command, "commands") and not words[0].startswith("-"):
+            assert words[0] in command.commands, f"{place}: `zoo {words[0]}` does not exist"
+            command, words = command.commands[words[0]], words[1:]
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        options |= {"--help", "--install-completion"}
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert given <= options, f"{place}: {command.name} has no {sorted(given - options)}"
+        checked += 1
+    assert checked > 80
+
+
+def test_named_specs_load_with_their_overrides() -> None:
+    files = {block.file for block in BLOCKS}
+    loaded = 0
+    for _, words in commands():
+        if words[0] in ("train", "show", "plan", "prepare") and len(words) > 1 and not words[1].startswith("-"):
+            if words[1] in files or re.search(r"[A-Z]{3}|runs/", words[1]):
+                continue
+            specs.load(words[1], [word for word in words[2:] if re.match(r"[a-z_.A-Z]+=", word)])
+            loaded += 1
+    assert loaded > 15
+
+
+def test_links_lead_to_files() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            generated = link.endswith((".svg", "spec.md", "commands.md"))
+            if not link.startswith("http") and not generated:
+                assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_readme_has_two_commands_and_fits_on_one_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 200
+    for mark in ("start", "tests"):
+        found = re.search(rf"<!-- {mark} -->\n```sh\n(.*?)```", readme, re.DOTALL)
+        assert found, mark
+        assert len(found[1].strip().splitlines()) == 1
+        assert "-m venv" in found[1]
+        assert "pip install" in found[1]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which `zoo` trains shortly, and keeps its data in the folder."""
+    shims = folder / "bin"
+    shims.mkdir(parents=True)
+    shim = shims / "zoo"
+    shim.write_text(
+        f"""#!/usr/bin/env bash
+run() {{ exec {shlex.quote(sys.executable)} -m zoo "$@"; }}
+if [ "$1" = train ]; then
+  spec=$2; shift 2
+  for word; do shift; set -- "$@" "$(sed -E 's/^training.steps=.*/training.steps=16/' <<<"$word")"; done
+  run train "$spec" {QUICK} "$@"
+fi
+run "$@"
+""",
+        encoding="utf-8",
+    )
+    shim.chmod(0o755)
+    home = folder / "home"
+    paths = f"{shims}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": paths, "ZOO_HOME": str(home), "PYTHONPATH": str(ROOT), "ZOO_REGISTRIES": ""}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `tiny` and `parsing/tiny` are trained and published, shortly."""
+    folder = tmp_path_factory.mktemp("documentation")
+    environment = _environment(folder)
+    script = (
+        "zoo train tiny && zoo train tiny --run runs/continued training.seed=2 && zoo publish tiny && "
+        "zoo train parsing/tiny && zoo publish parsing/tiny && zoo publish tiny --to ./registry"
+    )
+    subprocess.run(["bash", "-ec", script], cwd=folder, env=environment, check=True, capture_output=True, timeout=600)
+    return folder
+
+
+def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    if block.file:
+        (folder / block.file).write_text(block.text, encoding="utf-8")
+        return
+    command = ["bash", "-ec", block.text] if block.language == "sh" else [sys.executable, "-c", block.text]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{block}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.integration
+def test_python_of_the_readme_runs() -> None:
+    corpus = "corpus={train: [{grammar: 300}], dev: [{grammar: 5}], test: [{grammar: 5}]}"
+    assert run(["train", "tiny", "vocabulary.size=200", corpus, *shlex.split(QUICK)]) == 0
+    assert run(["publish", "tiny"]) == 0
+    blocks = [block for block in blocks_of(ROOT / "README.md") if block.language == "python"]
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block.text, str(block), "exec"), {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_of_a_page_runs_in_order(page: Path, prepared: Path, tmp_path: Path) -> None:
+    runnable = {"sh", "python", "yaml"}
+    blocks = [block for block in blocks_of(page) if block.language in runnable and block.reason is None]
+    blocks = [block for block in blocks if block.language != "yaml" or block.file]
+    if page.name == "README.md":
+        blocks = [block for block in blocks if "pip install" not in block.text]
+    if not blocks:
+        pytest.skip("this page has no block that can be run")
+    folder = tmp_path / "work"
+    shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("bin"))
+    environment = _environment(tmp_path / "shims")
+    environment["ZOO_HOME"] = str(folder / "home")
+    environment["ZOO_REGISTRIES"] = str(folder / "registry")
+    if page.name == "own-data.md" or page.name == "parsing.md":
+        _write_own_files(folder)
+    for block in blocks:
+        _run(block, folder, environment)
+
+
+def _write_own_files(folder: Path) -> None:
+    """Write the files that a reader of the tutorials has: pairs of sentences, and trees."""
+    from zoo.data.builtin import sentences
+
+    pairs = list(sentences("train", 1_000))
+    (folder / "my.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
+    (folder / "my.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
+    for split, part in (("train", pairs[:800]), ("dev", pairs[800:900]), ("test", pairs[900:])):
+        (folder / f"{split}.trees").write_text("".join(f"{pair.tree}\n" for pair in part), encoding="utf-8")

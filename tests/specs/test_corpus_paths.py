@@ -1,0 +1,110 @@
+"""Paths of a corpus are relative to the file that lists them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from specs.loader import load, parent, parse
+
+Write = Callable[[str, str], str]
+PARTS = "train: [{source: my.en, target: my.de}]"
+
+
+def folder(file: str, overrides: Sequence[str] = ()) -> str:
+    return load(file, overrides).corpus.folder
+
+
+@pytest.mark.parametrize(
+    ("corpus", "expected"),
+    [
+        (PARTS, "odd"),
+        (f"{PARTS}, folder: data", "odd/data"),
+        (f"{PARTS}, folder: ../data", "data"),
+        (f"{PARTS}, folder: /data", "/data"),
+        (f"{PARTS}, folder: ~/data", "~/data"),
+        ("test: [{source: my.en, target: my.de}]", "odd"),
+        ("dev: [{grammar: 5}]", "."),
+    ],
+)
+def test_folder_is_relative_to_the_file(write: Write, corpus: str, expected: str) -> None:
+    file = write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{corpus}}}\n")
+    assert folder(file) == expected
+    absolute = expected if expected[0] in "/~." else str(Path(expected).absolute())
+    assert folder(str(Path(file).absolute())) == absolute
+
+
+def test_folder_in_the_current_folder_is_unchanged(write: Write) -> None:
+    assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")) == "."
+    assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{PARTS}, folder: a/../b}}\n")) == "a/../b"
+
+
+def test_shipped_specs_and_overrides_are_relative_to_the_current_folder(write: Write) -> None:
+    file = write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")
+    assert folder("multi30k-ende") == folder(write("odd/more.yaml", "extends: multi30k-ende\n")) == "multi30k"
+    assert folder(file, ["corpus.folder=data"]) == "data"
+    assert folder(file, ["corpus.folder=."]) == "."
+    assert folder("tiny", [f"corpus={{{PARTS}}}"]) == "."
+
+
+def test_each_file_of_a_chain_is_relative_to_its_own_folder(write: Write) -> None:
+    write("one/mine.yaml", f"extends: tiny\ncorpus: {{folder: data, {PARTS}}}\n")
+    file = write("one/deep/own.yaml", "extends: ../mine.yaml\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")
+    assert folder(file) == "one/data"
+    extended = parent(file)
+    assert extended is not None
+    assert extended.corpus.folder == "one/data"
+    assert folder(write("one/deep/other.yaml", "extends: ../mine.yaml\ncorpus: {folder: data}\n")) == "one/deep/data"
+
+
+def parts(file: str, overrides: Sequence[str] = ()) -> tuple[str, str, str]:
+    """Return the folder, and the sources of train and dev."""
+    corpus = load(file, overrides).corpus
+    return corpus.folder, corpus.train[0].source, corpus.dev[0].source  # type: ignore[union-attr]
+
+
+def test_parts_of_several_files_are_each_relative_to_their_own(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")
+    above = write("own.yaml", f"extends: data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    sibling = write("odd/own.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    assert parts(above) == (".", "my.en", "data/d.en")
+    assert parts(sibling) == ("odd", "my.en", "../data/d.en")
+    assert parts(sibling, [f"corpus={{{PARTS}}}"]) == (".", "my.en", "data/d.en")
+    assert parts(sibling, ["corpus.dev=[{source: x.en, target: x.de}]"]) == ("odd", "my.en", "../x.en")
+    assert parts(sibling, ["corpus.dev=[{source: /x.en, target: ~/x.de}]"]) == ("odd", "my.en", "/x.en")
+    assert parts(sibling, ["corpus.folder=x"]) == ("x", "my.en", "d.en")
+    Path("sub").mkdir()
+    monkeypatch.chdir("sub")
+    assert parts("../own.yaml") == ("..", "my.en", "data/d.en"), "a run resumed from here has the same parts"
+
+
+def test_paths_of_treebanks_are_resolved_too(write: Write) -> None:
+    write("bank/sets.yaml", "extends: parsing/tiny\ncorpus: {dev: [{trees: d.trees}]}\n")
+    assert folder("bank/sets.yaml") == "bank"
+    corpus = load(write("own.yaml", "extends: bank/sets.yaml\ncorpus: {train: [{trees: my.trees}]}\n")).corpus
+    assert (corpus.train[0].trees, corpus.dev[0].trees) == ("my.trees", "bank/d.trees")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("directory", ["data", "odd"])
+def test_empty_path_remains_an_error(write: Write, directory: str) -> None:
+    write("data/sets.yaml", "extends: tiny\ncorpus: {dev: [{source: '', target: d.de}]}\n")
+    file = write(f"{directory}/own.yaml", f"extends: ../data/sets.yaml\ncorpus: {{{PARTS}}}\n")
+    with pytest.raises(ZooError, match=r"corpus\.dev"):
+        load(file)
+
+
+def test_file_named_like_the_origin_of_an_override_is_a_file(write: Write) -> None:
+    file = write("override: x/own.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")
+    assert folder(file) == "override: x"
+    write("override: `corpus`/whole.yaml", load(file).yaml().replace("folder: 'override: x'", "folder: ."))
+    again = write("override: `corpus`/again.yaml", f"extends: whole.yaml\ncorpus: {{{PARTS}}}\n")
+    assert folder(again) == "override: `corpus`"
+
+
+def test_complete_spec_of_a_run_keeps_its_folder(write: Write) -> None:
+    spec = load(write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n"))
+    file = write("runs/odd/spec.yaml", spec.yaml())
+    assert folder(file) == parse(spec.yaml(), file).corpus.folder == "odd"
+    assert folder(write("runs/again.yaml", "extends: odd/spec.yaml\n")) == "odd"
+    assert folder(write("runs/old/spec.yaml", spec.yaml().replace("folder: odd", "folder: ."))) == "."

@@ -1,0 +1,170 @@
+"""Any input gives a spec or one readable error, and input that is too large is refused quickly."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import specs
+from specs import Spec, ZooError
+from specs.loader import load, parse
+from specs.reader import read
+
+CHARACTERS = st.text(st.sampled_from(list(" :-[]{}&*!\n#'\"\\abx01.,?|>%@`~<=\t\r\x00é\u2028")), max_size=40)
+KEYS = ["architecture", "training", "corpus", "name", "extends", "h", "steps", "train", "dev", "source", "grammar", "x"]
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from(["en", "1e-9"])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+def check(load: Callable[[], Spec]) -> None:
+    """Check that the result is a ZooError, or a spec that can be written and read."""
+    try:
+        spec = load()
+    except ZooError:
+        return
+    assert parse(spec.yaml(), "file") == spec
+
+
+@given(st.one_of(CHARACTERS, st.text(max_size=40)))
+def test_any_text(text: str) -> None:
+    with suppress(ZooError):
+        assert isinstance(read(text, "file").value, dict)
+    check(lambda: parse(text, "file"))
+    check(lambda: load(text[:30]))
+
+
+@given(st.binary(max_size=30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(b"extends: base\n" + content)
+    check(lambda: load(path))
+
+
+@given(st.one_of(CHARACTERS, st.builds("{}.{}={}".format, st.sampled_from(KEYS), st.sampled_from(KEYS), CHARACTERS)))
+def test_any_override(text: str) -> None:
+    check(lambda: load("tiny", [text]))
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), values, max_size=4))
+def test_any_value(overrides: dict[str, Any]) -> None:
+    check(lambda: load("tiny", overrides))
+
+
+def test_no_name_leads_out_of_the_catalogue() -> None:
+    for name in ("../tiny", "..", "/", "specs/../tiny", "table3/../tiny", "./.././specs/tiny", "~", "\0"):
+        with pytest.raises(ZooError, match="no spec is named"):
+            load(name)
+
+
+def leaves(schema: dict[str, Any], whole: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the schema of every value in a JSON Schema."""
+    if "$ref" in schema:
+        yield from leaves(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, path)
+        return
+    for member in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from leaves(member, whole, path)
+    for key, inner in schema.get("properties", {}).items():
+        yield from leaves(inner, whole, f"{path}.{key}" if path else key)
+    if "items" in schema:
+        yield from leaves(schema["items"], whole, f"{path}[]")
+    yield path, schema
+
+
+LEAVES = list(leaves(specs.Spec.model_json_schema(), specs.Spec.model_json_schema()))
+NUMBERS = sorted({path for path, schema in LEAVES if schema.get("type") in ("integer", "number")})
+
+
+def test_every_number_list_and_text_has_bounds() -> None:
+    assert len(NUMBERS) > 40
+    for path, schema in LEAVES:
+        if schema.get("type") in ("integer", "number"):
+            assert schema.keys() & {"minimum", "exclusiveMinimum"}, path
+            assert schema.keys() & {"maximum", "exclusiveMaximum"}, path
+        if schema.get("type") == "array":
+            assert schema["maxItems"] <= 1_000, path
+        if schema.get("type") == "string" and not schema.keys() & {"enum", "const"} and not path.endswith("sha256"):
+            assert schema["maxLength"] <= 10_000, path
+
+
+@pytest.mark.parametrize("number", [10**300, -(10**300), "9" * 5000, "1e300", "1e999"])
+def test_numbers_beyond_every_model_are_refused(number: object) -> None:
+    for path in NUMBERS:
+        if "[]" in path:
+            continue
+        overrides: Any = {path: number} if not isinstance(number, str) else [f"{path}={number}"]
+        if path.startswith("architecture.N."):
+            overrides = {"architecture.N": {"encoder": 1, "decoder": 1, path.rpartition(".")[2]: number}}
+        with pytest.raises(ZooError) as error:
+            load("tiny", overrides)
+        assert f"`{path}` must be" in str(error.value)
+        assert len(error.value.summary) < 500
+        assert error.value.hint
+    for part in ({"grammar": 10**300}, {"grammar": 5, "weight": 1e6}, {"held_out": 10**300}):
+        with pytest.raises(ZooError, match="must be at most"):
+            load("tiny", {f"corpus.{'dev' if 'held_out' in part else 'train'}": [part]})
+
+
+def test_shipped_values_are_far_below_the_bounds() -> None:
+    """The largest model of the paper is at most a fifth of any bound."""
+    shipped = [load(name) for name in specs.names()]
+    for path in NUMBERS:
+        if "[]" in path or path.startswith("architecture.N."):
+            continue
+        section, name = path.split(".")
+        bound = max(schema.get("maximum", 0) for place, schema in LEAVES if place == path)
+        for spec in shipped:
+            value = getattr(getattr(spec, section), name)
+            if isinstance(value, int) and not isinstance(value, bool) and bound:
+                assert 5 * value <= bound, path
+
+
+def test_overrides_that_are_nested_too_deeply() -> None:
+    for text in (".".join("a" * 3000) + "=1", "." * 3000 + "=1", "architecture." * 900 + "h=1"):
+        with pytest.raises(ZooError, match="is not a field of this spec"):
+            load("tiny", [text])
+    endless: dict[str, Any] = {}
+    endless["a"] = endless
+    nested: list[Any] = []
+    for _ in range(5000):
+        nested = [nested]
+    for value in (endless, {"corpus.train": nested}):
+        with pytest.raises(ZooError, match=r"nested too deeply|is not a field"):
+            load("tiny", value)
+
+
+BILLION_LAUGHS = "extends: base\na: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("extends: base\n" + "#" * 1_000_000, "has more than 1,000,000 bytes"),
+        ("extends: base\ndescription: " + "x" * 900_000, "string should have at most 10000 characters"),
+        ("extends: base\na: [" + "1, " * 30_000 + "]", "more than 20,000 values"),
+        ("[" * 900_000, "nested too deeply"),
+        ("{a: " * 200_000, "nested too deeply"),
+        (BILLION_LAUGHS, "more than 20,000 values"),
+    ],
+    ids=["bytes", "text", "values", "lists", "mappings", "aliases"],
+)
+def test_files_that_are_too_large(tmp_path: Path, content: str, problem: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(content)
+    with pytest.raises(ZooError, match=problem):
+        load(path)
+    if problem.startswith(("more", "nested")):  # also in the complete spec of a hostile run
+        with pytest.raises(ZooError, match=problem):
+            parse(content, "runs/x/spec.yaml")

@@ -1,0 +1,96 @@
+"""Differences of specs, comments in their files, and the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+import specs
+from specs.catalogue import FOLDER
+from specs.history import FORMAT
+from specs.loader import load, parent
+
+TEXT = """\
+# yaml-language-server: $schema=x.json
+# The first line,
+# and the second.
+extends: base
+name: mine  # by me
+description: "a # that is text"
+architecture:  # of a mapping
+  h: 4  # a # in a comment
+  # alone between values
+  dropout: 0.2
+training: {steps: 5, average: 2}  # on several values
+corpus:
+  train:  # of the list
+    - {grammar: 5}
+    # alone at the end
+"""
+
+
+def test_each_value_has_the_comment_of_its_line(write: Callable[[str, str], str]) -> None:
+    assert specs.comments(write("mine.yaml", TEXT)) == {
+        "": "The first line, and the second.",
+        "name": "by me",
+        "architecture.h": "a # in a comment",
+        "corpus.train": "of the list",
+    }
+    assert specs.comments(write("mine.yaml", '{"extends": "base", "name": "x"}')) == {}
+
+
+def test_difference_has_both_values_in_the_order_of_a_spec() -> None:
+    spec = load("base", ["training.average=1", "architecture.h=4", "corpus.train=[{source: a, target: b}]"])
+    differing = specs.difference(spec, load("base"))
+    assert list(differing) == ["architecture.h", "corpus.train", "training.average"]
+    assert differing["architecture.h"] == (8, 4)
+    assert differing["corpus.train"][1] == ({"source": "a", "target": "b"},)
+    assert specs.difference(spec, spec) == {}
+
+
+def test_parent_plus_difference_is_the_spec() -> None:
+    for name in specs.names():
+        spec, extended = load(name), parent(name)
+        if extended is None:
+            assert name == "base"
+            continue
+        differing = specs.difference(spec, extended)
+        assert differing
+        assert load(extended.short_name, {key: new for key, (_, new) in differing.items()}) == spec
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "expected"),
+    [
+        ("{encoder: 12, decoder: 2}", "6", {"architecture.N": (6, {"encoder": 12, "decoder": 2})}),
+        ("6", "{encoder: 12, decoder: 2}", {"architecture.N": ({"encoder": 12, "decoder": 2}, 6)}),
+        ("{encoder: 12, decoder: 2}", "{encoder: 12, decoder: 6}", {"architecture.N.decoder": (6, 2)}),
+        ("{encoder: 12, decoder: 2}", "{encoder: 12, decoder: 2}", {}),
+    ],
+)
+def test_difference_of_depths(new: str, old: str, expected: dict[str, object]) -> None:
+    spec, other = load("base", [f"architecture.N={new}"]), load("base", [f"architecture.N={old}"])
+    assert specs.difference(spec, other) == expected
+    changes = {key: value for key, (_, value) in specs.difference(spec, other).items()}
+    unchanged = {"architecture.N": other.model_dump()["architecture"]["N"]}
+    assert load("base", {**unchanged, **changes}) == spec
+
+
+def test_schema_file_is_current() -> None:
+    stored = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
+    assert stored == specs.schema(), "run `zoo schema > specs/schema.json`"
+
+
+def test_schema_describes_files_that_extend_others() -> None:
+    schema = specs.schema()
+    assert "required" not in schema
+    assert list(schema["properties"])[:3] == ["extends", "format", "name"]
+    assert schema["properties"]["format"]["maximum"] == FORMAT
+    for section in ("Architecture", "Vocabulary", "Corpus", "Training", "Decoding", "Compilation", "Parsing"):
+        assert "required" not in schema["$defs"][section], section
+        assert schema["$defs"][section]["additionalProperties"] is False
+    assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "source", "target"]
+    assert schema["$defs"]["Depths"]["required"] == ["encoder", "decoder"]
+    assert schema["$defs"]["SelfAttention"]["required"] == ["kind"]

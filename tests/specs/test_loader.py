@@ -1,0 +1,187 @@
+"""Overrides lie over files, files over the files that they extend, and a spec is equal to what its text parses to."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import specs
+from specs import CrossAttention, Depths, FeedForward, SelfAttention, ZooError
+from specs.loader import load, parent, parse
+from specs.reader import LocatedValue, locate
+
+Write = Callable[[str, str], str]
+
+
+class TestOverrides:
+    def test_values_are_read_as_yaml(self) -> None:
+        spec = load(
+            "base",
+            [
+                "training.steps=500",
+                "training.epsilon=1.0e-8",
+                "corpus.deduplicate=true",
+                "corpus.max_ratio=3",
+                "corpus.folder=../some where/x=y",
+                "compilation.disabled_passes=[fuse_projections]",
+                "architecture={h: 4, norm: pre}",
+            ],
+        )
+        assert (spec.training.steps, spec.training.epsilon) == (500, 1e-8)
+        assert spec.corpus.deduplicate is True
+        assert isinstance(spec.corpus.max_ratio, float)
+        assert spec.corpus.folder == "../some where/x=y"
+        assert spec.compilation.disabled_passes == ("fuse_projections",)
+        assert (spec.architecture.h, spec.architecture.norm, spec.architecture.d_k) == (4, "pre", 64)
+        assert spec.short_name == "base"
+
+    @pytest.mark.parametrize(("written", "value"), [("1e-3", 1e-3), ("5E+2", 500.0), ("2.e0", 2.0)])
+    def test_exponent_needs_no_decimal_point_where_a_float_is_expected(self, written: str, value: float) -> None:
+        assert load("tiny", [f"training.learning_rate={written}"]).training.learning_rate == value
+        assert load("tiny", [f"training={{learning_rate: {written}, clip_norm: 1e1}}"]).training.clip_norm == 10.0
+        assert load("tiny", [f"corpus.folder={written}", f"name={written.replace('+', '')}"]).corpus.folder == written
+        with pytest.raises(ZooError, match="must be a whole number"):
+            load("tiny", [f"training.steps={written}"])
+
+    def test_the_last_override_wins(self) -> None:
+        assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
+
+    def test_checkpoint_interval_can_be_exchanged(self) -> None:
+        timed = load("base", ["training.checkpoint_steps=null", "training.checkpoint_minutes=10"]).training
+        assert (timed.checkpoint_steps, timed.checkpoint_minutes) == (None, 10.0)
+
+    def test_python_values_may_be_nested_or_dotted(self) -> None:
+        nested = load("base", {"architecture": {"h": 4, "d_k": 32}, "training.steps": 7})
+        assert nested == load("base", ["architecture.h=4", "architecture.d_k=32", "training.steps=7"])
+
+    def test_a_single_text_is_one_override(self) -> None:
+        assert load("tiny", "training.steps=5") == load("tiny", ["training.steps=5"])
+
+
+class TestFiles:
+    def test_chain_of_files_across_folders(self, write: Write) -> None:
+        write("mine.yaml", "extends: big\narchitecture: {N: 3}\n")
+        write("deep/own.yml", "extends: ../mine.yaml\narchitecture: {h: 8, d_k: 7}\n")
+        spec = load("deep/own.yml")
+        assert (spec.architecture.d_k, spec.architecture.N, spec.architecture.h) == (7, 3, 8)
+        assert spec.architecture.d_model == 1024
+        assert (spec.short_name, spec.name) == ("own", "transformer-big-ende")
+        assert not spec.has_own_name
+        assert load(Path("deep") / "own.yml") == spec
+        assert parent("deep/own.yml") == load("mine.yaml")
+        assert parent("big") == load("base")
+        assert parent("base") is None
+
+    def test_description_and_licence_are_not_inherited_by_users_specs(self, write: Write) -> None:
+        write("own.yaml", "extends: tiny\nname: own\nlicence: CC-BY-4.0\n")
+        write("more.yaml", "extends: own.yaml\nname: more\n")
+        write("described.yaml", "extends: own.yaml\ndescription: Described.\n")
+        assert load("own.yaml").description == "A user's model that extends `tiny`."
+        assert load("more.yaml").description == "A user's model that extends `own`."
+        assert load("described.yaml").description == "Described."
+        assert load("own.yaml", ["description=Set."]).description == "Set."
+        assert [load(name).licence for name in ("tiny", "own.yaml", "more.yaml")] == [None, "CC-BY-4.0", None]
+        assert load("more.yaml", ["licence=MIT"]).licence == "MIT"
+        write("whole.yaml", load("tiny").yaml())
+        assert load("whole.yaml").description == load("tiny").description == load("tiny", ["name=x"]).description
+
+    def test_file_at_the_path_has_precedence_over_the_catalogue(self, write: Write) -> None:
+        write("specs/big.yaml", "extends: base\nname: mine\n")
+        write("big", "not a spec")
+        assert load("specs/big.yaml").name == "mine"
+        assert load("big").name == load("big.yaml").name == "transformer-big-ende"
+
+    def test_lists_are_replaced_as_a_whole(self, write: Write) -> None:
+        text = "extends: base\ncorpus: {train: [{source: a.en, target: a.de}], test: []}\n"
+        corpus = load(write("mine.yaml", text)).corpus
+        assert corpus.train == (specs.Files(source="a.en", target="a.de"),)
+        assert corpus.test == ()
+        assert corpus.dev == load("base").corpus.dev
+
+    def test_aliases_integers_for_floats_and_byte_order_marks_are_accepted(self, write: Write) -> None:
+        path = write("mine.yaml", "\ufeffextends: base\ncorpus: {dev: &d [{held_out: 9}], test: *d}\n")
+        assert load(path).corpus.dev == load(path).corpus.test == (specs.HeldOut(held_out=9),)
+        path = write("other.yaml", "extends: base\ntraining: {learning_rate: 2}\ndescription: Füße.\n")
+        assert load(path).training.learning_rate == 2.0
+        assert load(path).description == "Füße."
+
+
+class TestSpec:
+    def test_shipped_specs_are_equal_to_their_parsed_text(self) -> None:
+        for name in specs.names():
+            spec = load(name)
+            again = parse(spec.yaml(), "run/spec.yaml")
+            assert again == spec
+            assert hash(again) == hash(spec)
+            assert again.yaml() == spec.yaml()
+            assert again.short_name == spec.name
+
+    def test_equality_depends_on_fields_only(self) -> None:
+        assert load("base") != load("big")
+        assert load("base").with_short_name("other") == load("base")
+        assert load("base").with_short_name("other").short_name == "other"
+        assert load("base") != "base"
+        assert len({load("base"), load("base"), load("tiny")}) == 2
+
+    def test_specs_are_frozen(self) -> None:
+        spec = load("base")
+        with pytest.raises(ValidationError, match="frozen"):
+            spec.architecture.N = 7  # type: ignore[misc]
+        with pytest.raises(ValidationError, match="frozen"):
+            spec.name = "other"  # type: ignore[misc]
+        assert isinstance(spec.corpus.train, tuple)
+
+    def test_sublayers_come_in_any_order_and_number(self) -> None:
+        attention, memory = SelfAttention(kind="self_attention"), CrossAttention(kind="cross_attention")
+        architecture = load("base", ["architecture.encoder=[{kind: feed_forward}]"]).architecture
+        assert architecture.encoder == (FeedForward(kind="feed_forward"),)
+        assert len(architecture.decoder) == 3
+        assert load("base", {"architecture.decoder": (memory, attention)}).architecture.decoder == (memory, attention)
+
+    def test_equal_depths_are_one_number(self) -> None:
+        spec = load("base")
+        assert (spec.architecture.N, spec.architecture.depths) == (6, Depths(encoder=6, decoder=6))
+        assert "\n  N: 6\n" in spec.yaml()
+        assert load("base", {"architecture.N": Depths(encoder=6, decoder=6)}) == spec
+
+    def test_depths_may_differ(self) -> None:
+        spec = load("base", ["architecture.N={encoder: 12, decoder: 2}"])
+        assert spec.architecture.N == spec.architecture.depths == Depths(encoder=12, decoder=2)
+        assert "\n  N:\n    encoder: 12\n    decoder: 2\n" in spec.yaml()
+        assert parse(spec.yaml(), "spec.yaml") == spec
+        assert load("base", {"architecture.N": Depths(encoder=12, decoder=2)}) == spec
+        assert str(spec.architecture.N) == "12 and 2"
+        depths = ["architecture.N={encoder: 12, decoder: 2}"]
+        assert load("base", [*depths, "architecture.N.decoder=3"]).architecture.depths.decoder == 3
+        assert load("base", [*depths, "architecture.N=4"]).architecture.N == 4
+
+
+# A key is a mapping everywhere or nowhere, as in specs: upper-case keys are mappings, lower-case keys are not.
+leaf = st.one_of(st.integers(), st.none(), st.text(max_size=2), st.lists(st.integers(), max_size=2))
+leaves = st.fixed_dictionaries({}, optional={"a": leaf, "b": leaf})
+sections = st.fixed_dictionaries({}, optional={"a": leaf, "b": leaf, "C": leaves})
+mappings = st.fixed_dictionaries({}, optional={"a": leaf, "B": sections, "C": sections}).map(
+    lambda value: locate(value, "file")
+)
+
+
+@given(mappings, mappings, mappings)
+def test_overlaying_is_associative(a: LocatedValue, b: LocatedValue, c: LocatedValue) -> None:
+    assert a.overlaid(b).overlaid(c).plain() == a.overlaid(b.overlaid(c)).plain()
+
+
+@given(mappings, mappings)
+def test_upper_values_win_and_lower_values_fill_gaps(a: LocatedValue, b: LocatedValue) -> None:
+    empty, before = locate({}, "file"), (a.plain(), b.plain())
+    assert a.overlaid(a).plain() == a.overlaid(empty).plain() == empty.overlaid(a).plain() == a.plain()
+    merged = a.overlaid(b).plain()
+    assert merged.keys() == a.value.keys() | b.value.keys()
+    for key, value in b.plain().items():
+        if not isinstance(value, dict):
+            assert merged[key] == value
+    for key in a.value.keys() - b.value.keys():
+        assert merged[key] == a.plain()[key]
+    assert (a.plain(), b.plain()) == before

@@ -1,0 +1,327 @@
+"""Mistakes in a spec are reported with the file, the line and a hint."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import specs
+from specs import ZooError
+from specs.loader import load, parse
+
+Write = Callable[[str, str], str]
+
+# Each mistake: the text of mine.yaml after `extends: base`, the problem, its line, and a part of the hint.
+MISTAKES = [
+    ("architecture:\n  d_modle: 3", "`architecture.d_modle` is not a field", 3, "did you mean `d_model`?"),
+    ("architcture: {h: 5}", "`architcture` is not a field of this spec", 2, "did you mean `architecture`?"),
+    (
+        "training: {dropout: 0.1}",
+        "`training.dropout` is not a field",
+        2,
+        "did you mean `architecture: {dropout: ...}`?",
+    ),
+    ("dropout: 0.2", "`dropout` is not a field", 2, "did you mean `architecture: {dropout: ...}`?"),
+    ("training.steps: 5", "`training.steps` is not a field", 2, "did you mean `training: {steps: ...}`?"),
+    ("decoding: {zzz: 1}", "`decoding.zzz` is not a field", 2, "the fields of `decoding` are search, beam, alpha"),
+    ("architecture: {h: x}", "`architecture.h` must be a whole number, not `x`", 2, "the number of attention heads"),
+    ("training: {steps: true}", "`training.steps` must be a whole number, not `true`", 2, "Number of training steps"),
+    ("training: {steps: 5.5}", "`training.steps` must be a whole number, not `5.5`", 2, "Number of training steps"),
+    ("training: {epsilon: 1e-9}", "`training.epsilon` must be a number, not `1e-9`", 2, "write `1.0e-9`"),
+    ('training: {steps: "3e5"}', "`training.steps` must be a whole number, not `3e5`", 2, "write `300000`"),
+    ("architecture: {h: [1]}", "`architecture.h` must be a whole number, not a list", 2, "attention heads"),
+    ("training: {learning_rate: .inf}", "`training.learning_rate` must be a finite number", 2, "lrate"),
+    ("corpus: {deduplicate: yes}", "`corpus.deduplicate` must be true or false, not `yes`", 2, "repeated"),
+    ("name: 5", "`name` must be text, not `5`", 2, "published"),
+    ("architecture:", "`architecture` must be a mapping, not `null`", 2, "network"),
+    ("compilation: {disabled_passes: fuse}", "`compilation.disabled_passes` must be a list", 2, "zoo plan"),
+    ("architecture: {norm: prenorm}", "`architecture.norm` must be `post` or `pre`, not `prenorm`", 2, "`pre`?"),
+    ("architecture: {tied_embeddings: 1}", "must be `all`, `target` or `none`, not `1`", 2, "share weights"),
+    ("architecture: {h: 0}", "`architecture.h` must be at least 1, not `0`", 2, "heads"),
+    ("vocabulary: {size: 4}", "`vocabulary.size` must be more than 4, not `4`", 2, "special tokens"),
+    ("architecture: {dropout: 1.0}", "`architecture.dropout` must be less than 1, not `1.0`", 2, "P_drop"),
+    ("training: {label_smoothing: -0.1}", "must be at least 0, not `-0.1`", 2, "epsilon_ls"),
+    ("decoding: {beam: 2000}", "`decoding.beam` must be at most 1024, not `2000`", 2, "Beam size"),
+    ("name: ../evil", "`name` cannot be `../evil`", 2, "letters, digits"),
+    ("name: a..b", "`name` cannot be `a..b`", 2, "Two successive dots"),
+    ("corpus: {source: English}", "`corpus.source` cannot be `English`", 2, "code such as en"),
+    ("corpus: {folder: ''}", "`corpus.folder` cannot be ``: string should have at least 1 character", 2, "Folder"),
+    ("architecture: {encoder: []}", "list should have at least 1 item, not 0", 2, "Sub-layers"),
+    ("architecture: {d_model: 511}", "`architecture.d_model` is odd (511)", 2, "write `d_model: 512`"),
+    ("vocabulary: {shared: false}", "`vocabulary.shared` is false", 2, "write `vocabulary: {shared: true}`"),
+    ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
+    ("training: {checkpoint_minutes: 5}", "are both set", 2, "training.checkpoint_steps=null"),
+    ("training: {checkpoint_steps: null}", "are both null", 2, "exactly one"),
+    ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
+    ("training: {dev_score: f1}", "the task `translation` does not have", 2, "write `bleu`, `paper_bleu`"),
+    ("training: {source_tokens: 256}", "`training.source_tokens` (256) is too small", 2, "raise"),
+    ("training: {target_tokens: 256}", "`training.target_tokens` (256) is too small", 2, "raise"),
+    ("architecture: {positional_encoding: learned, max_positions: 256}", "(256) is too small", 2, "raise"),
+    ("architecture: {positional_encoding: learned, first_position: 1}", "learned positions start at 0", 2, "`first_"),
+    ("corpus: {train: [{held_out: 5}]}", "`corpus.train` cannot contain `held_out`", 2, "`corpus.dev`"),
+    ("corpus: {dev: [{source: a, target: b, weight: 2.0}]}", "cannot have a weight", 2, "`corpus.train`"),
+    (
+        "corpus:\n  train:\n    - {grammar: 5, held_out: 5}",
+        "`corpus.train[0]` has no valid kind",
+        4,
+        "a part of a corpus",
+    ),
+    ("corpus:\n  train:\n    - {sorce: a, target: b}", "`corpus.train[0].sorce` is not a field", 4, "`source`?"),
+    ("corpus: {train: [{source: a}]}", "`corpus.train[0].target` is missing", 2, "write `target` here"),
+    ("corpus: {target: fr, train: [{grammar: 5}]}", "the built-in corpus has English-German pairs", 2, "target: de"),
+    ("corpus: {train: [{trees: a}]}", "needs sentence pairs", 2, "`source` and `target`"),
+    ("corpus: {train: [{archive: ftp://x, sha256: null, source: a, target: b}]}", "cannot be `ftp://x`", 2, "https://"),
+    ("architecture: {N: six}", "`architecture.N` must be a whole number", 2, "{encoder: 12, decoder: 2}"),
+    ("architecture:\n  N: {encoder: 3}", "`architecture.N.decoder` is missing", 3, "write `decoder` here"),
+    ("architecture: {encoder: [{kind: feedforward}]}", "`architecture.encoder[0].kind` must be", 2, "`feed_forward`?"),
+    (
+        "architecture: {encoder: [self_attention]}",
+        "must be a mapping, not `self_attention`",
+        2,
+        "{kind: self_attention}",
+    ),
+    ("architecture: {encoder: [{}]}", "`architecture.encoder[0]` has no valid kind", 2, "{kind: feed_forward}"),
+    ("architecture: {encoder: [{kind: convolution}]}", "`architecture.encoder[0].kernel` and", 2, "kernel size"),
+    ("architecture: {encoder: [{kind: convolution, kernel: 4, dilated: false}]}", "must be odd, not 4", 2, "kernel: 5"),
+    ("architecture: {encoder: [{kind: ssru}], d_model: 511}", "is bidirectional", 2, "d_model: 512"),
+    ("architecture: {decoder: [{kind: feed_forward}]}", "would never read the source", 2, "cross_attention"),
+    ("architecture: {encoder: [{kind: ssru}, {kind: ssru}]}", "contains `ssru` twice", 2, "each kind once"),
+    ("decoding: {workers: many}", "`decoding.workers` must be `auto`, not `many`", 2, "Threads"),
+    ("decoding: {suppressed_tokens: [3]}", "contains 3 (EOS)", 2, "remove 3"),
+    ("decoding: {suppressed_tokens: [37000]}", "token IDs end at 36,999", 2, "remove it"),
+    ("\n- a", "invalid YAML", 3, "indentation"),
+    ("training:\n\tsteps: 5", "invalid YAML", 3, "indent with spaces"),
+    ("name: [a", "invalid YAML", 3, "brackets"),
+    ("---\nname: a", "invalid YAML: found another document", 2, "delete the text after `---`"),
+    ("name: a\nname: b", "`name` is written twice, first on line 2", 3, "keep one"),
+    ("5: a", "a key must be text", 2, "such as `d_model`"),
+    ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
+    ("corpus: !!set {a}", "is not supported", 2, "without a tag"),
+    ("a: &a [*a]", "an alias refers to a value that contains it", 2, "instead of the alias"),
+    ("name: a\x07", "contains a control character", 2, "delete it"),
+    ("format: 0", "`format` must be at least 1, not `0`", 2, "`format: 1`"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem", "line", "hint"), MISTAKES, ids=[text[:40] for text, *_ in MISTAKES])
+def test_mistakes_have_a_line_and_a_hint(write: Write, text: str, problem: str, line: int, hint: str) -> None:
+    with pytest.raises(ZooError) as error:
+        load(write("mine.yaml", f"extends: base\n{text}\n"))
+    assert problem in error.value.problem
+    assert error.value.where == f"mine.yaml:{line}"
+    assert hint in str(error.value.hint)
+    assert error.value.exit_code == 2
+    # pydantic's own error does not show, not even in a chained traceback.
+    assert "pydantic" not in str(error.value).lower()
+    assert error.value.__suppress_context__ or error.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the spec is empty (mine.yaml)"),
+        (b"# a comment", "the spec is empty (mine.yaml)"),
+        (b"- a", "a spec must be a mapping of keys to values, not a list (mine.yaml:1)"),
+        (b"extends: base\nname: \xff\n", "byte 0xff is not valid UTF-8 (mine.yaml:2)"),
+        ("extends: base".encode("utf-16-le"), "the text contains a control character (mine.yaml:1)"),
+        (b"extends: [a]", "`extends` must be the name or path of a spec, not a list (mine.yaml:1)"),
+        (b"extends: bas", "no spec is named `bas` (mine.yaml:1)"),
+        (b"extends: nowhere.yaml", "no such file: `nowhere.yaml` (mine.yaml:1)"),
+        (b"extends: mine.yaml", "`extends` is circular: mine.yaml -> mine.yaml (mine.yaml:1)"),
+        (
+            b"extends: base\ntraining: {steps: " + b"9" * 5000 + b"}",
+            f"`training.steps` must be a whole number, not `{'9' * 100}...` (mine.yaml:2)",
+        ),
+    ],
+)
+def test_mistakes_of_whole_files(content: bytes, message: str) -> None:
+    Path("mine.yaml").write_bytes(content)
+    with pytest.raises(ZooError) as error:
+        load("mine.yaml")
+    assert error.value.summary == message
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem", "where"),
+    [
+        (["architecture.d_modle=4"], "`architecture.d_modle` is not a field", "command line: `architecture.d_modle=4`"),
+        (["training.steps="], "`training.steps` must be a whole number", "command line: `training.steps=`"),
+        (["architecture.h"], "`architecture.h` does not set a field", "command line"),
+        (["=5"], "`=5` does not set a field", "command line"),
+        (["foo.bar=1"], "`foo` is not a field", "command line: `foo.bar=1`"),
+        (["corpus.folder=@x"], "invalid YAML", "command line: `corpus.folder=@x`"),
+        (["corpus.train.0.source=x"], "`corpus.train` must be a list", "command line: `corpus.train.0.source=x`"),
+        (["extends=big"], "`extends` cannot be overridden", "command line: `extends=big`"),
+        (["format=1"], "`format` cannot be overridden", "command line: `format=1`"),
+        ({"training": {"steps": "5"}}, "`training.steps` must be a whole number", "override: `training.steps`"),
+    ],
+)
+def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None:
+    with pytest.raises(ZooError) as error:
+        load("tiny", overrides)
+    assert problem in error.value.problem
+    assert error.value.where == where
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("reference", "problem", "hint"),
+    [
+        ("bgi", "no spec is named `bgi`", "did you mean `big`?"),
+        ("specs/bgi.yaml", "no such file: `specs/bgi.yaml`", "did you mean `big`?"),
+        ("nope.yaml", "no such file: `nope.yaml`", "relative paths start from the current folder"),
+        ("", "no spec is named ``", "`zoo list`"),
+        ("a\0b", "no spec is named `a\\x00b`", "`zoo list`"),
+        ("specs/../tiny", "no spec is named `specs/../tiny`", "`zoo list`"),
+        ("../../etc/passwd", "no spec is named `../../etc/passwd`", "`zoo list`"),
+        ("runs/x", "`runs/x` is a folder", "its spec is `runs/x/spec.yaml`"),
+    ],
+)
+def test_unknown_references(write: Write, reference: str, problem: str, hint: str) -> None:
+    write("runs/x/spec.yaml", "extends: tiny\n")
+    with pytest.raises(ZooError) as error:
+        load(reference)
+    assert error.value.problem == problem
+    assert hint in str(error.value.hint)
+
+
+def test_circular_extends_lists_all_files(write: Write) -> None:
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        write(f"{name}.yaml", f"name: {name}\nextends: {other}.yaml\n")
+    with pytest.raises(ZooError) as error:
+        load("a.yaml")
+    assert error.value.summary == "`extends` is circular: a.yaml -> b.yaml -> c.yaml -> a.yaml (c.yaml:2)"
+
+
+def test_errors_are_in_the_order_of_files_and_overrides(write: Write) -> None:
+    write("deep/parent.yaml", "extends: base\n\ntraining: {steps: x}\n")
+    write("mine.yaml", "extends: deep/parent.yaml\narchitecture: {h: x}\n")
+    with pytest.raises(ZooError) as error:
+        load("mine.yaml", ["decoding.beam=0", "training.seed=x", "decoding.beam=-1"])
+    errors = (error.value, *error.value.additional)
+    assert [each.where for each in errors] == [
+        "deep/parent.yaml:3",
+        "mine.yaml:2",
+        "command line: `training.seed=x`",
+        "command line: `decoding.beam=-1`",
+    ]
+    assert all(each.hint for each in errors)
+    assert str(error.value).count("hint: ") == 4
+
+
+def test_a_misspelt_field_comes_before_the_field_that_it_misses(write: Write) -> None:
+    with pytest.raises(ZooError) as error:
+        load(write("mine.yaml", "extends: base\ncorpus: {train: [{sorce: a, target: b}]}\n"))
+    assert error.value.problem == "`corpus.train[0].sorce` is not a field of this spec"
+    assert [each.problem for each in error.value.additional] == ["`corpus.train[0].source` is missing"]
+
+
+def test_contradictions_are_located_at_the_field_written_last(write: Write) -> None:
+    write("parent.yaml", "extends: base\nvocabulary: {shared: false}\n")
+    tied = "extends: parent.yaml\n\n\narchitecture: {tied_embeddings: all}\n"
+    for text, where in (("extends: parent.yaml\n", "parent.yaml:2"), (tied, "mine.yaml:4")):
+        with pytest.raises(ZooError) as error:
+            load(write("mine.yaml", text))
+        assert error.value.where == where
+
+
+def test_fields_that_no_file_sets_are_missing_in_the_first_file(write: Write) -> None:
+    write("root.yaml", "name: x\n")
+    with pytest.raises(ZooError) as error:
+        load(write("mine.yaml", "extends: root.yaml\ndescription: X.\nlicence: null\n"))
+    assert error.value.problem == "`task`, `architecture`, `vocabulary` and 4 more are missing"
+    assert error.value.hint == "add `extends: base` to root.yaml, or write `task` here"
+
+
+def test_damaged_complete_spec_is_a_failure_of_the_environment() -> None:
+    text = load("tiny").yaml()
+    for damaged in (
+        text.replace("  h: 4\n", "  h: x\n"),
+        text.replace("  h: 4\n", ""),
+        text[:100],
+        "",
+        "extends: base",
+    ):
+        with pytest.raises(ZooError) as error:
+            parse(damaged, "run/spec.yaml")
+        assert error.value.exit_code == 1
+        assert str(error.value.where).startswith("run/spec.yaml")
+        assert "restore it" in str(error.value.hint)
+
+
+def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    write("mine.yaml", "extends: base\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ZooError) as error:
+        load("mine.yaml")
+    assert (str(error.value), error.value.exit_code) == ("cannot read `mine.yaml`: Permission denied", 1)
+
+
+def test_file_named_by_dots_only(write: Write) -> None:
+    with pytest.raises(ZooError, match="is not a valid name for a spec"):
+        load(write("...yaml", "extends: base\n"))
+
+
+def test_many_errors_are_counted() -> None:
+    with pytest.raises(ZooError) as error:
+        load("tiny", {"compilation.disabled_passes": [1] * 60})
+    assert len(error.value.additional) == 21
+    assert error.value.additional[-1].summary == "errors not listed: 39"
+
+
+def test_a_field_named_like_a_kind_is_a_field() -> None:
+    """Pydantic's locations contain the tags of unions, which a person may have written as a key."""
+    for overrides, field in (
+        ("corpus.train=[{grammar: 1, Grammar: 2}]", "corpus.train[0].Grammar"),
+        ("architecture.N={encoder: 1, decoder: 1, pair: 2}", "architecture.N.pair"),
+        ("architecture.encoder=[{kind: feed_forward, feed_forward: 1}]", "architecture.encoder[0].feed_forward"),
+    ):
+        with pytest.raises(ZooError) as error:
+            load("tiny", [overrides])
+        assert error.value.problem == f"`{field}` is not a field of this spec"
+
+
+def test_malformed_urls_are_refused() -> None:
+    for url in ("http://[::1", "http://x:99999999/a", "http:///a", "http://a..b/c", "http://a\x01b/c", "file://[/a"):
+        part = {"archive": url, "sha256": None, "source": "a", "target": "b"}
+        with pytest.raises(ZooError, match="cannot be") as error:
+            load("tiny", {"corpus.train": [part]})
+        assert "http://" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    "override", ["a\x1b[31mb=1", "architecture={a\x1b]0;b: 1}", "name=\u202eb", "corpus.source=\udcff"]
+)
+def test_control_characters_are_escaped_in_errors(override: str) -> None:
+    with pytest.raises(ZooError) as error:
+        load("tiny", [override])
+    for each in (error.value, *error.value.additional):
+        assert f"{each.summary}{each.hint}".isprintable()
+
+
+@pytest.mark.parametrize(
+    ("written", "escaped"),
+    [("a\x1b[31m", "a\\x1b[31m"), ("\u202e\U000e0041", "\\u202e\\U000e0041"), ("ä 2\u2009m\n", "ä 2\u2009m\n")],
+)
+def test_all_parts_of_an_error_are_escaped(written: str, escaped: str) -> None:
+    error = ZooError(written, where=written, hint=written)
+    assert (error.problem, error.where, error.hint) == (escaped, escaped, escaped)
+    assert str(error) == f"{escaped} ({escaped})\n\nhint: {escaped}"
+    assert str(ZooError("the disk is full")) == "the disk is full"
+
+
+def test_nearest() -> None:
+    assert specs.nearest("warmup", ["beta1", "warmup_steps"]) == "warmup_steps"
+    assert specs.nearest("d_modle", ["d_k", "d_model", "d_ff"]) == "d_model"
+    assert specs.nearest("n", ["N", "h"]) == "N"
+    for word, choices in (
+        ("tensorflow", ["tensorrt", "eager"]),
+        ("fp8", ["int8", "float32"]),
+        ("nope", ["one", "name"]),
+    ):
+        assert specs.nearest(word, choices) is None

@@ -1,0 +1,73 @@
+"""Words and constructions that the project has retired do not come back. CONTRIBUTING.md says what to write instead."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RETIRED = {
+    r"told": "described, printed, reported",
+    r"pieces?(?! of (code|text|music|paper))": "token, tokens",
+    r"barred": "suppressed",
+    r"likeliest": "top k, most probable",
+    r"shelf|shelve[ds]?": "local model store",
+    r"memory_attention": "cross_attention",
+    r"Beside": "Concat",
+    r"Surroundings": "LayerContext",
+    r"Lister": "NativeCodeGenerator",
+    r"outlook": "training_estimate",
+    r"footprint": "memory_estimate",
+    r"BEND|Curve": "activation",
+    r"dresses|over_positions": "say what it does",
+    r"whoever|therefrom|whereof|anew|hitherto|henceforth": "a plain connector, or nothing",
+    r"nobody's|anybody's|is none of|what is none|that is none|of it alone|is already there": "a positive sentence",
+    r"both ways": "bidirectional, in both directions",
+    r"mended": "fixed, repaired",
+    r"to the same bits": "bitwise identical",
+    r"zoo/door|zoo\.door": "zoo.entry_point",
+}
+"""Regular expressions of retired words, and what replaces them."""
+EXCEPTIONS = {
+    "tests/test_words.py": "lists the words",
+    "zoo/data/builtin/": "the vocabulary of the built-in corpus is data",
+}
+SOURCES = ("*.py", "*.md", "*.yaml", "*.cpp", "*.hpp", "*.h", "*.js", "*.toml", ".ci/run")
+DOCSTRING_START = re.compile(r'"""(Of|What|Who|Whoever|Where|That which|Those|Nothing|Else) ')
+
+
+def _sources() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", *SOURCES], cwd=ROOT, capture_output=True, text=True, check=False)
+    files = [ROOT / name for name in listed.stdout.split()]
+    if not files:  # an unpacked source distribution is no git repository
+        files = [path for pattern in SOURCES for path in ROOT.rglob(pattern) if ".venv" not in path.parts]
+    return [path for path in files if path.is_file()]
+
+
+def _excepted(path: Path) -> bool:
+    return path.relative_to(ROOT).as_posix().startswith(tuple(EXCEPTIONS))
+
+
+def test_no_retired_word_is_used() -> None:
+    patterns = {re.compile(rf"\b(?:{words})\b"): instead for words, instead in RETIRED.items()}
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: `{match[0]}`, write {instead}"
+        for path in _sources()
+        if not _excepted(path)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for pattern, instead in patterns.items()
+        if (match := pattern.search(line))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_docstrings_begin_with_what_the_thing_is_or_does() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in _sources()
+        if path.suffix == ".py" and not _excepted(path)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if DOCSTRING_START.search(line)
+    ]
+    assert not found, "\n".join(found)

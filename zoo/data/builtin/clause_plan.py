@@ -1,0 +1,125 @@
+"""Inputs of the clause sampler: verbs with their frames, and the requirements of a clause."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zoo.data.builtin.clauses import Constituent
+from zoo.data.builtin.lexicon import CaseMarking, Lexicon, Slot, Verb
+from zoo.data.builtin.morphology import Case, ClauseType, Tense
+from zoo.data.builtin.nominals import Nominal, NounPhrase
+
+SUBJECT_MARKING = CaseMarking("", "", Case.NOMINATIVE)
+CLAUSE_KINDS = frozenset({"that", "question", "infinitive"})
+"""Kinds of slots that contain a clause."""
+
+
+class VerbFrame(NamedTuple):
+    """Verb in one of its frames.
+
+    `gap` is the index of the nominal that a question asks for, or that a relative pronoun replaces: 0 is the subject,
+    1 the first slot.
+    """
+
+    verb: Verb
+    frame: tuple[Slot, ...]
+    gap: int = 0
+
+    def slot_index(self, kind: str) -> int | None:
+        """Return the index of the first slot of a kind, or None."""
+        return next((index for index, slot in enumerate(self.frame, 1) if slot.kind == kind), None)
+
+    @property
+    def gap_marking(self) -> CaseMarking:
+        """Marking of the nominal at the gap."""
+        return self.frame[self.gap - 1].marking if self.gap else SUBJECT_MARKING
+
+
+WeightedFrames = list[tuple[float, VerbFrame]]
+"""Verb frames with their weights in sampling."""
+
+
+class FrameIndex:
+    """Verb frames of a lexicon, by their use.
+
+    Attributes:
+        all: All frames.
+        simple: Frames without a slot for a clause.
+        weather: Frames of weather verbs.
+        by_subject: Simple frames, by sort of the subject.
+        by_gap: Simple frames with a gap, by sort of the nominal at the gap.
+        with_place: Simple frames with a slot for a place or direction.
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.all: WeightedFrames = [
+            (weight / len(group) / len(verb.frames), VerbFrame(verb, frame))
+            for weight, group in lexicon.verbs
+            for verb in group
+            for frame in verb.frames
+        ]
+        self.simple = [entry for entry in self.all if not any(slot.kind in CLAUSE_KINDS for slot in entry[1].frame)]
+        self.weather = [entry for entry in self.all if "weather" in entry[1].verb.subject]
+        self.by_subject = {
+            sort: [entry for entry in self.simple if sort in entry[1].verb.subject] for sort in lexicon.nouns
+        }
+        self.by_gap = {sort: [*_frames_with_gap(self.simple, sort)] for sort in lexicon.nouns}
+        self.with_place = [
+            entry for entry in self.simple if any(map(entry[1].slot_index, ("place", "direction", "goal")))
+        ]
+
+
+def _frames_with_gap(frames: WeightedFrames, sort: str) -> Iterator[tuple[float, VerbFrame]]:
+    """Yield the frames with a gap for a nominal of a sort.
+
+    Frames with two bare objects have no gap at an object, because English would not show which object is missing.
+    """
+    for weight, (verb, frame, _) in frames:
+        if sort in verb.subject:
+            yield weight, VerbFrame(verb, frame, 0)
+        bare_objects = sum(slot.kind == "nominal" and not slot.marking.english for slot in frame)
+        for index, slot in enumerate(frame, 1):
+            if slot.kind == "nominal" and sort in slot.sorts and (slot.marking.english or bare_objects == 1):
+                yield weight, VerbFrame(verb, frame, index)
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseRequest:
+    """Requirements of a clause before it is sampled.
+
+    Attributes:
+        type: Type of the clause.
+        past: Whether the finite verb must be in the past, or None for any tense.
+        depth: How many clauses may be nested inside.
+        fixed: Constituents that are already decided, by index in the frame (0 is the subject).
+        front: Constituent that opens the clause, possibly one of `fixed`.
+        antecedent: Noun phrase to which `it` may refer.
+    """
+
+    type: ClauseType = ClauseType.STATEMENT
+    past: bool | None = None
+    depth: int = 0
+    fixed: Mapping[int, Constituent] = field(default_factory=dict)
+    front: Constituent | None = None
+    antecedent: NounPhrase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseDraft:
+    """State of a clause while its objects are sampled.
+
+    Attributes:
+        request: Requirements of the clause.
+        verb_frame: Verb and frame.
+        polarity: `+`, `-` or `never`.
+        subject: The subject.
+        tense: Tense or mood.
+        nominals: Nominals of the clause so far, starting with the subject.
+    """
+
+    request: ClauseRequest
+    verb_frame: VerbFrame
+    polarity: str
+    subject: Nominal
+    tense: Tense
+    nominals: list[Nominal]

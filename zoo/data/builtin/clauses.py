@@ -1,0 +1,414 @@
+"""Clauses and sentences in both languages: their constituents, and the word order of English and German."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import chain
+
+from zoo.data.builtin.lexicon import Adverb, CaseMarking, Conjunction, Verb
+from zoo.data.builtin.morphology import (
+    DO,
+    Agreement,
+    Case,
+    ClauseType,
+    Definiteness,
+    Tense,
+    Words,
+    reflexive_pronoun,
+)
+from zoo.data.builtin.nominals import AdjectivePhrase, Nominal
+from zoo.text.trees.tree import Tree, capitalise, detokenise, leaf, node
+
+_CONTRACTIONS = {
+    ("in", "dem"): "im",
+    ("in", "das"): "ins",
+    ("von", "dem"): "vom",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+}
+
+
+class Position(IntEnum):
+    """Position of a constituent in the German middle field, in order.
+
+    Known information precedes new information: pronouns, then definite objects, then indefinite objects. `nicht` comes
+    before the new information. POSTFIELD follows the verbs at the end of the clause.
+    """
+
+    SUBJECT_PRONOUN = 0
+    REFLEXIVE = 1
+    SUBJECT = 2
+    ACCUSATIVE_PRONOUN = 3
+    DATIVE_PRONOUN = 4
+    TIME = 5
+    DEFINITE_DATIVE = 6
+    DEFINITE_ACCUSATIVE = 7
+    FREQUENCY = 8
+    NEGATION = 9
+    INDEFINITE_DATIVE = 10
+    INDEFINITE_ACCUSATIVE = 11
+    MANNER = 12
+    COMPANION = 13
+    PLACE = 14
+    OBLIQUE = 15
+    DIRECTION = 16
+    PREDICATE = 17
+    POSTFIELD = 18
+
+
+_BARE_NOMINAL_POSITIONS = {
+    (Case.NOMINATIVE, Definiteness.PRONOUN): Position.SUBJECT_PRONOUN,
+    (Case.NOMINATIVE, Definiteness.DEFINITE): Position.SUBJECT,
+    (Case.NOMINATIVE, Definiteness.INDEFINITE): Position.SUBJECT,
+    (Case.ACCUSATIVE, Definiteness.PRONOUN): Position.ACCUSATIVE_PRONOUN,
+    (Case.ACCUSATIVE, Definiteness.DEFINITE): Position.DEFINITE_ACCUSATIVE,
+    (Case.ACCUSATIVE, Definiteness.INDEFINITE): Position.INDEFINITE_ACCUSATIVE,
+    (Case.DATIVE, Definiteness.PRONOUN): Position.DATIVE_PRONOUN,
+    (Case.DATIVE, Definiteness.DEFINITE): Position.DEFINITE_DATIVE,
+    (Case.DATIVE, Definiteness.INDEFINITE): Position.INDEFINITE_DATIVE,
+}
+"""Positions of subjects, and of objects without a preposition."""
+
+
+class Constituent:
+    """Part of a clause."""
+
+    __slots__ = ()
+
+    @property
+    def position(self) -> Position:
+        """Position in the German clause."""
+        raise NotImplementedError
+
+    def english(self) -> Tree:
+        """Return the English tree."""
+        raise NotImplementedError
+
+    def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
+        raise NotImplementedError
+
+    def negated(self) -> Constituent | None:
+        """Return the constituent with `kein`, or None if it is not negated that way."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument(Constituent):
+    """Nominal with its marking: a subject, an object, or a prepositional phrase at `prepositional_position`."""
+
+    nominal: Nominal
+    marking: CaseMarking
+    prepositional_position: Position = Position.OBLIQUE
+
+    @property
+    def position(self) -> Position:
+        """Position in the German clause."""
+        if self.marking.german:
+            return self.prepositional_position
+        return _BARE_NOMINAL_POSITIONS[self.marking.case, self.nominal.definiteness]
+
+    def english(self) -> Tree:
+        """Return the English tree."""
+        nominal = self.nominal.english(self.marking.case)
+        if not self.marking.english:
+            return nominal
+        preposition = leaf("TO" if self.marking.english == "to" else "IN", self.marking.english)
+        return node("WHPP" if nominal.label == "WHNP" else "PP", preposition, nominal)
+
+    def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
+        words = self.nominal.german(self.marking.case)
+        if self.marking.case is Case.NOMINATIVE:
+            return (*words, *self.nominal.extraposed), ()
+        if not self.marking.german:
+            return words, self.nominal.extraposed
+        contraction = _CONTRACTIONS.get((self.marking.german, words[0])) if self.nominal.contracts else None
+        phrase = (contraction, *words[1:]) if contraction else (self.marking.german, *words)
+        return phrase, self.nominal.extraposed
+
+    def negated(self) -> Constituent | None:
+        """Return a bare object with `kein`, or None for all other arguments."""
+        if self.marking.german or self.marking.case is Case.NOMINATIVE:
+            return None
+        nominal = self.nominal.negated()
+        return Argument(nominal, self.marking) if nominal else None
+
+
+@dataclass(frozen=True, slots=True)
+class Adjunct(Constituent):
+    """Adverb or adverbial phrase."""
+
+    adverb: Adverb
+    adverb_position: Position
+
+    @property
+    def position(self) -> Position:
+        """Position in the German clause."""
+        return self.adverb_position
+
+    def english(self) -> Tree:
+        """Return the English tree."""
+        return self.adverb.english
+
+    def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
+        return self.adverb.german, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Constituent):
+    """Predicative adjective, two of them, or a comparison with a nominal."""
+
+    adjectives: tuple[AdjectivePhrase, ...]
+    than: Nominal | None = None
+
+    @property
+    def position(self) -> Position:
+        """Position in the German clause."""
+        return Position.PREDICATE
+
+    def english(self) -> Tree:
+        """Return the English tree."""
+        first, *others = (adjective.english() for adjective in self.adjectives)
+        joined = chain.from_iterable((leaf("CC", "and"), other) for other in others)
+        than = [node("PP", leaf("IN", "than"), self.than.english(Case.NOMINATIVE))] if self.than else []
+        if first.label == "ADJP" and not (others or than):
+            return first
+        return node("ADJP", first, *joined, *than)
+
+    def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
+        first, *others = (adjective.german(attributive=False) for adjective in self.adjectives)
+        joined = chain.from_iterable(("und", *other) for other in others)
+        than = ("als", *self.than.german(Case.NOMINATIVE)) if self.than else ()
+        return (*first, *joined, *than), ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubordinateClause(Constituent):
+    """Embedded clause, with or without a conjunction. As the modifier of a noun, it is a relative clause."""
+
+    clause: Clause
+    conjunction: Conjunction | None = None
+
+    @property
+    def position(self) -> Position:
+        """Position in the German clause."""
+        return Position.POSTFIELD
+
+    def english(self) -> Tree:
+        """Return the English tree."""
+        clause = self.clause.english()
+        return node("SBAR", leaf("IN", self.conjunction.english), clause) if self.conjunction else clause
+
+    def german(self) -> tuple[Words, Words]:
+        """Return the German words, and the words that move to the end of the clause."""
+        word = self.conjunction.translation(self.clause.tense.past) if self.conjunction else None
+        return (), (",", *filter(None, [word]), *self.clause.german(), ",")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Verb with its constituents in English order, the subject first.
+
+    Attributes:
+        type: Type of the clause.
+        verb: The verb.
+        tense: Tense or mood.
+        agreement: Agreement features of the subject. For an infinitive, which has no subject, those of the main clause.
+        constituents: Subject and other constituents.
+        front: Index of the constituent that opens the clause in both languages instead of the subject, if any.
+        negated: Whether the clause is negated with `not`.
+    """
+
+    type: ClauseType
+    verb: Verb
+    tense: Tense
+    agreement: Agreement
+    constituents: tuple[Constituent, ...]
+    front: int | None = None
+    negated: bool = False
+
+    def english(self) -> Tree:
+        """Return the English tree, without a final punctuation mark."""
+        subject = None if self.type is ClauseType.INFINITIVE else self.constituents[0]
+        front = None if self.front is None else self.constituents[self.front]
+        rest = [part for part in self.constituents if part is not subject and part is not front]
+        subject = None if subject is front else subject
+        needs_auxiliary = self.negated or (self.type is ClauseType.QUESTION and subject is not None)
+        verbs, auxiliary = self._english_verbs(needs_auxiliary)
+        order = _EnglishOrder(
+            verbs,
+            auxiliary,
+            self.negated,
+            subject.english() if subject else None,
+            [part.english() for part in rest if part.position is Position.FREQUENCY],
+            self._english_complements([part for part in rest if part.position is not Position.FREQUENCY]),
+        )
+        return order.clause(self.type is ClauseType.QUESTION, front.english() if front else None)
+
+    def _english_verbs(self, needs_auxiliary: bool) -> tuple[list[Tree], bool]:
+        """Return the verbs, the finite one first, and whether that one is an auxiliary.
+
+        Args:
+            needs_auxiliary: Whether a finite verb that is no auxiliary gets the auxiliary `do`.
+        """
+        verb, tense = self.verb.english, self.tense
+        if self.type is ClauseType.INFINITIVE:
+            return [leaf("TO", "to"), leaf("VB", verb.base)], True
+        rest = [] if tense.english is None else [verb.non_finite(tense.form)]
+        if tense.to:
+            rest.insert(0, leaf("TO", "to"))
+        first = tense.english or verb
+        if first.auxiliary or not needs_auxiliary:
+            return [first.finite(self.agreement, tense.past), *rest], first.auxiliary
+        return [DO.finite(self.agreement, tense.past), leaf("VB", first.base), *rest], True
+
+    def _english_complements(self, parts: Sequence[Constituent]) -> list[Tree]:
+        """Return what follows the verb. A particle comes first, except after an unstressed pronoun."""
+        trees = [part.english() for part in parts]
+        if self.verb.particle:
+            after_pronoun = bool(parts) and parts[0].position is Position.ACCUSATIVE_PRONOUN
+            trees.insert(int(after_pronoun), node("PRT", leaf("RP", self.verb.particle)))
+        return trees
+
+    def german(self) -> Words:
+        """Return the German words, without a final punctuation mark.
+
+        They are ordered by topological fields: prefield, left bracket, middle field, right bracket, postfield.
+        """
+        parts = list(self.constituents)
+        first = 0 if self.front is None and self.type is ClauseType.STATEMENT else self.front
+        prefield = () if first is None else tuple(chain.from_iterable(parts.pop(first).german()))
+        left, right = self._german_bracket()
+        ordered = sorted(self._german_parts(parts), key=lambda part: part[0])
+        middle = (word for position, words in ordered if position is not Position.POSTFIELD for word in words)
+        postfield = (word for position, words in ordered if position is Position.POSTFIELD for word in words)
+        return (*prefield, *left, *middle, *right, *postfield)
+
+    def _german_bracket(self) -> tuple[Words, Words]:
+        """Return the verbs before and after the middle field.
+
+        In main clauses, the finite verb comes before the middle field. In other clauses, all verbs follow it.
+        """
+        verb, tense = self.verb.german, self.tense
+        if self.type is ClauseType.INFINITIVE:
+            return (), verb.with_zu()
+        auxiliary = (tense.german or self.verb.perfect_auxiliary) if tense.english else None
+        finite = (auxiliary or verb).finite(self.agreement, tense.past)
+        non_finite = (verb.non_finite(tense.form),) if auxiliary else ()
+        if self.type is ClauseType.EMBEDDED:
+            return (), (*non_finite, finite if auxiliary else verb.prefix + finite)
+        return (finite,), non_finite or tuple(filter(None, [verb.prefix]))
+
+    def _german_parts(self, parts: list[Constituent]) -> Iterator[tuple[Position, Words]]:
+        """Yield the words after the prefield with their positions.
+
+        A negated clause has `kein` in the first object that can take it, or `nicht`.
+        """
+        if self.verb.reflexive:
+            yield Position.REFLEXIVE, (reflexive_pronoun(self.agreement),)
+        with_kein = next((part for part in parts if part.negated()), None) if self.negated else None
+        if self.negated and with_kein is None:
+            yield Position.NEGATION, ("nicht",)
+        for part in parts:
+            words, extraposed = ((part is with_kein and part.negated()) or part).german()
+            yield part.position, words
+            yield Position.POSTFIELD, extraposed
+
+
+@dataclass(frozen=True, slots=True)
+class _EnglishOrder:
+    """Parts of an English clause. `verbs` begins with the finite verb, and `complements` follow the last verb.
+
+    `subject` is None in an infinitive, and if the subject is the question word or relative pronoun at the front.
+    """
+
+    verbs: Sequence[Tree]
+    auxiliary: bool
+    negated: bool
+    subject: Tree | None
+    frequency: Sequence[Tree]
+    complements: Sequence[Tree]
+
+    def clause(self, question: bool, front: Tree | None) -> Tree:
+        """Return the constituency tree, with `front` before the subject."""
+        parts = self._inverted() if question and self.subject is not None else self._uninverted()
+        label = "SQ" if question else "S"
+        if front is None:
+            return node(label, *parts)
+        if front.label.startswith("WH"):
+            return node("SBARQ" if question else "SBAR", front, node(label, *parts))
+        comma = [leaf(",", ",")] if front.label == "SBAR" else []
+        return node(label, front, *comma, *parts)
+
+    def _uninverted(self) -> Iterator[Tree]:
+        """Yield subject, verbs and complements. Adverbs of frequency precede a full verb and follow an auxiliary."""
+        negation = [leaf("RB", "not")] if self.negated else []
+        if self.subject:
+            yield self.subject
+        if not self.auxiliary:
+            yield from self.frequency
+        after_finite = [*negation, *self.frequency] if self.auxiliary else negation
+        yield _verb_phrase(self.verbs, after_finite, self.complements)
+
+    def _inverted(self) -> Iterator[Tree]:
+        """Yield the auxiliary before the subject, as in questions."""
+        finite, *rest = self.verbs
+        yield finite
+        if self.subject:
+            yield self.subject
+        if self.negated:
+            yield leaf("RB", "not")
+        yield from self.frequency
+        if rest:
+            yield _verb_phrase(rest, [], self.complements)
+        else:
+            yield from self.complements
+
+
+def _verb_phrase(verbs: Sequence[Tree], after_first: Sequence[Tree], complements: Sequence[Tree]) -> Tree:
+    """Nest one VP per verb. An infinitive with `to` is in an S of its own."""
+    first, *rest = verbs
+    if not rest:
+        return node("VP", first, *after_first, *complements)
+    inner = _verb_phrase(rest, [], complements)
+    return node("VP", first, *after_first, node("S", inner) if rest[0].label == "TO" else inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One main clause, or two that a conjunction (English, German) joins."""
+
+    first: Clause
+    conjunction: tuple[str, str] = ("", "")
+    second: Clause | None = None
+
+    @property
+    def mark(self) -> str:
+        """Final punctuation mark."""
+        return "?" if self.first.type is ClauseType.QUESTION else "."
+
+    def english(self, plain: bool = False) -> Tree:
+        """Return the English tree. If `plain`, it has neither an initial capital nor a final mark."""
+        tree = self.first.english()
+        if self.second:
+            tree = node("S", tree, leaf(",", ","), leaf("CC", self.conjunction[0]), self.second.english())
+        return tree if plain else node(tree.label, *tree.children, leaf(".", self.mark)).capitalise()
+
+    def german(self, plain: bool = False) -> str:
+        """Return the German text. If `plain`, it has neither an initial capital nor a final mark."""
+        words = self.first.german()
+        if self.second:
+            words = (*words, ",", self.conjunction[1], *self.second.german())
+        text = detokenise(_merge_commas(words))
+        return text if plain else capitalise(text) + self.mark
+
+
+def _merge_commas(words: Words) -> Words:
+    """Remove superfluous commas. Embedded clauses have commas on both sides, even at the ends of the sentence."""
+    kept = [word for word, previous in zip(words, (",", *words), strict=False) if (word, previous) != (",", ",")]
+    return tuple(kept[:-1] if kept[-1] == "," else kept)

@@ -1,0 +1,286 @@
+"""A corpus as sentence pairs: lines of files, members of archives, treebanks, sentences of the built-in corpus."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
+
+from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
+from zoo.data import builtin
+from zoo.data.text_files import digest, file_errors, is_sgml, language_suffix, read_sentences
+from zoo.files import manifest, storage
+from zoo.files.archive import extract, extracted
+from zoo.files.atomic import atomic_folder
+from zoo.files.download import fetch, recorded_sha256
+from zoo.report import Report
+from zoo.text.lines import read_lines, without_control
+from zoo.text.trees.bracketed import read_treebank, simplify
+from zoo.text.trees.tree import Tree, unescape_brackets
+
+Split = Literal["train", "dev", "test"]
+Pair = tuple[str, str]
+SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
+
+_READ_BYTES = 1 << 20
+_BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
+_GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
+_BUILTIN_FILES = ("source.txt", "target.txt")
+
+
+class ParallelCorpus:
+    """Sentence pairs of a spec's corpus, read again at each request. Call `close` at the end."""
+
+    def __init__(self, spec: Spec, report: Report, scratch: Path | None = None) -> None:
+        """Prepare to read a corpus.
+
+        Args:
+            spec: Spec that describes the corpus.
+            report: Receives warnings and the progress of downloads.
+            scratch: Folder for temporary files, in which sentences of the built-in corpus are kept until `close`.
+                Without it, they are generated again at each request.
+        """
+        self.corpus, self._scratch = spec.corpus, scratch
+        self._trees = isinstance(spec.task, Parsing)
+        self._report = report
+        self._members: dict[Archive, tuple[Path, Path]] = {}
+        self._generated: dict[tuple[Split, Grammar], IO[bytes]] = {}
+        for split in SPLITS:
+            for number, part in enumerate(getattr(self.corpus, split)):
+                if isinstance(part, (Files, Archive)):
+                    self._check_sides(part, f"corpus.{split}[{number}]")
+
+    def _check_sides(self, part: Files | Archive, name: str) -> None:
+        """Reject a part with the same file on both sides, and warn if the sides seem to be swapped."""
+        if os.path.normpath(part.source) == os.path.normpath(part.target):
+            hint = "name two files: line n of the target translates line n of the source"
+            raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
+        languages = self.corpus.source, self.corpus.target
+        suffixes = language_suffix(part.target), language_suffix(part.source)
+        if languages[0] != languages[1] and suffixes == languages:
+            self._report.warn(
+                f"`{name}` seems to have source and target swapped: its source (language `{languages[0]}`) is "
+                f"`{part.source}`, and its target (language `{languages[1]}`) is `{part.target}`"
+            )
+
+    def close(self) -> None:
+        """Delete the temporary files."""
+        for file in self._generated.values():
+            file.close()
+        self._generated.clear()
+
+    def held_out(self, split: Split) -> int:
+        """Return how many pairs a split takes from the training text."""
+        return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
+
+    def pairs(self, split: Split) -> Iterator[Pair]:
+        """Yield the pairs of a split in order, as they are in the files, without those held out of the training text.
+
+        Downloads archives that are not on this machine.
+
+        Raises:
+            ZooError: A file is missing, empty, damaged or not UTF-8, or two sides have different numbers of lines.
+        """
+        for part in range(len(getattr(self.corpus, split))):
+            yield from self.part_pairs(split, part)
+
+    def part_pairs(self, split: Split, number: int) -> Iterator[Pair]:
+        """Yield the pairs of one part of a split. Raises ZooError as `pairs` does."""
+        part = getattr(self.corpus, split)[number]
+        if isinstance(part, Grammar):
+            yield from self._generated_pairs(split, part)
+        elif isinstance(part, Treebank):
+            for path in self._treebank_files(part):
+                # Clean lines before parsing, so that a control character in a word is an error with a line number.
+                yield from map(tree_pair, read_treebank(map(without_control, read_sentences(path)), str(path)))
+        elif isinstance(part, (Files, Archive)):
+            yield from _file_pairs(*self._side_files(part))
+
+    def bytes(self) -> int:
+        """Estimate the size of the uncompressed text. Downloads archives that are not on this machine."""
+        total = 0
+        for part in (part for split in SPLITS for part in getattr(self.corpus, split)):
+            if isinstance(part, Grammar):
+                total += _BUILTIN_PAIR_BYTES * part.grammar
+            elif not isinstance(part, HeldOut):
+                for path in self._treebank_files(part) if isinstance(part, Treebank) else self._side_files(part):
+                    with file_errors(path):
+                        total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
+        return total
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the pairs follow from, by content: the same text has the same identity in any folder.
+
+        An archive is downloaded only if neither the spec nor `corpus.lock` contains its hash.
+        """
+        return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
+
+    def _part_identity(self, part: Grammar | Files | Archive | Treebank | HeldOut) -> list[Any]:
+        if isinstance(part, Grammar):
+            return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar]
+        if isinstance(part, Treebank):
+            return ["trees", *map(digest, self._treebank_files(part))]
+        if isinstance(part, HeldOut):
+            return ["held out", part.held_out]
+        if isinstance(part, Archive):
+            known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
+            return ["archive", known, part.source, part.target]
+        return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._side_files(part))]
+
+    def _generated_pairs(self, split: Split, part: Grammar) -> Iterator[Pair]:
+        """Yield built-in sentences. They go to a temporary file first, because generating them is slow."""
+        if (split, part) in self._generated:
+            yield from _read_generated(self._generated[split, part])
+            return
+        if self._scratch is None:
+            yield from builtin_pairs(split, part.grammar, trees=self._trees)
+            return
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as until_complete:
+            file = until_complete.enter_context(TemporaryFile(dir=self._scratch))
+            for source, target in builtin_pairs(split, part.grammar, trees=self._trees):
+                file.write(f"{source}\t{target}\n".encode())
+                yield source, target
+            until_complete.pop_all()
+        self._generated[split, part] = file
+
+    def _side_files(self, part: Files | Archive) -> tuple[Path, Path]:
+        if isinstance(part, Files):
+            return self._existing_file(part.source), self._existing_file(part.target)
+        if part not in self._members:
+            self._members[part] = _archive_members(part, self._report)
+        return self._members[part]
+
+    def _treebank_files(self, part: Treebank) -> list[Path]:
+        """Return the files of a treebank, sorted by name."""
+        folder = corpus_path(self.corpus, part.trees)
+        if not os.path.isdir(folder):  # Path.is_dir raises an error for names that no file can have
+            return [self._existing_file(part.trees)]
+        with file_errors(folder):
+            files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        if not files:
+            raise ZooError(f"the folder of trees `{folder}` contains no file", hint="name another folder, or a file")
+        return files
+
+    def _existing_file(self, name: str) -> Path:
+        path = corpus_path(self.corpus, name)
+        if not os.path.isfile(path):
+            hint = "set `corpus.folder=DIR`, relative to the current folder: the paths of the corpus start there"
+            problem = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
+            raise ZooError(f"the corpus file `{path}` {problem}", hint=hint)
+        return path
+
+
+def corpus_path(corpus: Corpus, name: str) -> Path:
+    """Return the path of a corpus file that the spec names. `~` is expanded if it is a user's home folder."""
+    return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(name)
+
+
+def missing_part(spec: Spec) -> str | None:
+    """Return a description of the first part of the corpus that is not on this machine, or None.
+
+    Nothing is downloaded or read.
+    """
+    if not spec.corpus.train:
+        return "it has no corpus to train on"
+    for part in spec.corpus.parts:
+        if isinstance(part, Archive):
+            known = part.sha256 or recorded_sha256(part.archive)
+            if known is None or extracted(known, (part.source, part.target)) is None:
+                return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
+        elif isinstance(part, Files | Treebank):
+            names = (part.source, part.target) if isinstance(part, Files) else (part.trees,)
+            for path in (corpus_path(spec.corpus, name) for name in names):
+                if not path.exists():
+                    return f"its corpus is missing: `{path}` does not exist"
+    return None
+
+
+def corpus_name(corpus: Corpus) -> str:
+    """Return a short name of the training text: its folder, or its first part."""
+    if not corpus.train:
+        return "no corpus"
+    first, *rest = corpus.train
+    if isinstance(first, Grammar):
+        return f"the built-in corpus ({sum(part.grammar for part in corpus.train if isinstance(part, Grammar)):,})"
+    folder = Path(corpus.folder).name
+    if not isinstance(first, Archive) and folder:
+        return folder
+    assert not isinstance(first, HeldOut)
+    field = {Archive: "archive", Files: "source", Treebank: "trees"}[type(first)]
+    name = os.path.basename(getattr(first, field))
+    return f"{name} and {len(rest)} more" if rest else name
+
+
+def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
+    """Generate pairs of the built-in corpus: sentences with translations, or sentences with trees."""
+    for pair in builtin.sentences(split, count):
+        yield tree_pair(simplify(pair.tree)) if trees else (pair.source, pair.target)
+
+
+def cached_builtin_pairs(split: Split, part: Grammar, *, trees: bool = False) -> list[Pair]:
+    """Return the dev or test set of the built-in corpus, from a cache in the folder of prepared corpora.
+
+    Generating the set takes as long as translating it. If the cache cannot be written, the set is generated each time.
+    """
+    folder = storage.prepared() / f"{split}-{part.grammar}-{builtin.VERSION}{'-trees' if trees else ''}"
+    with suppress(ZooError):
+        manifest.check(folder, _BUILTIN_FILES)
+        return list(zip(*(read_lines(folder / name) for name in _BUILTIN_FILES), strict=True))
+    pairs = list(builtin_pairs(split, part.grammar, trees=trees))
+    with suppress(ZooError, OSError), atomic_folder(folder) as partial:
+        for name, lines in zip(_BUILTIN_FILES, zip(*pairs, strict=True), strict=True):
+            text = "".join(f"{line}\n" for line in lines)
+            (partial / name).write_text(text, encoding="utf-8", newline="\n")
+        manifest.write(partial)
+    return pairs
+
+
+def tree_pair(tree: Tree) -> Pair:
+    """Return the sentence of a tree and its bracketed notation."""
+    return " ".join(map(unescape_brackets, tree.leaves())), str(tree)
+
+
+def _read_generated(file: IO[bytes]) -> Iterator[Pair]:
+    """Yield the pairs of a temporary file. Several readers may take turns."""
+    offset = 0
+    while True:
+        file.seek(offset)
+        lines = file.readlines(_READ_BYTES)
+        offset = file.tell()
+        if not lines:
+            return
+        for line in lines:
+            source, _, target = line.decode().removesuffix("\n").partition("\t")
+            yield source, target
+
+
+def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
+    sources, targets = read_sentences(source), read_sentences(target)
+    count = 0
+    for first, second in zip_longest(sources, targets):
+        if first is None or second is None:
+            longer = count + 1 + sum(1 for _ in (sources if second is None else targets))
+            counts = (count, longer) if first is None else (longer, count)
+            raise ZooError(
+                f"`{source}` has {counts[0]:,} lines, but `{target}` has {counts[1]:,}",
+                hint="line n of the target must translate line n of the source: both need the same number of lines",
+            )
+        yield first, second
+        count += 1
+    if not count:
+        unit = "<seg>" if is_sgml(source) else "line"
+        raise ZooError(f"`{source}` contains no {unit}", hint="name another file, or remove this part of the corpus")
+
+
+def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:
+    names = (part.source, part.target)
+    known = part.sha256 or recorded_sha256(part.archive)
+    extracted = extracted(known, names) if known else None
+    # `fetch` reports an archive that does not have the hash of the spec.
+    source, target = extracted or extract(fetch(part.archive, part.sha256, report), names)
+    return source, target

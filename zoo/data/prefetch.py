@@ -1,0 +1,77 @@
+"""Compute items in a background thread while earlier items are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from queue import Full, Queue
+from threading import Event, Thread
+from typing import TypeVar, cast
+
+Item = TypeVar("Item")
+
+_POLL_SECONDS = 0.05  # between two checks whether the consumer still exists
+
+
+def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None, None]:
+    """Yield the items of an iterator that a background thread advances.
+
+    An exception of the iterator is raised here, after the items before it. The thread ends when the returned generator
+    is exhausted, closed or garbage-collected.
+
+    Args:
+        items: Iterator to run in the thread.
+        max_items: Maximum number of items that are computed in advance.
+    """
+    queue: Queue[tuple[Item | None, BaseException | None]] = Queue(max_items)
+    stopped = Event()
+
+    def put(item: Item | None, error: BaseException | None) -> bool:
+        while not stopped.is_set():
+            try:
+                queue.put((item, error), timeout=_POLL_SECONDS)
+                return True
+            except Full:
+                continue
+        return False
+
+    def produce() -> None:
+        try:
+            for item in items:
+                if not put(item, None):
+                    return
+            put(None, StopIteration())
+        except BaseException as error:
+            put(None, error)
+
+    thread = Thread(target=produce, name="prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = queue.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield cast(Item, item)
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def run_in_thread(work: Callable[[], Item]) -> Future[Item]:
+    """Start a function in a daemon thread, which does not keep the process alive.
+
+    Returns:
+        Future of the function's result or exception.
+    """
+    future: Future[Item] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="run_in_thread", daemon=True).start()
+    return future

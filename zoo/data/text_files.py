@@ -1,0 +1,141 @@
+"""Corpus files: sentences of plain text and of SGML, compressed or not, and the digests of files."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from specs import ZooError
+from zoo.files.archive import open_gzip
+from zoo.files.hashes import sha256
+from zoo.report import size
+from zoo.text.lines import decoded_lines
+
+MAX_LINE_BYTES = 1_000_000
+"""Longest line that may be a sentence. Encoding a line takes fifty times its size in memory."""
+_MAX_TAG_LENGTH = 4_096
+# A tag contains no "<", so that the search does not rescan the text after a tag that is never closed.
+_SEGMENT_TAG = re.compile(r"<(/?)seg(?:\s[^<>]*)?>", re.IGNORECASE)
+_INCOMPLETE_TAG = re.compile(r"</?seg(?:\s[^<>]*)?$", re.IGNORECASE)
+
+
+def read_sentences(path: Path) -> Iterator[str]:
+    """Yield the sentences of a file: its lines, or the segments of an SGML file. Decompress `.gz` files on the fly.
+
+    Raises:
+        ZooError: The file is missing or damaged, decompresses to more than text does, or has a line that is not UTF-8
+            or is longer than MAX_LINE_BYTES.
+    """
+    with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        lines = decoded_lines(_bounded_lines(stream, path), str(path))
+        yield from _segments(lines, path) if is_sgml(path) else lines
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Convert errors of reading a file into ZooErrors that name the file."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        hint = "download the file again; `gzip -t` checks whether it is complete"
+        raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
+    except OSError as error:
+        raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def is_sgml(path: Path) -> bool:
+    """Return whether the name is that of an SGML file, compressed or not."""
+    return path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml"))
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Raises:
+        ZooError: The file cannot be read, or was not written completely.
+    """
+    with file_errors(path):
+        _check_complete(path)
+        return sha256(path)
+
+
+def language_suffix(path: Path | str) -> str:
+    """Return the last suffix of a file name that does not denote a file format, such as `de` for `test.de.gz`."""
+    path = Path(path)
+    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
+        path = path.with_suffix("")
+    return path.suffix.removeprefix(".")
+
+
+def _check_complete(path: Path) -> None:
+    """Reject a file with a hole. An interrupted copy has one, although the size of the file may look right."""
+    with path.open("rb") as file:
+        descriptor, end = file.fileno(), path.stat().st_size
+        hole = os.lseek(descriptor, 0, os.SEEK_HOLE) if end and hasattr(os, "SEEK_HOLE") else end
+        if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems report holes inside of text
+            problem = f"`{path}` is incomplete: nothing was written from byte {hole:,} of {end:,} on"
+            raise ZooError(problem, hint="copy or download the file again: the copy was interrupted")
+
+
+def _bounded_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield the lines; refuse any that is longer than MAX_LINE_BYTES, without reading it completely."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            problem = f"a line is longer than {size(MAX_LINE_BYTES)}; no sentence is"
+            raise ZooError(problem, where=f"{path}:{number}", hint="write one sentence per line: split or delete it")
+        yield line
+
+
+def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
+    """Yield the text of the `<seg>` elements, as in the test sets of WMT.
+
+    Raises:
+        ZooError: A segment is not closed within MAX_LINE_BYTES characters.
+    """
+    segment: list[str] | None = None  # text of the open segment
+    first_line = length = 0
+    for number, part in _split_at_tags(lines):
+        tag = _SEGMENT_TAG.fullmatch(part)
+        if tag and not tag[1]:
+            if segment is not None:
+                raise _unclosed_segment(path, first_line, "before the next one")
+            segment, first_line, length = [], number, 0
+        elif segment is not None and tag:
+            yield " ".join(html.unescape("".join(segment)).split())
+            segment = None
+        elif segment is not None:
+            segment.append(part)
+            length += len(part)
+            if length > MAX_LINE_BYTES:
+                raise _unclosed_segment(path, first_line, f"within {size(MAX_LINE_BYTES)}")
+    if segment is not None:
+        raise _unclosed_segment(path, first_line, "before the end of the file")
+
+
+def _split_at_tags(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield segment tags and the text between them, each with its line number. A tag may continue on the next line."""
+    incomplete = ""
+    for number, line in enumerate(lines, start=1):
+        text, end = f"{incomplete}{line}\n", 0
+        for tag in _SEGMENT_TAG.finditer(text):
+            yield number, text[end : tag.start()]
+            yield number, tag[0]
+            end = tag.end()
+        last = max(text.rfind("<", end), end)
+        continues = len(text) - last <= _MAX_TAG_LENGTH and _INCOMPLETE_TAG.match(text, last)
+        incomplete = text[last:] if continues else ""
+        yield number, text[end : len(text) - len(incomplete)]
+
+
+def _unclosed_segment(path: Path, line: int, where: str) -> ZooError:
+    hint = "fix the file: each segment is `<seg ...> text </seg>`"
+    return ZooError(f"a `<seg>` has no `</seg>` {where}", where=f"{path}:{line}", hint=hint)

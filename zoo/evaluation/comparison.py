@@ -1,0 +1,149 @@
+"""Comparison of two systems on the same sentences, with significance by paired bootstrap (Koehn 2004)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+from specs import Parsing, ZooError
+from zoo.evaluation.bootstrap import (
+    SEED,
+    interval_half_width,
+    p_value,
+    sample_counts,
+    scores_from_statistics,
+    sentence_statistics,
+)
+from zoo.evaluation.evaluate import check_split, read_split
+from zoo.evaluation.files import read_aligned, resolve_language
+from zoo.evaluation.metrics import get_metric
+from zoo.evaluation.text_metrics import bleu_options, check_lengths, moses_tokenizer, paper_signature, sacrebleu_metric
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
+from zoo.report import Report
+
+SIGNIFICANCE_LEVEL = 0.05
+"""Differences with a p-value below this are significant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two systems, A and B, compared by one metric, in the metric's points."""
+
+    metric: str
+    scores: tuple[float, float]
+    confidence: tuple[float, float]
+    """Half the width of each score's 95 % confidence interval."""
+    p: float
+    """The p-value: the probability of a difference at least this large in either direction if there were none."""
+    signature: str
+
+    @property
+    def difference(self) -> float:
+        """The score of B minus the score of A."""
+        return self.scores[1] - self.scores[0]
+
+    @property
+    def better(self) -> Literal["A", "B"] | None:
+        """The significantly better system. None if the difference is not significant."""
+        if self.p >= SIGNIFICANCE_LEVEL:
+            return None
+        return "B" if get_metric(self.metric).is_better(self.scores[1], self.scores[0]) else "A"
+
+
+def compare(
+    first: Sequence[str], second: Sequence[str], references: Sequence[str], language: str | None
+) -> tuple[Comparison, ...]:
+    """Compare two systems' translations of the same sentences by BLEU, the paper's BLEU, chrF and TER.
+
+    Args:
+        first: Translations of system A.
+        second: Translations of system B.
+        references: The references.
+        language: Language code for the paper's BLEU. None leaves it out.
+
+    Raises:
+        ZooError: The numbers of translations and references differ, or are 0.
+    """
+    check_lengths(first, references)
+    check_lengths(second, references)
+    metrics = {
+        "bleu": sacrebleu_metric("BLEU", **bleu_options("13a", False)),
+        "chrf": sacrebleu_metric("CHRF"),
+        "ter": sacrebleu_metric("TER"),
+    }
+    comparisons = [_compare_by(name, metric, first, second, references) for name, metric in metrics.items()]
+    if language is not None:
+        tokenize = moses_tokenizer(language)
+        tokenized = [[tokenize(text) for text in texts] for texts in (first, second, references)]
+        metric = sacrebleu_metric("BLEU", **bleu_options("none", False), smooth_method="none")
+        paper = _compare_by("paper_bleu", metric, *tokenized)
+        comparisons.insert(1, replace(paper, signature=paper_signature(paper.signature, language)))
+    return tuple(comparisons)
+
+
+def compare_files(
+    first: Path, second: Path, references: Path, *, language: str | None = None, report: Report | None = None
+) -> tuple[Comparison, ...]:
+    """Compare two files of translations, one sentence per line.
+
+    Raises:
+        ZooError: As `zoo.evaluation.files.evaluate_files`.
+    """
+    first_texts, targets = read_aligned(first, references)
+    second_texts, _ = read_aligned(second, references, report)
+    return compare(first_texts, second_texts, targets, resolve_language(language, references))
+
+
+def compare_models(
+    first: Path,
+    second: Path,
+    split: str,
+    *,
+    max_batch_tokens: int | None = None,
+    report: Report,
+    **options: Unpack[BackendOptions],
+) -> tuple[Comparison, ...]:
+    """Compare the models in two folders on their common dev or test set, each with its spec's beam and length penalty.
+
+    Raises:
+        ZooError: The models' sets differ, a model is a parser, or a folder has no valid model.
+    """
+    known_split = check_split(split)
+    outputs: list[list[str]] = []
+    sets: list[tuple[list[str], list[str]]] = []
+    for folder in (first, second):
+        translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
+        if isinstance(translator.spec.task, Parsing):
+            problem = f"`{folder}` is a parser, and only translations are compared"
+            raise ZooError(problem, hint=f"`zoo evaluate --model {folder}` scores it")
+        sets.append(read_split(translator.spec, known_split, report, translator.vocabulary))
+        if sets[0] != sets[-1]:
+            raise ZooError(
+                f"the {split} sets of `{first}` and `{second}` are not the same sentences",
+                hint="translate one set with both (`zoo decode --output`), and compare the files with `--references`",
+            )
+        language = translator.spec.corpus.target
+        outputs.append([best.text for best, *_ in translator.hypotheses(sets[-1][0], report=report)])
+    return compare(outputs[0], outputs[1], sets[0][1], language)
+
+
+def _compare_by(
+    name: str, metric: Any, first: Sequence[str], second: Sequence[str], references: Sequence[str]
+) -> Comparison:
+    statistics = [sentence_statistics(metric, outputs, references) for outputs in (first, second)]
+    totals = [float(scores_from_statistics(metric, each.sum(0, keepdims=True))[0]) for each in statistics]
+    weights = sample_counts(len(references))
+    samples = [scores_from_statistics(metric, weights @ each) for each in statistics]
+    signature = metric.get_signature()
+    signature.update("seed", SEED)
+    signature.update("bs", len(weights))
+    return Comparison(
+        name,
+        (totals[0], totals[1]),
+        (interval_half_width(samples[0]), interval_half_width(samples[1])),
+        p_value(totals[1] - totals[0], samples[1] - samples[0]),
+        str(signature),
+    )

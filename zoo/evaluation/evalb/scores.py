@@ -1,0 +1,287 @@
+"""Bracket scores of a corpus as EVALB computes and prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+
+from specs import ZooError
+from specs.notation import quote
+from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
+from zoo.evaluation.evalb.sentences import (
+    ERROR,
+    SKIPPED,
+    VALID,
+    Bracketing,
+    SentenceScore,
+    bracketing_of_tree,
+    parse_bracketing,
+    percentage,
+    score_sentence,
+)
+from zoo.text.lines import read_lines
+from zoo.text.trees.tree import XX, Tree
+
+_TABLE_HEAD = """\
+  Sent.                        Matched  Bracket   Cross        Correct Tag
+ ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy
+============================================================================"""
+
+
+@dataclass(frozen=True, slots=True)
+class BracketSummary:
+    """Scores of several sentences together, in points (0 to 100) unless noted. Undefined scores are 0.
+
+    Attributes:
+        sentences: Number of sentences.
+        errors: Number of sentences in error, which count in nothing else.
+        skipped: Number of skipped sentences, which count in nothing else.
+        recall: Labelled recall of brackets.
+        precision: Labelled precision of brackets.
+        f1: Harmonic mean of recall and precision.
+        complete_match: Share of sentences of which all brackets match.
+        crossing: Mean number of crossing brackets per sentence. Unit: brackets.
+        no_crossing: Share of sentences without crossing brackets.
+        two_or_less: Share of sentences with at most two crossing brackets.
+        tagging: Share of words with the correct tag. None if the tags of the references were used.
+    """
+
+    sentences: int
+    errors: int
+    skipped: int
+    recall: float
+    precision: float
+    f1: float
+    complete_match: float
+    crossing: float
+    no_crossing: float
+    two_or_less: float
+    tagging: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BracketScores(BracketSummary):
+    """Scores of all sentences together, of the short ones, and of each.
+
+    Attributes:
+        cutoff: Largest number of words of a short sentence.
+        short: Scores of the short sentences.
+        signature: The parameters, whose tags were used, and the cutoff.
+        rows: Scores of each sentence.
+    """
+
+    cutoff: int
+    short: BracketSummary
+    signature: str
+    rows: tuple[SentenceScore, ...]
+
+    @property
+    def failed(self) -> list[tuple[int, SentenceScore]]:
+        """The sentences in error, with their numbers from 1."""
+        return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status == ERROR]
+
+    def by_length(self, bounds: Sequence[int]) -> dict[str, BracketSummary]:
+        """Return scores by sentence length in words: for bounds 10 and 20, those of 1-10, 11-20 and >20.
+
+        Raises:
+            ZooError: The bounds do not increase from at least 1.
+        """
+        if not bounds or bounds[0] < 1 or any(bound >= next_bound for bound, next_bound in pairwise(bounds)):
+            raise ZooError(
+                f"`{list(bounds)}` are not valid bounds of lengths", hint="give increasing whole numbers from 1"
+            )
+        summaries = {}
+        for low, high in pairwise([0, *bounds]):
+            summaries[f"{low + 1}-{high}"] = _summarise([row for row in self.rows if low < row.length <= high])
+        return summaries | {f">{bounds[-1]}": _summarise([row for row in self.rows if row.length > bounds[-1]])}
+
+
+def score_trees(
+    outputs: Sequence[Tree | None],
+    references: Sequence[Tree],
+    parameters: Parameters = COLLINS,
+    *,
+    own_tags: bool = True,
+) -> BracketScores:
+    """Score trees against references.
+
+    Words and brackets are deleted by their tags and labels before trees are compared. If no output has tags (all are
+    `XX`), each word gets its tag from the reference: otherwise punctuation would be deleted on one side only.
+
+    Args:
+        outputs: The trees to score. None is an output that is not a tree, which counts as an error.
+        references: The reference of each tree.
+        parameters: Parameters of EVALB.
+        own_tags: Whether the outputs' tags are used, if they have any. If not, a word that is tagged as punctuation, or
+            punctuation tagged as a word, is no error, and there is no tagging accuracy.
+
+    Raises:
+        ZooError: The numbers of outputs and references differ or are 0, or there are more errors than the parameters
+            allow.
+    """
+    bracketings = [None if tree is None else bracketing_of_tree(tree) for tree in outputs]
+    return _score(bracketings, [bracketing_of_tree(tree) for tree in references], parameters, own_tags=own_tags)
+
+
+def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path | str | None = None) -> BracketScores:
+    """Score a file of trees against another, one tree per line.
+
+    Args:
+        test: The trees to score. A line without a word is skipped; a line that is not a tree is an error.
+        gold: The references.
+        parameters: A parameter file of EVALB. None for `COLLINS`.
+
+    Raises:
+        ZooError: A file cannot be read, a line of `gold` is not a tree, the files differ in the number of lines, or
+            there are more errors than the parameters allow.
+    """
+    chosen = COLLINS if parameters is None else read_parameters(parameters)
+    test_lines, gold_lines = read_lines(test), read_lines(gold)
+    if len(test_lines) != len(gold_lines):
+        raise ZooError(
+            f"`{test}` has {len(test_lines):,} lines and `{gold}` has {len(gold_lines):,}",
+            hint="line n of one file is compared with line n of the other: both need the same number of lines",
+        )
+    references = [_read_reference(line, f"{gold}:{number}") for number, line in enumerate(gold_lines, start=1)]
+    return _score([parse_bracketing(line) for line in test_lines], references, chosen)
+
+
+def _read_reference(line: str, where: str) -> Bracketing:
+    reference = parse_bracketing(line)
+    if reference is None:
+        raise ZooError(
+            f"{quote(line)} is not a bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
+        )
+    return reference
+
+
+def _score(
+    outputs: Sequence[Bracketing | None],
+    references: Sequence[Bracketing],
+    parameters: Parameters,
+    *,
+    own_tags: bool = True,
+) -> BracketScores:
+    if len(outputs) != len(references):
+        raise ZooError(
+            f"there are {len(outputs):,} trees and {len(references):,} references",
+            hint="tree n is compared with reference n: both need the same number of trees",
+        )
+    if not references:
+        raise ZooError("there is nothing to score: there are no trees")
+    tags = {tag for output in outputs if output is not None for tag in output.tags}
+    use_test_tags = own_tags and tags != {XX}
+    rows = [
+        score_sentence(output, reference, parameters, use_test_tags=use_test_tags)
+        for output, reference in zip(outputs, references, strict=True)
+    ]
+    summary = _summarise(rows)
+    tag_source = "test" if use_test_tags else "reference"
+    scores = BracketScores(
+        **{field.name: getattr(summary, field.name) for field in fields(BracketSummary)},
+        cutoff=parameters.cutoff,
+        short=_summarise([row for row in rows if row.length <= parameters.cutoff]),
+        signature=f"evalb:{parameters.name}|tags:{tag_source}|cutoff:{parameters.cutoff}",
+        rows=tuple(rows),
+    )
+    _check_errors(scores, parameters)
+    return scores
+
+
+def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
+    """Raise ZooError if EVALB would stop without a summary: at the second error after MAX_ERROR."""
+    if parameters.max_error is None or scores.errors <= parameters.max_error + 1:
+        return
+    number, first = scores.failed[0]
+    raise ZooError(
+        f"{scores.errors:,} sentences are in error, more than `MAX_ERROR {parameters.max_error}` allows "
+        f"({parameters.name}); the first is sentence {number:,}: {first.problem}",
+        hint="compare trees over the same words, or raise `MAX_ERROR` in the parameter file",
+    )
+
+
+def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
+    valid = [row for row in rows if row.status == VALID]
+    matched = sum(row.matched for row in valid)
+    recall = percentage(matched, sum(row.gold for row in valid))
+    precision = percentage(matched, sum(row.test for row in valid))
+    tags = [row.tags for row in rows if row.tags is not None]
+    return BracketSummary(
+        sentences=len(rows),
+        errors=sum(row.status == ERROR for row in rows),
+        skipped=sum(row.status == SKIPPED for row in rows),
+        recall=recall,
+        precision=precision,
+        f1=2 * recall * precision / (recall + precision) if matched else 0.0,
+        complete_match=percentage(sum(row.matched == row.gold == row.test for row in valid), len(valid)),
+        crossing=sum(row.crossing for row in valid) / len(valid) if valid else 0.0,
+        no_crossing=percentage(sum(not row.crossing for row in valid), len(valid)),
+        two_or_less=percentage(sum(row.crossing <= 2 for row in valid), len(valid)),
+        tagging=percentage(sum(tags), sum(row.words for row in valid)) if tags else None,
+    )
+
+
+def format_table(scores: BracketScores) -> str:
+    """Return the scores in EVALB's own layout: one line per sentence, totals, and two summaries.
+
+    The layout is identical to EVALB's example `sample.rsl`, including its misspellings. `-` replaces tags if the test
+    has none. As in that example, the total of the crossing column is the number of sentences without crossing brackets.
+    """
+    return "\n".join(
+        [
+            _TABLE_HEAD,
+            *(_format_row(number, row) for number, row in enumerate(scores.rows, start=1)),
+            "=" * 76,
+            _format_totals([row for row in scores.rows if row.status == VALID], scores),
+            "=== Summary ===",
+            "",
+            "-- All --",
+            *_format_summary(scores),
+            "",
+            f"-- len<={scores.cutoff} --",
+            *_format_summary(scores.short),
+        ]
+    )
+
+
+def _format_row(number: int, row: SentenceScore) -> str:
+    return (
+        f"{number:4d}  {row.length:3d}    {row.status:d}  "
+        f"{row.recall:6.2f} {row.precision:6.2f}   {row.matched:3d}    "
+        f"{row.gold:3d}  {row.test:3d}    {row.crossing:3d}   {row.words:4d}  "
+        + ("   -        -" if row.tags is None else f"{row.tags:4d}   {percentage(row.tags, row.words):6.2f}")
+    )
+
+
+def _format_totals(valid: Sequence[SentenceScore], scores: BracketSummary) -> str:
+    gold, test = sum(row.gold for row in valid), sum(row.test for row in valid)
+    matched, without_crossing = sum(row.matched for row in valid), sum(not row.crossing for row in valid)
+    tags = sum(row.tags or 0 for row in valid)
+    brackets = f"{scores.recall:22.2f} {scores.precision:6.2f} {matched:6d} {gold:6d} {test:4d}  {without_crossing:5d}"
+    tagging = "    -        -" if scores.tagging is None else f"{tags:5d}   {scores.tagging:6.2f}"
+    return f"{brackets if gold and test else ''}  {sum(row.words for row in valid):5d} {tagging}"
+
+
+def _format_summary(summary: BracketSummary) -> list[str]:
+    figures = {
+        "Number of sentence": summary.sentences,
+        "Number of Error sentence": summary.errors,
+        "Number of Skip  sentence": summary.skipped,
+        "Number of Valid sentence": summary.sentences - summary.errors - summary.skipped,
+        "Bracketing Recall": summary.recall,
+        "Bracketing Precision": summary.precision,
+        "Complete match": summary.complete_match,
+        "Average crossing": summary.crossing,
+        "No crossing": summary.no_crossing,
+        "2 or less crossing": summary.two_or_less,
+        "Tagging accuracy": summary.tagging,
+    }
+    return [f"{name:<25} = {_format_figure(value)}" for name, value in figures.items()]
+
+
+def _format_figure(value: float | None) -> str:
+    if value is None:
+        return f"{'-':>6}"
+    return f"{value:6d}" if isinstance(value, int) else f"{value:6.2f}"

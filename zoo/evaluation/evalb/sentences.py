@@ -1,0 +1,258 @@
+"""Bracketings of single sentences, and their comparison with a reference as EVALB does it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate, compress, product
+from typing import NamedTuple
+
+from zoo.evaluation.evalb.parameters import Parameters
+from zoo.text.trees.tree import Tree
+
+VALID, ERROR, SKIPPED = 0, 1, 2
+"""Status of a sentence: counted, excluded because test and gold have different words, or excluded as empty."""
+
+# A tag with its word, an opening bracket with its label, a closing bracket, or text that is not part of a tree.
+_TOKEN = re.compile(r"\(([^()\s]*)(?:\s+([^()\s]+)\s*\))?|\)|[^()\s]+", re.ASCII)
+_FUNCTION_TAG = re.compile(r"[-=].*", re.DOTALL)
+_QUOTATION_MARKS = frozenset(["'", '"', "/"])
+
+
+class Bracket(NamedTuple):
+    """A constituent: its label, the index of its first word, and the index after its last word, from 0."""
+
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bracketing:
+    """The words of a sentence, a tag for each word, and the constituents in the order in which they open."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    brackets: tuple[Bracket, ...]
+
+    def select(self, keep: Sequence[bool]) -> Bracketing:
+        """Return the bracketing of the words for which `keep` is true. Brackets that become empty are removed."""
+        kept_before = [0, *accumulate(keep)]
+        brackets = (Bracket(label, kept_before[start], kept_before[end]) for label, start, end in self.brackets)
+        return Bracketing(
+            words=tuple(compress(self.words, keep)),
+            tags=tuple(compress(self.tags, keep)),
+            brackets=tuple(bracket for bracket in brackets if bracket.start < bracket.end),
+        )
+
+
+class _BracketingBuilder:
+    """Builds a bracketing from left to right."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        self._tags: list[str] = []
+        self._brackets: list[Bracket] = []
+        self._open: list[int] = []
+
+    @property
+    def has_open_bracket(self) -> bool:
+        return bool(self._open)
+
+    def add_word(self, word: str, tag: str) -> None:
+        self._words.append(word)
+        self._tags.append(tag)
+
+    def open(self, label: str) -> None:
+        self._open.append(len(self._brackets))
+        self._brackets.append(Bracket(label, len(self._words), len(self._words)))
+
+    def close(self) -> None:
+        index = self._open.pop()
+        label, start, _ = self._brackets[index]
+        self._brackets[index] = Bracket(label, start, len(self._words))
+
+    def build(self) -> Bracketing:
+        return Bracketing(tuple(self._words), tuple(self._tags), tuple(self._brackets))
+
+
+def bracketing_of_tree(tree: Tree) -> Bracketing:
+    """Return the bracketing of a tree."""
+    builder = _BracketingBuilder()
+    for node, closes in tree.walk():
+        if node.word:
+            builder.add_word(node.word, node.label)
+        elif closes:
+            builder.close()
+        else:
+            builder.open(node.label)
+            if not node.children:
+                builder.close()
+    return builder.build()
+
+
+def parse_bracketing(line: str) -> Bracketing | None:
+    """Return the bracketing of a line, or None if its brackets are unbalanced or a word has no tag.
+
+    As EVALB does, it accepts several trees on a line, brackets without a label, and an empty line.
+    """
+    builder = _BracketingBuilder()
+    for token in _TOKEN.finditer(line):
+        label, word = token.groups()
+        if word is not None:
+            builder.add_word(word, label)
+        elif label is not None:
+            builder.open(label)
+        elif token[0] == ")" and builder.has_open_bracket:
+            builder.close()
+        else:
+            return None
+    return None if builder.has_open_bracket else builder.build()
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """Scores of one sentence: a line of EVALB's table. If the status is not VALID, no bracket is counted.
+
+    Attributes:
+        length: Number of words of the reference.
+        status: VALID, ERROR or SKIPPED.
+        words: Number of words of the reference that are compared.
+        matched: Number of brackets of the reference that the test has, too.
+        gold: Number of brackets of the reference.
+        test: Number of brackets of the test.
+        crossing: Number of brackets of the test that cross a bracket of the reference.
+        tags: Number of correct tags. None if the tags of the reference were used.
+        problem: Why the status is not VALID.
+    """
+
+    length: int
+    status: int
+    words: int
+    matched: int = 0
+    gold: int = 0
+    test: int = 0
+    crossing: int = 0
+    tags: int | None = 0
+    problem: str = ""
+
+    @property
+    def recall(self) -> float:
+        """Recall of brackets in points; 0 if the reference has no bracket."""
+        return percentage(self.matched, self.gold)
+
+    @property
+    def precision(self) -> float:
+        """Precision of brackets in points; 0 if the test has no bracket."""
+        return percentage(self.matched, self.test)
+
+
+def percentage(part: int, whole: int) -> float:
+    """Return 100 * part / whole, or 0 if `whole` is 0."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+def score_sentence(
+    test: Bracketing | None, gold: Bracketing, parameters: Parameters, *, use_test_tags: bool
+) -> SentenceScore:
+    """Score one sentence. Tags, words and length are compared after the deletions that the parameters specify.
+
+    Args:
+        test: The bracketing to score. None if it could not be read.
+        gold: The reference.
+        parameters: Parameters of EVALB.
+        use_test_tags: Whether the test's own tags are used. If not, each word gets its tag from the reference.
+    """
+    excluded = SentenceScore(
+        length=sum(tag not in parameters.deleted_for_length for tag in gold.tags),
+        status=ERROR,
+        words=sum(tag not in parameters.deleted for tag in gold.tags),
+        tags=0 if use_test_tags else None,
+    )
+    if test is None:
+        return replace(excluded, problem="the brackets do not form a tree")
+    if not use_test_tags:
+        if test.words and len(test.words) != len(gold.words):
+            return replace(excluded, problem=_describe_lengths(test, gold))
+        test = replace(test, tags=gold.tags[: len(test.words)])
+    test, gold = _delete(test, gold, parameters)
+    if not test.words:
+        return replace(excluded, status=SKIPPED, problem="there is no word")
+    if len(test.words) != len(gold.words):
+        return replace(excluded, problem=_describe_lengths(test, gold))
+    for word, other in zip(test.words, gold.words, strict=True):
+        if not parameters.same_word(word, other):
+            return replace(excluded, problem=f"the words `{word}` and `{other}` differ")
+    return SentenceScore(
+        length=excluded.length,
+        status=VALID,
+        words=len(gold.words),
+        matched=_count_matched(test, gold, parameters),
+        gold=len(gold.brackets),
+        test=len(test.brackets),
+        crossing=_count_crossing(test, gold),
+        tags=sum(map(parameters.same_label, test.tags, gold.tags)) if use_test_tags else None,
+    )
+
+
+def _describe_lengths(test: Bracketing, gold: Bracketing) -> str:
+    return f"there are {len(test.words):,} words, and {len(gold.words):,} in the reference"
+
+
+def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple[Bracketing, Bracketing]:
+    """Return both without the deleted words and brackets, and without function tags in the labels."""
+    keep = [tag not in parameters.deleted for tag in test.tags]
+    keep_gold = [tag not in parameters.deleted for tag in gold.tags]
+    if any(keep) and sum(keep) != sum(keep_gold):
+        for index, gold_index in product(_quotes(test, parameters), _quotes(gold, parameters)):
+            # Quotation marks at the same position, of which only one has a deleted tag, are both kept.
+            if keep[index] != keep_gold[gold_index] and sum(keep[:index]) == sum(keep_gold[:gold_index]):
+                keep[index] = keep_gold[gold_index] = True
+    return _delete_brackets(test.select(keep), parameters), _delete_brackets(gold.select(keep_gold), parameters)
+
+
+def _quotes(sentence: Bracketing, parameters: Parameters) -> list[int]:
+    """Return the indices of quotation marks with a tag that taggers confuse."""
+    words = enumerate(zip(sentence.tags, sentence.words, strict=True))
+    return [index for index, (tag, word) in words if tag in parameters.quotes and word in _QUOTATION_MARKS]
+
+
+def _delete_brackets(sentence: Bracketing, parameters: Parameters) -> Bracketing:
+    brackets = (Bracket(_strip_function_tag(label), start, end) for label, start, end in sentence.brackets)
+    kept = tuple(bracket for bracket in brackets if not parameters.deletes_bracket(bracket.label))
+    return replace(sentence, brackets=kept)
+
+
+@cache
+def _strip_function_tag(label: str) -> str:
+    """Return `NP` for `NP-SBJ` and `NP=2`."""
+    return _FUNCTION_TAG.sub("", label)
+
+
+def _count_matched(test: Bracketing, gold: Bracketing, parameters: Parameters) -> int:
+    """Count the brackets of the reference that match a bracket of the test, each of which matches once."""
+    unmatched: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+    for label, start, end in test.brackets:
+        unmatched[start, end].append(label)
+    matched = 0
+    for gold_label, start, end in gold.brackets:
+        labels = unmatched[start, end]
+        for index, label in enumerate(labels):
+            if not parameters.labelled or parameters.same_label(label, gold_label):
+                del labels[index]
+                matched += 1
+                break
+    return matched
+
+
+def _count_crossing(test: Bracketing, gold: Bracketing) -> int:
+    """Count the brackets of the test that cross a bracket of the reference."""
+    spans = {(start, end) for _, start, end in gold.brackets}
+    return sum(
+        any(start < first < end < last or first < start < last < end for first, last in spans)
+        for _, start, end in test.brackets
+        if (start, end) not in spans  # a bracket with the span of a reference bracket cannot cross another one
+    )

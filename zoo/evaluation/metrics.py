@@ -1,0 +1,156 @@
+"""Registry of the metrics that models are scored by, with perplexity and bracket F1.
+
+To add a metric, add its `Metric` to `METRICS` and its name to the choices of `training.dev_score`. This module does not
+import torch, because `zoo list` only needs the names of metrics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from specs import Task, ZooError
+from specs.spec import SCORES
+from zoo.evaluation.evalb.scores import score_trees
+from zoo.evaluation.text_metrics import compute_bleu, compute_chrf, compute_paper_bleu, compute_ter
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import Tree
+
+if TYPE_CHECKING:
+    from zoo.evaluation.outputs import ModelOutputs
+    from zoo.generation.scoring import TokenScores
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A metric: its names, which direction is better, and how it is computed and formatted."""
+
+    name: str
+    """Name in specs, in the training log and in `scores.json`."""
+    title: str
+    """Name in output for people."""
+    compute: Callable[[ModelOutputs], Mapping[str, float | str]]
+    """Function to the entries of `scores.json`: the score by the metric's name, a signature, and the `details`."""
+    higher_is_better: bool = True
+    task: str | None = None
+    """The kind of task that it applies to. None for all."""
+    uses_probabilities: bool = False
+    """Whether it is computed from the probabilities of the references, so that nothing is generated for it."""
+    max_value: float = 100.0
+    """Its largest possible value; the smallest is 0."""
+    decimals: int = 2
+    unit: str = ""
+    """The unit that it is averaged over, such as "token"."""
+    in_summary: bool = True
+    """Whether it is part of the one-line summary of a model's scores."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """Names and titles of additional numbers that are shown with it."""
+
+    @property
+    def signature(self) -> str:
+        """The key of its signature in `scores.json`. The first metric of a task uses `signature`, without a prefix."""
+        return f"{self.name}_signature" if self.name not in _FIRST_METRICS else "signature"
+
+    def score(self, outputs: ModelOutputs) -> float:
+        """Return the score of a model's outputs."""
+        return float(self.compute(outputs)[self.name])
+
+    def is_better(self, score: float, than: float | None) -> bool:
+        """Return whether a score is better than another, or is the first. A score that is not finite never is."""
+        if than is None or not math.isfinite(score):
+            return math.isfinite(score)
+        return score > than if self.higher_is_better else score < than
+
+    def format_score(self, score: Any) -> str:
+        """Return a score as text, or a dash for None."""
+        return "-" if score is None else f"{score:.{self.decimals}f}"
+
+    def read_score(self, scores: object) -> float | None:
+        """Return this metric's score from the `scores.json` entry of a set. None if it is missing or not valid."""
+        score = scores.get(self.name) if isinstance(scores, Mapping) else None
+        if not isinstance(score, int | float) or not 0 <= score < self.max_value * 1.00001:
+            return None
+        return min(self.max_value, score)  # rounding can make a perfect score exceed 100
+
+
+def perplexity(scores: Sequence[TokenScores]) -> float:
+    """Return the perplexity per token, as in the paper's Table 3.
+
+    It is exp of the mean negative log-probability of all tokens of all sentences, with EOS. Only models with the same
+    vocabulary can be compared by it.
+
+    Raises:
+        ZooError: There is no token.
+    """
+    tokens = sum(score.tokens for score in scores)
+    if not tokens:
+        raise ZooError("there is nothing to score: no sentence has a token")
+    mean = -math.fsum(score.log_probability for score in scores) / tokens
+    try:
+        return math.exp(mean)
+    except OverflowError:
+        return math.inf
+
+
+def compute_perplexity(outputs: ModelOutputs) -> dict[str, float | str]:
+    """Return the entry of `scores.json` for perplexity."""
+    return {"perplexity": perplexity(outputs.reference_scores)}
+
+
+_F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "complete match"}
+
+
+def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
+    """Return the entries of `scores.json` for F1 of labelled brackets, in points.
+
+    The outputs get the tags of the references. With its own tags, a parser that takes a full stop for a noun would have
+    the sentence excluded as an error, and a parser with few tags would be scored by its easiest sentences.
+
+    Raises:
+        ZooError: A reference is not a tree. An output that is not a tree only counts as an error.
+    """
+    trees = [_read_tree(text) for text in outputs.texts]
+    result = score_trees(trees, [read_tree(text) for text in outputs.references], own_tags=False)
+    return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}
+
+
+def _read_tree(text: str) -> Tree | None:
+    try:
+        return read_tree(text)
+    except ZooError:
+        return None
+
+
+METRICS = (
+    Metric("bleu", "BLEU", compute_bleu, task="translation"),
+    Metric("paper_bleu", "paper's BLEU", compute_paper_bleu, task="translation", in_summary=False),
+    Metric("chrf", "chrF", compute_chrf, task="translation", in_summary=False),
+    Metric("ter", "TER", compute_ter, higher_is_better=False, task="translation", max_value=math.inf, in_summary=False),
+    Metric("f1", "F1", compute_f1, task="parsing", details=_F1_DETAILS),
+    Metric(
+        "perplexity",
+        "perplexity",
+        compute_perplexity,
+        higher_is_better=False,
+        uses_probabilities=True,
+        max_value=math.inf,
+        decimals=3,
+        unit="token",
+    ),
+)
+"""All metrics, in the order in which they are shown."""
+_FIRST_METRICS = {scores[0] for scores in SCORES.values()}
+DEV_TITLES = {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS}
+"""Keys of the training log and their titles."""
+
+
+def get_metric(name: str) -> Metric:
+    """Return the metric with this name."""
+    return {metric.name: metric for metric in METRICS}[name]
+
+
+def metrics_for(task: Task) -> tuple[Metric, ...]:
+    """Return the metrics of a task. The first one is its main metric."""
+    return tuple(metric for metric in METRICS if metric.task in (None, task.kind))

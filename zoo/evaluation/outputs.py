@@ -1,0 +1,144 @@
+"""Outputs of a model on a set of sentences: computed on demand, saved per sentence, and shown as examples."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Unpack
+
+from specs import ZooError
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import read_bytes
+from zoo.generation.config import GenerationOptions
+from zoo.generation.scoring import TokenScores
+from zoo.generation.translator import Translator
+from zoo.report import Report
+
+EXAMPLES = 3
+"""Number of sentences that `format_examples` shows."""
+_EXAMPLE_LABELS = ("source", "reference", "output")
+_MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
+
+
+class ModelOutputs:
+    """Outputs of a translator for a set of sentences. Each kind is computed when a metric first needs it."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        sources: Sequence[str],
+        references: Sequence[str],
+        report: Report | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> None:
+        """Prepare the outputs of a translator.
+
+        Args:
+            translator: The model.
+            sources: The texts to translate or parse.
+            references: The reference of each text.
+            report: Where progress goes.
+            **options: Generation options. The spec gives what is left out.
+
+        Raises:
+            ZooError: The numbers of sources and references differ, or are 0.
+        """
+        if len(sources) != len(references):
+            raise ZooError(
+                f"there are {len(sources):,} sources and {len(references):,} references",
+                hint="line n of the references belongs to line n of the sources: both need the same number of lines",
+            )
+        if not sources:
+            raise ZooError("there is nothing to evaluate: the set has no sentence")
+        self.sources, self.references = sources, references
+        self._translator, self._report, self._options = translator, report or Report(), options
+
+    @property
+    def language(self) -> str:
+        """The language code of the outputs, such as de."""
+        return self._translator.spec.corpus.target
+
+    @property
+    def texts(self) -> list[str]:
+        """The best output for each source: a translation, or a parser's bracketed tree."""
+        return self._timed_texts[0]
+
+    @property
+    def seconds(self) -> float:
+        """The time that it took to generate `texts`, in seconds."""
+        return self._timed_texts[1]
+
+    @cached_property
+    def _timed_texts(self) -> tuple[list[str], float]:
+        start = time.perf_counter()
+        hypotheses = self._translator.hypotheses(self.sources, report=self._report, **self._options)
+        seconds = time.perf_counter() - start
+        return [best.text for best, *_ in hypotheses], seconds
+
+    @cached_property
+    def reference_scores(self) -> list[TokenScores]:
+        """The log-probabilities of the references, token by token."""
+        max_batch_tokens = self._options.get("max_batch_tokens")
+        return self._translator.score_tokens(
+            self.sources, self.references, max_batch_tokens=max_batch_tokens, report=self._report
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOutput:
+    """A run's output for one sentence: one line of JSON in a file of the run's folder.
+
+    Attributes:
+        output: The best output.
+        log_probability: Natural log-probability of the reference, with EOS.
+        tokens: Number of tokens of the reference, with EOS.
+    """
+
+    output: str
+    log_probability: float
+    tokens: int
+
+
+def save_outputs(file: Path, outputs: ModelOutputs) -> None:
+    """Write the outputs to a file, so that systems can be compared later without their weights."""
+    saved = [
+        SavedOutput(output, scores.log_probability, scores.tokens)
+        for output, scores in zip(outputs.texts, outputs.reference_scores, strict=True)
+    ]
+    with atomic_file(file) as partial:
+        partial.write_text("".join(f"{json.dumps(asdict(line))}\n" for line in saved), encoding="utf-8")
+
+
+def load_outputs(file: Path) -> Sequence[SavedOutput]:
+    """Read the outputs that `save_outputs` wrote, in the order of the set.
+
+    Raises:
+        ZooError: The file is missing or damaged.
+    """
+    try:
+        return [_read_output(json.loads(line)) for line in read_bytes(file, _MAX_FILE_BYTES).splitlines()]
+    except (ValueError, TypeError, KeyError):
+        hint = "remove it: `zoo evaluate --model RUN --set SET` writes it again"
+        raise ZooError(f"`{file}` is damaged: a line is not a valid output", hint=hint, exit_code=1) from None
+
+
+def _read_output(fields: dict[str, object]) -> SavedOutput:
+    saved = SavedOutput(**fields)  # type: ignore[arg-type]
+    if not isinstance(saved.output, str) or not isinstance(saved.tokens, int) or saved.tokens < 1:
+        raise ValueError
+    return SavedOutput(saved.output, float(saved.log_probability), saved.tokens)
+
+
+def format_examples(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
+    """Return the first `EXAMPLES` non-empty sentences as text, each with its reference and the model's output."""
+    rows = [row for row in zip(sources, references, outputs, strict=True) if row[0].strip()][:EXAMPLES]
+    width = max(map(len, _EXAMPLE_LABELS))
+    blocks = [
+        "".join(f"\n  {label:<{width}}  {text}" for label, text in zip(_EXAMPLE_LABELS, row, strict=True))
+        for row in rows
+    ]
+    return "\n".join(blocks).removeprefix("\n")

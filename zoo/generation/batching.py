@@ -1,0 +1,108 @@
+"""Source sentences as token IDs, and how they are grouped and padded into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from specs import PAD, ZooError
+from zoo.text.sentences import excerpt
+
+MIN_ROW_TOKENS = 16
+"""Shorter sentences count as this many tokens: their translations and the vocabulary's logits need memory, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One sentence to be translated or parsed, as token IDs.
+
+    Attributes:
+        index: Position of the sentence among all sentences, from 0. For a part of a long text, position among its
+            parts.
+        tokens: Token IDs, EOS last.
+        max_length: Largest number of tokens of the translation, without EOS.
+        prefix: Token IDs that the translation must start with.
+        text: The sentence as text, for error messages.
+        word_count: Number of words, separated by white space.
+        word_tokens: For trees: the token that each word must be written as. UNK allows any word token. If empty, every
+            word may be written as any word token.
+        text_index: Position of the long text that this sentence is a part of, from 0. None if it is a whole text.
+    """
+
+    index: int
+    tokens: tuple[int, ...]
+    max_length: int
+    prefix: tuple[int, ...] = ()
+    text: str = ""
+    word_count: int = 0
+    word_tokens: tuple[int, ...] = ()
+    text_index: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_length < len(self.prefix):
+            raise ValueError(
+                f"a translation of at most {self.max_length} tokens cannot start with {len(self.prefix)} tokens"
+            )
+
+    @property
+    def line(self) -> int:
+        """Index of the input line, from 0."""
+        return self.index if self.text_index is None else self.text_index
+
+    @property
+    def part(self) -> int:
+        """Index of this sentence among the parts of its text, from 0."""
+        return 0 if self.text_index is None else self.index
+
+
+def sentence_out_of_memory(source: Source) -> ZooError:
+    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
+    return ZooError(
+        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {excerpt(source.text)}, "
+        f"{len(source.tokens) - 1:,} tokens",
+        hint="split the sentence, use a smaller beam, or close other programs",
+        exit_code=1,
+    )
+
+
+def max_rows(longest: int, max_batch_tokens: int) -> int:
+    """Return how many sentences fit into a batch, counting padding. A longer sentence gets a batch of its own.
+
+    Args:
+        longest: Tokens of the longest sentence.
+        max_batch_tokens: Upper bound of rows * `longest`.
+    """
+    return max(1, max_batch_tokens // max(longest, MIN_ROW_TOKENS))
+
+
+def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
+    """Group sentences of similar length into batches, so that little of a batch is padding.
+
+    Args:
+        lengths: Tokens of each sentence.
+        max_batch_tokens: Tokens that fit into a batch, counting padding.
+
+    Returns:
+        Batches of sentence indices, the longest sentences first.
+    """
+    by_length = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    batches: list[list[int]] = []
+    free_rows = 0
+    for index in by_length:
+        if free_rows == 0:
+            batches.append([])
+            free_rows = max_rows(lengths[index], max_batch_tokens)
+        batches[-1].append(index)
+        free_rows -= 1
+    return batches
+
+
+def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
+    """Return rows of token IDs as one tensor, padded at the end with PAD."""
+    width = max(map(len, rows))
+    padded = [[*row, *[PAD] * (width - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=device)

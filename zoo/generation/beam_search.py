@@ -1,0 +1,130 @@
+"""Beam search (paper, section 6.1). A beam of size 1 is greedy search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float32, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from compiler.program import State, StepwiseDecoder, TopK
+from specs import EOS
+from zoo.generation.batching import Source
+from zoo.generation.constraints import Constraint
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+
+StoppingRule = Literal["admissible", "shrinking", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class BeamSearch:
+    """Beam search with `size` live hypotheses per sentence; the `n_best` best finished ones are returned.
+
+    Each step takes the 2 * `size` most probable continuations (a beam of 1: only the most probable). Those that end are
+    ranked by score. The first `size` of the others stay alive. The stopping rule is one of:
+
+    - "admissible": the search ends when no live hypothesis can still be among the best.
+    - "full": only the first `size` continuations may end, and the search is over when `size` hypotheses have ended, as
+      in fairseq and CTranslate2.
+    - "shrinking": each hypothesis that ends makes the beam one narrower, and live hypotheses are cut off at the maximum
+      length, as in Marian. Each step takes as many continuations as there are live hypotheses.
+    """
+
+    size: int
+    alpha: float
+    n_best: int = 1
+    constraint: Constraint | None = None
+    length_penalty: LengthPenalty = "gnmt"
+    stopping_rule: StoppingRule = "admissible"
+
+    @property
+    def reorders_rows(self) -> bool:
+        """Whether a row may continue another row of its sentence."""
+        return self.size > 1
+
+    @property
+    def candidates(self) -> int:
+        """The number of continuations that a step takes per sentence."""
+        return self.size if self.size == 1 or self.stopping_rule == "shrinking" else 2 * self.size
+
+    def new_history(self, source: Source) -> SearchHistory:
+        """Return an empty history for a sentence whose search starts."""
+        return SearchHistory(
+            source,
+            self.n_best,
+            partial(length_penalty, alpha=self.alpha, kind=self.length_penalty),
+            ranked=True,
+            max_finished=self.size if self.stopping_rule == "full" else None,
+            truncate=self.stopping_rule == "shrinking",
+        )
+
+    def step(
+        self,
+        program: StepwiseDecoder[State],
+        state: State,
+        token: Int[Tensor, " rows"],
+        totals: Float32[Tensor, "sentences rows"],
+        histories: Sequence[SearchHistory],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
+    ) -> tuple[Selection, State]:
+        """Run one decoding step and select the candidates of each sentence."""
+        continuations, state = program.top_k(state, token, self.candidates, allowed)
+        return self.select(continuations, totals, [history.must_end for history in histories]), state
+
+    def select(
+        self, continuations: TopK, totals: Float32[Tensor, "sentences rows"], must_end: Sequence[bool]
+    ) -> Selection:
+        """Select the candidates of each sentence from the continuations of its rows.
+
+        A sentence's result is independent of the other sentences. Among equal totals, the lower parent comes first,
+        then the more probable token, then the lower token ID.
+
+        Args:
+            continuations: The most probable tokens of each row.
+            totals: Log-probability of each row so far.
+            must_end: Whether EOS is the only possible token of a sentence.
+        """
+        sentences, rows = totals.shape
+        if any(must_end):
+            continuations = _force_end(continuations, must_end, rows)
+        width = continuations.values.shape[1]
+        new_totals = totals.unsqueeze(2) + continuations.values.view(sentences, rows, width)
+        new_totals = new_totals.view(sentences, rows * width)
+        tokens = continuations.tokens.reshape(sentences, rows * width)
+        if (missing := self.candidates - rows * width) > 0:  # the vocabulary has only a few tokens
+            new_totals, tokens = pad(new_totals, (0, missing), value=-torch.inf), pad(tokens, (0, missing), value=EOS)
+        new_totals, order = _stable_top(new_totals, self.candidates)
+        tokens = tokens.gather(1, order)
+        ranks = torch.arange(self.candidates, device=new_totals.device)
+        if self.stopping_rule == "full":
+            new_totals = new_totals.masked_fill((ranks >= self.size) & (tokens == EOS), -torch.inf)
+        elif self.stopping_rule == "shrinking" and rows == self.size:
+            new_totals = new_totals.masked_fill(ranks >= totals.isfinite().sum(1, keepdim=True), -torch.inf)
+        live_totals, live = _stable_top(new_totals.masked_fill(tokens == EOS, -torch.inf), self.size)
+        return Selection(new_totals, (order // width).clamp_(max=rows - 1), tokens, live, live_totals)
+
+
+def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK:
+    """Leave EOS as the only continuation of the sentences that must end."""
+    device = continuations.values.device
+    flags = torch.tensor(must_end).to(device, non_blocking=True).repeat_interleave(rows).unsqueeze(1)
+    only_end = torch.full_like(continuations.values, -torch.inf)
+    only_end[:, 0] = continuations.ends
+    return TopK(
+        torch.where(flags, only_end, continuations.values),
+        torch.where(flags, EOS, continuations.tokens),
+        continuations.ends,
+    )
+
+
+def _stable_top(
+    values: Float32[Tensor, "sentences items"], count: int
+) -> tuple[Float32[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
+    """Return the `count` greatest values of each row and their indices. Among equals, the lower index comes first."""
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    return values[:, :count], order[:, :count]

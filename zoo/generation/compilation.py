@@ -1,0 +1,194 @@
+"""Building of programs, with a message if it takes long, and ahead-of-time compilation (`zoo compile`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import TypedDict, Unpack
+
+from torch import Tensor
+
+from compiler import Program, Purpose, build
+from compiler.artefact import MANIFEST
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
+from specs import Spec
+from zoo.files import storage
+from zoo.files.storage import folder_bytes
+from zoo.models import find
+from zoo.models.loading import read_model
+from zoo.planning.capacity import require_memory_to_translate
+from zoo.report import Report
+
+QUIET_SECONDS = 2.0
+"""Seconds before a message says that something is being compiled."""
+LAZY_BACKEND = "inductor"
+"""The backend that compiles when its program first runs, and not when it is built."""
+LAZY_MESSAGE = (
+    "torch.compile compiles the layers in the first run; this takes up to a minute, and less once results are cached"
+)
+
+
+class BackendOptions(TypedDict, total=False):
+    """Device, precision and backend of a model. The spec gives what is left out or None.
+
+    `device` is auto, cpu, cuda or cuda:N; `precision` is float32, bfloat16 or int8; `backend` is auto or a name that
+    `zoo doctor` lists.
+    """
+
+    device: str
+    precision: str | None
+    backend: str | None
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A folder of compiled artefacts in `storage.compiled()`."""
+
+    folder: str
+    bytes: int
+    """Size of the folder."""
+    existed: bool
+    """Whether it existed before."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program that was compiled ahead of time."""
+
+    name: str
+    backend: str
+    device: str
+    precision: str
+    seconds: float
+    """Time until the program was ready, with its weights in place."""
+    kept: tuple[Artefact, ...]
+    """The artefacts that it was loaded from. Empty if the backend stores none."""
+    disagreement: Mapping[str, float]
+    """For each purpose, the largest difference from the interpreter in float32, relative to the largest value."""
+
+
+def build_with_message(
+    spec: Spec,
+    purposes: Iterable[Purpose],
+    weights: Mapping[str, Tensor],
+    report: Report,
+    *,
+    device: str,
+    precision: str | None = None,
+    backend: str | None = None,
+) -> Program:
+    """Build a program as `compiler.build` does, and report if compilation takes long.
+
+    Compiled artefacts are stored in `storage.compiled()`.
+    """
+    folder = storage.compiled()
+    message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
+    options = {"device": device, "precision": precision, "backend": backend}
+    with message_if_slow(report, message):
+        program = build(spec, purposes, weights=weights, folder=folder, **options)  # type: ignore[arg-type]
+    if program.backend == LAZY_BACKEND:
+        report.info(LAZY_MESSAGE)
+    return program
+
+
+@contextmanager
+def message_if_slow(report: Report, message: str) -> Iterator[None]:
+    """Report a message, and count the seconds, if the body takes longer than `QUIET_SECONDS`."""
+    finished = Event()
+
+    def count_seconds() -> None:
+        if finished.wait(QUIET_SECONDS):
+            return
+        report.info(message)
+        with report.progress("compiling", None, "seconds") as progress:
+            progress.advance(round(QUIET_SECONDS))
+            while not finished.wait(1):
+                progress.advance(1)
+
+    thread = Thread(target=count_seconds, name="message", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+def compile_model(name: str, *, report: Report | None = None, **options: Unpack[BackendOptions]) -> Compiled:
+    """Compile a published model or a run, as `compile_spec` does.
+
+    Raises:
+        ZooError: There is no such model.
+    """
+    model = read_model(find.model(name, report))
+    return compile_spec(model.spec, weights=model.weights.tensors, report=report, **options)
+
+
+def compile_spec(
+    spec: Spec,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    device: str = "auto",
+    precision: str | None = None,
+    backend: str | None = None,
+    report: Report | None = None,
+) -> Compiled:
+    """Build the program that translates, and run it once to compare it with the interpreter.
+
+    Args:
+        spec: The model's spec.
+        weights: Tensors of a weights file. None for random initial weights.
+        device: Device to compile for.
+        precision: Precision to compile for. None for the spec's.
+        backend: Backend to use. None for the spec's.
+        report: Where messages go.
+
+    Raises:
+        ZooError: The device, precision or backend is not available or cannot run this spec, or the weights do not fit
+            into memory.
+    """
+    report = report or Report()
+    if weights is None:
+        require_memory_to_translate(spec, device)
+    chosen, order = prepare_build(
+        spec, weights=weights, device=device, precision=precision, backend=backend, folder=storage.compiled()
+    )
+    report.info(f"{chosen.name}: {chosen.summary}")
+    before, start = _artefact_times(), time.perf_counter()
+    with message_if_slow(report, "compiling; this is done once on this machine"):
+        program = chosen.build(order)
+    seconds = time.perf_counter() - start
+    differences = disagreement(program, weights=order.weights)
+    return Compiled(
+        name=spec.name,
+        backend=chosen.name,
+        device=order.device,
+        precision=order.precision,
+        seconds=seconds,
+        kept=tuple(_used_artefacts(before, _artefact_times())),
+        disagreement={str(purpose): value for purpose, value in differences.items()},
+    )
+
+
+def _artefact_times() -> dict[Path, tuple[int, int]]:
+    """Return when each artefact was last used and when it was made. Unit: nanoseconds since the epoch."""
+    times = {}
+    for folder in storage.compiled().glob("[!.]*"):
+        with suppress(OSError):
+            times[folder] = (folder.stat().st_mtime_ns, (folder / MANIFEST).stat().st_mtime_ns)
+    return times
+
+
+def _used_artefacts(
+    before: Mapping[Path, tuple[int, int]], after: Mapping[Path, tuple[int, int]]
+) -> Iterator[Artefact]:
+    """Yield the artefacts that were made or used between two calls of `_artefact_times`."""
+    for folder, (used, made) in sorted(after.items()):
+        used_before, made_before = before.get(folder, (0, 0))
+        if used != used_before:
+            yield Artefact(str(folder), folder_bytes(folder), made == made_before)

@@ -1,0 +1,307 @@
+"""Constraints on the tokens that a search may produce: suppressed tokens, minimum lengths, well-formed trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self
+
+import torch
+from jaxtyping import Bool, Int, UInt8
+from torch import Tensor
+from torch.nn.functional import pad
+
+from specs import EOS, PAD, UNK
+from zoo.generation.batching import Source
+
+
+class ConstraintState(Protocol):
+    """State of a constraint for the hypotheses of a batch, one row per hypothesis, as in the state of a program.
+
+    It consists of tensors and never waits for the device. Rows that are no longer hypotheses may take any token.
+    `advance` and `join` consume the states that they are called with.
+    """
+
+    def allowed(self) -> Bool[Tensor, "#rows V"]:
+        """Return which tokens may come next: at least one for each hypothesis, and EOS at its maximum length."""
+
+    def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> Self:
+        """Return the state after the next token.
+
+        Args:
+            rows: The row that each new row continues. None keeps all rows as they are.
+            tokens: The token that each new row adds.
+        """
+
+    def join(self, other: Self) -> Self:
+        """Return the state of a batch that has the rows of both, those of `other` last."""
+
+
+class Constraint(Protocol):
+    """Restriction of a search to certain tokens. It holds no state of sentences, so that all workers share one.
+
+    Forbidden tokens are no candidates. Allowed tokens keep the model's log-probabilities, without renormalisation. The
+    search itself suppresses PAD and BOS. It also feeds prefixes, so that a sentence has one row until its prefix is
+    read.
+    """
+
+    def start(self, sources: Sequence[Source], device: torch.device) -> ConstraintState:
+        """Return the state before the first token (or prefix token), one row per sentence.
+
+        Raises:
+            ValueError: No output of a sentence satisfies the constraint.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressedTokens:
+    """Constraint that forbids certain tokens, and EOS before `min_length` tokens. It can wrap another constraint.
+
+    A translation may still end at its maximum length, and where the inner constraint allows nothing but EOS.
+
+    Attributes:
+        tokens: The suppressed token IDs.
+        vocabulary_size: Size of the target vocabulary.
+        inner: A constraint that applies as well.
+        min_length: Smallest number of tokens, without EOS.
+    """
+
+    tokens: tuple[int, ...]
+    vocabulary_size: int
+    inner: Constraint | None = None
+    min_length: int = 0
+
+    def start(self, sources: Sequence[Source], device: torch.device) -> _SuppressionState:
+        """Return the state before the first token, one row per sentence."""
+        kept = torch.ones(1, self.vocabulary_size, dtype=torch.bool)
+        kept[:, list(self.tokens)] = False
+        missing = [min(self.min_length, source.max_length) for source in sources]
+        inner = None if self.inner is None else self.inner.start(sources, device)
+        return _SuppressionState(kept.to(device), torch.tensor(missing).to(device), max(missing), inner)
+
+
+class _SuppressionState:
+    """Tokens that are not suppressed, the tokens that each row needs before EOS, and the inner constraint's state."""
+
+    def __init__(
+        self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
+    ) -> None:
+        # `max_missing` bounds `missing` on the host, so that the device need not be asked.
+        self._kept, self._missing, self._max_missing, self._inner = kept, missing, max_missing, inner
+
+    def allowed(self) -> Bool[Tensor, "#rows V"]:
+        kept = self._kept
+        if self._max_missing > 0:
+            kept = kept.repeat(len(self._missing), 1)
+            kept[:, EOS] = self._missing <= 0
+        if self._inner is None:
+            return kept
+        inner = self._inner.allowed()
+        kept = inner & kept
+        if self._max_missing > 0:
+            kept[:, EOS] |= inner[:, EOS] & ~kept.any(1)  # a complete tree, after which only EOS is allowed
+        return kept
+
+    def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> _SuppressionState:
+        missing = (self._missing if rows is None else self._missing[rows]) - 1
+        inner = None if self._inner is None else self._inner.advance(rows, tokens)
+        return _SuppressionState(self._kept, missing, self._max_missing - 1, inner)
+
+    def join(self, other: _SuppressionState) -> _SuppressionState:
+        inner = None if self._inner is None or other._inner is None else self._inner.join(other._inner)
+        missing = torch.cat([self._missing, other._missing])
+        return _SuppressionState(self._kept, missing, max(self._max_missing, other._max_missing), inner)
+
+
+_STACK_GROWTH = 16  # brackets
+_COUNTERS = 4
+_OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
+"""Token classes, one bit each. Among closing brackets, only that of the label on top of the stack is allowed."""
+
+
+def min_tree_tokens(words: int) -> int:
+    """Return the number of tokens of the shortest tree over this many words: one word needs no bracket."""
+    return words if words == 1 else words + 2
+
+
+class BracketConstraint:
+    """Constraint that makes every output a well-formed bracketed tree over exactly the words of its sentence.
+
+    The tree is one constituent, or the only word itself. A bracket may open while words are left and everything can
+    still be closed within the maximum length. A closing bracket matches the constituent that was opened last, which
+    must not be empty. The root closes after the last word, and only EOS follows. Each word is written as its sentence
+    has it.
+    """
+
+    def __init__(
+        self,
+        opening: Sequence[int],
+        closing: Sequence[int],
+        words: Sequence[int],
+        vocabulary_size: int,
+        max_consecutive: int | None = None,
+    ) -> None:
+        """Build the tables of the constraint.
+
+        Args:
+            opening: Token IDs of the opening brackets, one for each label.
+            closing: Token IDs of the closing bracket of each label.
+            words: Token IDs of words.
+            vocabulary_size: Size of the target vocabulary.
+            max_consecutive: Largest number of brackets that open directly one after another. None sets no bound.
+
+        Raises:
+            ValueError: `opening` and `closing` differ in length.
+        """
+        if len(opening) != len(closing):
+            raise ValueError(f"{len(opening)} opening brackets and {len(closing)} closing brackets")
+        self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
+        self._tables_on = {torch.device("cpu"): self._tables}
+
+    def start(self, sources: Sequence[Source], device: torch.device) -> BracketState:
+        """Return the state before the first token, one row per sentence.
+
+        Raises:
+            ValueError: No tree over a sentence's words fits into its maximum length.
+        """
+        for source in sources:
+            if source.word_count < 1 or source.max_length < min_tree_tokens(source.word_count):
+                raise ValueError(
+                    f"no tree over the {source.word_count} words of sentence {source.index} "
+                    f"has at most {source.max_length} tokens"
+                )
+        if device not in self._tables_on:
+            self._tables_on[device] = _Tables(*(table.to(device) for table in self._tables))
+        counters = [[0, source.word_count, (source.max_length - source.word_count) // 2, 0] for source in sources]
+        max_length = max(source.max_length for source in sources)
+        return BracketState(
+            self._tables_on[device], torch.tensor(counters, device=device), max_length, _words_by_rest(sources, device)
+        )
+
+
+def _words_by_rest(sources: Sequence[Source], device: torch.device) -> Int[Tensor, "rows words"] | None:
+    """Return the token of the next word, indexed by the number of words left. PAD stands for any word token."""
+    if not any(source.word_tokens for source in sources):
+        return None
+    rows = [[PAD, *(PAD if token == UNK else token for token in reversed(source.word_tokens))] for source in sources]
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=device)
+
+
+class _Tables(NamedTuple):
+    """Lookup tables of the rules. A case is a combination of the four counters, each clipped to `max_counters`.
+
+    The tables have at most five entries per token: the vocabulary size comes from a spec and may be large.
+    """
+
+    effects: Int[Tensor, "V 5"]
+    """Changes of the counters by each token, and the label that it pushes."""
+    max_counters: Int[Tensor, " counters"]
+    """Largest counter values that the rules tell apart."""
+    strides: Int[Tensor, " counters"]
+    """Weights that turn clipped counters into the number of a case."""
+    case_classes: UInt8[Tensor, " cases"]
+    """Token classes that are allowed in each case, as a bit mask."""
+    token_classes: UInt8[Tensor, " V"]
+    """Class of each token, 0 for closing brackets."""
+    closing: Int[Tensor, " labels+1"]
+    """Closing bracket of each label. The last entry is PAD, for the empty stack."""
+
+
+class BracketState:
+    """Stack of open brackets of each hypothesis, with four counters.
+
+    The counters are: open brackets; words left; constituents that still fit into the maximum length; brackets that
+    opened directly one after another. The bottom of a stack is a sentinel. Entries above the top of the stack are
+    undefined.
+    """
+
+    def __init__(
+        self,
+        tables: _Tables,
+        counters: Int[Tensor, "rows 4"],
+        max_length: int,
+        words_by_rest: Int[Tensor, "rows words"] | None,
+    ) -> None:
+        """Start with empty stacks.
+
+        Args:
+            tables: The rules, on the device of the batch.
+            counters: Initial counters of each row.
+            max_length: Largest number of tokens of any hypothesis.
+            words_by_rest: Token of the next word by the number of words left. None if words may be any word token.
+        """
+        self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
+        self._counters = counters
+        self._stack = counters.new_full((len(counters), _STACK_GROWTH), len(tables.closing) - 1)
+
+    def allowed(self) -> Bool[Tensor, "rows V"]:
+        """Return which tokens may come next."""
+        tables, depth, words_left = self._tables, self._counters.narrow(1, 0, 1), self._counters.narrow(1, 1, 1)
+        case = (self._counters.minimum(tables.max_counters) * tables.strides).sum(1, keepdim=True)
+        classes = tables.case_classes[case]
+        closing, may_close = tables.closing[self._stack.gather(1, depth)], (classes & _CLOSING).bool()
+        if self._words is None:
+            return (classes & tables.token_classes).bool().scatter_(1, closing, may_close)
+        next_word = self._words.gather(1, words_left)
+        fixed_word = (classes & _WORD) * (next_word != PAD)  # then no other word is allowed
+        allowed = ((classes ^ fixed_word) & tables.token_classes).bool().scatter_(1, closing, may_close)
+        return allowed.scatter_(1, next_word, fixed_word.bool())
+
+    def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> BracketState:
+        """Return the state after the next token of each row."""
+        if rows is not None:
+            self._counters, self._stack = self._counters.index_select(0, rows), self._stack.index_select(0, rows)
+            self._words = None if self._words is None else self._words.index_select(0, rows)
+        self._tokens_read = min(self._tokens_read + 1, self._max_length + 1)
+        if (capacity := self._stack.shape[1]) <= self._tokens_read:
+            self._stack, capacity = pad(self._stack, (0, _STACK_GROWTH)), capacity + _STACK_GROWTH
+        effects = self._tables.effects.index_select(0, tokens)
+        above_sentinel = self._stack.narrow(1, 1, capacity - 1)
+        above_sentinel.scatter_(1, self._counters.narrow(1, 0, 1), effects.narrow(1, _COUNTERS, 1))
+        # Only rows that are no longer hypotheses could fall below 0, because they take any token.
+        self._counters.add_(effects.narrow(1, 0, _COUNTERS)).clamp_(min=0)
+        return self
+
+    def join(self, other: BracketState) -> BracketState:
+        """Return the state with the rows of both."""
+        self._stack = _concatenate(self._stack, other._stack)
+        self._counters = torch.cat([self._counters, other._counters])
+        if self._words is not None and other._words is not None:
+            self._words = _concatenate(self._words, other._words)
+        self._max_length = max(self._max_length, other._max_length)
+        self._tokens_read = max(self._tokens_read, other._tokens_read)
+        return self
+
+
+def _concatenate(first: Tensor, second: Tensor) -> Tensor:
+    """Return the rows of both matrices, padded with zeros to the same width."""
+    width = max(first.shape[1], second.shape[1])
+    return torch.cat([pad(rows, (0, width - rows.shape[1])) for rows in (first, second)])
+
+
+def _build_tables(
+    opening: list[int], closing: list[int], words: list[int], vocabulary_size: int, max_consecutive: int | None
+) -> _Tables:
+    max_counters = torch.tensor([2, 2, 1, max_consecutive or 1])
+    cases = torch.cartesian_prod(*(torch.arange(int(count) + 1) for count in max_counters.flip(0))).unbind(1)
+    consecutive, free, words_left, depth = cases
+
+    may_open = (words_left > 0) & (free > 0) & (max_consecutive is None or consecutive < max_consecutive)
+    may_write_word = (words_left > 0) & ((depth > 0) | (words_left == 1))
+    may_end = (depth == 0) & (words_left == 0)
+    may_close = (consecutive == 0) & ((depth > 1) | ((depth == 1) & (words_left == 0)))
+    case_classes = (
+        may_open.byte() * _OPENING + may_write_word.byte() * _WORD + may_end.byte() * _END + may_close.byte() * _CLOSING
+    )
+    token_classes = torch.zeros(vocabulary_size, dtype=torch.uint8)
+    token_classes[opening], token_classes[words], token_classes[EOS] = _OPENING, _WORD, _END
+
+    reset = -(2**31)  # clamped to 0: no bracket has just opened
+    effects = torch.tensor([0, 0, 0, reset, len(opening)]).repeat(vocabulary_size, 1)
+    effects[words, 1] = -1
+    effects[closing, 0] = -1
+    effects[opening] = torch.tensor([1, 0, -1, 1, 0])
+    effects[opening, _COUNTERS] = torch.arange(len(opening))
+    strides = torch.tensor([1, 3, 9, 18])
+    return _Tables(effects, max_counters, strides, case_classes, token_classes, torch.tensor([*closing, PAD]))

@@ -1,0 +1,228 @@
+"""Hypotheses and their scores, the record of a sentence's search, and the interface of search strategies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int, Int64
+from torch import Tensor
+
+from compiler.program import State, StepwiseDecoder
+from specs import EOS, ZooError
+from zoo.generation.batching import Source
+from zoo.generation.constraints import Constraint
+
+LengthPenalty = Literal["gnmt", "power"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A finished translation as token IDs.
+
+    Attributes:
+        tokens: Token IDs without BOS and EOS.
+        log_probability: Sum of the natural log-probabilities of the tokens, and of EOS if the hypothesis has one.
+        score: `log_probability` divided by the length penalty (paper, section 6.1).
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
+    """Return the divisor of a hypothesis' log-probability.
+
+    Args:
+        length: Number of tokens, with EOS.
+        alpha: Strength of the penalty; 0 means none.
+        kind: "gnmt" for ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14), "power" for length ** alpha.
+    """
+    return float(length**alpha if kind == "power" else ((5 + length) / 6) ** alpha)
+
+
+class Selection(NamedTuple):
+    """The candidates that a search step has chosen for each sentence. A total of -inf marks an unused entry."""
+
+    totals: Float32[Tensor, "sentences candidates"]
+    """Log-probabilities of the candidates, summed from the first token on."""
+    parents: Int[Tensor, "sentences candidates"]
+    """The row of its sentence that each candidate continues."""
+    tokens: Int[Tensor, "sentences candidates"]
+    """The token that each candidate adds."""
+    live: Int[Tensor, "sentences rows"]
+    """The candidates that are the rows of the next step."""
+    live_totals: Float32[Tensor, "sentences rows"]
+    """Totals of these rows; -inf if a row has ended."""
+
+
+class StepRecord(NamedTuple):
+    """The first four fields of a `Selection`, on the host."""
+
+    totals: Float32[np.ndarray, "sentences candidates"]
+    parents: Int64[np.ndarray, "sentences candidates"]
+    tokens: Int64[np.ndarray, "sentences candidates"]
+    live: Int64[np.ndarray, "sentences rows"]
+
+
+class SearchStrategy(Protocol):
+    """Method that chooses the next tokens: `BeamSearch` or `Sampling`. It has no state, so that all workers share one."""
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """The constraint on the outputs, if any."""
+
+    @property
+    def reorders_rows(self) -> bool:
+        """Whether a row may continue another row of its sentence."""
+
+    def new_history(self, source: Source) -> SearchHistory:
+        """Return an empty history for a sentence whose search starts."""
+
+    def step(
+        self,
+        program: StepwiseDecoder[State],
+        state: State,
+        token: Int[Tensor, " rows"],
+        totals: Float32[Tensor, "sentences rows"],
+        histories: Sequence[SearchHistory],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
+    ) -> tuple[Selection, State]:
+        """Run one decoding step and choose the candidates of each sentence.
+
+        Args:
+            program: The program to search.
+            state: Its decoder state, which is consumed.
+            token: The last token of each row.
+            totals: Log-probability of each row so far. In the first step, each sentence has one row.
+            histories: The history of each sentence.
+            allowed: The tokens that the constraint allows. None allows all.
+        """
+
+
+class _FinishedHypothesis(NamedTuple):
+    score: float
+    total: float
+    step: int
+    candidate: int
+
+
+class SearchHistory:
+    """Record of one sentence's search, kept on the host: the candidates of each step, and the finished hypotheses.
+
+    With `ranked`, the `n_best` best finished hypotheses are kept. The search ends once no live hypothesis can enter
+    that list, or once `max_finished` hypotheses have finished. Without `ranked`, hypotheses are kept in the order of
+    their rows.
+
+    At its maximum length, a hypothesis has to end with EOS. With `truncate`, its last token is free and replaces EOS.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        n_best: int,
+        penalty: Callable[[int], float],
+        *,
+        ranked: bool,
+        max_finished: int | None = None,
+        truncate: bool = False,
+        random_streams: tuple[Random, ...] = (),
+    ) -> None:
+        """Start the record of a sentence.
+
+        Args:
+            source: The sentence.
+            n_best: Number of hypotheses to return.
+            penalty: Function from the length with EOS to the divisor of the log-probability. It must not decrease.
+            ranked: Whether hypotheses are ranked by score.
+            max_finished: Number of finished hypotheses that ends the search. None waits for proof that none is better.
+            truncate: Whether a hypothesis at its maximum length is cut off instead of forced to end with EOS.
+            random_streams: Random number generators, one per row, if the strategy samples.
+        """
+        self.source, self.n_best, self.penalty, self.ranked, self.truncate = source, n_best, penalty, ranked, truncate
+        self.max_finished, self.random_streams = max_finished, random_streams
+        self.length = len(source.prefix)
+        """Tokens that were chosen, including those of a step that has not reported yet."""
+        self.done = False
+        """Whether the reported steps have decided the result."""
+        self._max_penalty = penalty(source.max_length + 1)
+        self._steps: list[tuple[StepRecord, int]] = []
+        self._finished: list[_FinishedHypothesis] = []
+        self._finished_count = 0  # including those that are not in the list of the best
+
+    @property
+    def must_end(self) -> bool:
+        """Whether the next token has to be EOS."""
+        return not self.truncate and self.length == self.source.max_length
+
+    @property
+    def complete(self) -> bool:
+        """Whether no further step is needed."""
+        return self.done or self.length > self.source.max_length
+
+    def add(self, record: StepRecord, sentence: int, best_live: float, has_ended: bool) -> None:
+        """Record a step.
+
+        Args:
+            record: The step's candidates.
+            sentence: The row of the record that belongs to this sentence.
+            best_live: The best total of a candidate that has not ended.
+            has_ended: Whether a candidate has ended with EOS.
+        """
+        self._steps.append((record, sentence))
+        length = len(self.source.prefix) + len(self._steps)
+        last = length > self.source.max_length
+        all_finish = last and self.truncate
+        if has_ended or all_finish:
+            totals, tokens = record.totals[sentence].tolist(), record.tokens[sentence].tolist()
+            self._finish(totals, tokens, self.penalty(length), all_finish)
+        self.done = last or (bool(self._finished) and self._is_decided(best_live))
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Return the finished hypotheses, best first if ranked.
+
+        Raises:
+            ZooError: No hypothesis has finished, or one has a score that is not finite.
+        """
+        if not self._finished or not all(math.isfinite(finished.score) for finished in self._finished):
+            raise ZooError(
+                "the model's log-probabilities are not usable numbers (nan or -inf)",
+                hint="`zoo verify NAME` checks a published model; the training of a run may have diverged",
+                exit_code=1,
+            )
+        return [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]
+
+    def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
+        """Add the candidates that finish in the last step. On a tie, the earlier hypothesis stays first."""
+        step = len(self._steps) - 1
+        for candidate, (total, token) in enumerate(zip(totals, tokens, strict=True)):
+            if (all_finish or token == EOS) and total != -math.inf:
+                self._finished.append(_FinishedHypothesis(total / penalty, total, step, candidate))
+                self._finished_count += 1
+        self._finished.sort(key=lambda finished: -finished.score if self.ranked else finished.candidate)
+        del self._finished[self.n_best :]
+
+    def _is_decided(self, best_live: float) -> bool:
+        """Return whether no live hypothesis can still enter the list of the best, or enough have finished.
+
+        A log-probability can only fall, and it is divided by at most the penalty of the longest translation.
+        """
+        full = len(self._finished) == self.n_best
+        proven = best_live == -math.inf or (full and self._finished[-1].score >= best_live / self._max_penalty)
+        return proven or (self.max_finished is not None and self._finished_count >= self.max_finished)
+
+    def _tokens(self, finished: _FinishedHypothesis) -> tuple[int, ...]:
+        """Follow the parents of a finished hypothesis back to its first token."""
+        record, sentence = self._steps[finished.step]
+        row, token = record.parents[sentence, finished.candidate], int(record.tokens[sentence, finished.candidate])
+        tokens = [token] if token != EOS else []
+        for record, sentence in reversed(self._steps[: finished.step]):
+            candidate = record.live[sentence, row]
+            tokens.append(int(record.tokens[sentence, candidate]))
+            row = record.parents[sentence, candidate]
+        return (*self.source.prefix, *reversed(tokens))

@@ -1,0 +1,86 @@
+"""Opening of runs and published models as translators or parsers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from compiler import TRANSLATE, Purpose, build, find_device
+from specs import Task
+from zoo.generation.attention import AttentionRecorder
+from zoo.generation.compilation import build_with_message
+from zoo.generation.parser import Parser
+from zoo.generation.translator import Translator
+from zoo.models.loading import read_model
+from zoo.report import Report, WarningsReport
+
+ATTENTION_BACKEND = "eager"
+"""Backend that computes attention, whichever backend translates: one pass is faster than any compilation."""
+_TRANSLATORS: Mapping[str, type[Translator]] = {"translation": Translator, "parsing": Parser}
+
+
+def translator_class(task: Task) -> type[Translator]:
+    """Return the class of translators for a task."""
+    return _TRANSLATORS[task.kind]
+
+
+def open_model(
+    folder: Path,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    backend: str | None = None,
+    max_batch_tokens: int | None = None,
+    report: Report | None = None,
+) -> Translator:
+    """Open the model in a run's or a bundle's folder. Compiled artefacts are stored in `places.compiled()`.
+
+    Args:
+        folder: The folder.
+        device: auto, cpu, cuda or cuda:N.
+        precision: float32, bfloat16 or int8. None for the spec's.
+        backend: auto, or a name that `zoo doctor` lists. None for the spec's.
+        max_batch_tokens: Source tokens of a batch. None for the default.
+        report: Where warnings go. None for Python's `warnings`.
+
+    Raises:
+        ZooError: The folder has no valid model, or the device, precision or backend is not available.
+    """
+    device = find_device(device)
+    model = read_model(folder)
+    report = report or WarningsReport()
+    weights = model.weights.tensors
+    program = build_with_message(
+        model.spec, TRANSLATE, weights, report, device=device, precision=precision, backend=backend
+    )
+    translator = translator_class(model.spec.task)(
+        program,
+        model.vocabulary,
+        model.spec,
+        longest_source=model.weights.longest_source,
+        report=report,
+        device=device,
+        max_batch_tokens=max_batch_tokens,
+    )
+    translator.backend = program.backend
+    translator.attention_recorder = AttentionRecorder(
+        partial(
+            build,
+            model.spec,
+            [Purpose.ATTEND],
+            weights=weights,
+            device=device,
+            precision=precision,
+            backend=ATTENTION_BACKEND,
+        )
+    )
+    translator.reopen = (_reopen, (folder.absolute(), device, precision, backend, max_batch_tokens))
+    return translator
+
+
+def _reopen(
+    folder: Path, device: str, precision: str | None, backend: str | None, max_batch_tokens: int | None
+) -> Translator:
+    """Open the translator of a pickle."""
+    return open_model(folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens)

@@ -1,0 +1,314 @@
+"""Preprocessing of input texts: tokenise them, check their lengths, and split texts that are too long for the model."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.generation.batching import Source
+from zoo.report import Report
+from zoo.text.sentences import checked_texts, excerpt, split_sentences
+from zoo.text.vocabulary import Side, Vocabulary
+
+TextWithPrefix = tuple[str, str]
+"""A text, and the prefix that its translation must start with (or an empty string)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitText:
+    """A text that is too long for the model and is translated in parts.
+
+    Attributes:
+        index: Position of the text, from 0.
+        tokens: Token IDs of the whole text, EOS last.
+        parts: The parts, each of whole sentences.
+        prefix: Prefix of the translation.
+        text: The whole text.
+    """
+
+    index: int
+    tokens: tuple[int, ...]
+    parts: tuple[str, ...]
+    prefix: str
+    text: str
+
+
+class InputWarnings:
+    """Counts of unusual inputs: long texts, split texts, and texts with unknown characters or words.
+
+    It is a context manager. On exit, it reports one warning per kind.
+    """
+
+    def __init__(
+        self,
+        longest_in_training: int | None,
+        max_source_length: int,
+        report: Report,
+        unknown_effect: str | None,
+        units: str,
+    ) -> None:
+        """Start counting.
+
+        Args:
+            longest_in_training: Tokens of the longest source in training. None if it is not known.
+            max_source_length: Tokens of the longest text that is translated whole.
+            report: Where the warnings go.
+            unknown_effect: What happens to unknown characters or words. None if that needs no warning.
+            units: "characters" or "words".
+        """
+        self._unknown_effect, self._units = unknown_effect, units
+        self._longest_in_training, self._max_source_length = longest_in_training, max_source_length
+        self._report = report
+        self._texts = self._long = self._split = self._unknown = 0
+        self._longest: dict[bool, Source | SplitText] = {}  # by whether the text was split
+        self._first_unknown: Source | SplitText | None = None
+
+    def count(self, texts: Iterable[Source | SplitText]) -> None:
+        """Count texts that were read."""
+        for text in texts:
+            is_split = isinstance(text, SplitText)
+            self._texts += 1
+            self._split += is_split
+            if UNK in text.tokens:
+                self._unknown += 1
+                self._first_unknown = self._first_unknown or text
+            known = self._longest_in_training
+            self._long += not is_split and known is not None and len(text.tokens) - 1 > known
+            if is_split not in self._longest or len(self._longest[is_split].tokens) < len(text.tokens):
+                self._longest[is_split] = text
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if self._long:
+            self._report.warn(
+                f"{self._long:,} of {self._texts:,} texts are longer than any source in training "
+                f"({self._longest_in_training:,} tokens), {self._describe_longest(False)}; they are translated whole, "
+                "but quality may be lower"
+            )
+        if self._split:
+            self._report.warn(
+                f"{self._split:,} of {self._texts:,} texts are longer than `decoding.max_source_length` "
+                f"({self._max_source_length:,} tokens), {self._describe_longest(True)}; they are split between "
+                "sentences and translated in parts"
+            )
+        if self._unknown_effect and (first := self._first_unknown):
+            self._report.warn(
+                f"{self._unknown:,} of {self._texts:,} texts have {self._units} that the model does not know, "
+                f"the first is text {first.index + 1:,} ({excerpt(first.text)}); these {self._units} are {self._unknown_effect}"
+            )
+
+    def _describe_longest(self, is_split: bool) -> str:
+        longest = self._longest[is_split]
+        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {len(longest.tokens) - 1:,}"
+
+
+class Preprocessor:
+    """Converts texts into `Source` sentences for the search, and counts the ones that need a warning.
+
+    Attributes:
+        max_source_length: Largest number of tokens of a text that is translated whole, without EOS.
+        positions: Number of learned position embeddings, which no sentence may exceed. None for sinusoidal encodings.
+        warnings: Counts of unusual texts.
+        empty_texts: Indices of texts that were read and have no tokens.
+        split_texts: Texts that were read and have to be translated in parts.
+        error: The error that ended reading, if any.
+        text_index: Index of the long text whose parts are being read, if any.
+    """
+
+    unknown_effect: str | None = "left out, or translated as something else"
+    """The effect on characters or words that the model does not know, for the warning."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest_in_training: int | None, report: Report
+    ) -> None:
+        self.vocabulary, self.decoding, self.positions = vocabulary, spec.decoding, positions
+        self.empty_source = (vocabulary.source_end,)
+        self.max_source_length = self.decoding.max_source_length
+        if positions is not None:
+            self.max_source_length = min(self.max_source_length, positions - 1)  # EOS takes one position
+        self.warnings = InputWarnings(
+            longest_in_training, self.max_source_length, report, self.unknown_effect, _units(vocabulary, "source")
+        )
+        self.empty_texts: deque[int] = deque()
+        self.split_texts: deque[SplitText] = deque()
+        self.error: Exception | None = None
+        self.text_index: int | None = None
+
+    def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
+        """Yield the sentences of each chunk that have to be searched. `first` is the index of the first text.
+
+        An error ends the iteration and is kept in `error`, so that what was read before can be translated.
+        """
+        try:
+            for chunk in chunks:
+                texts = self._read_until_error(chunk, first)
+                first += len(chunk)
+                self.empty_texts.extend(text.index for text in texts if text.tokens == self.empty_source)
+                self.split_texts.extend(text for text in texts if isinstance(text, SplitText))
+                self.warnings.count(texts)
+                yield [text for text in texts if isinstance(text, Source) and text.tokens != self.empty_source]
+                if self.error:
+                    return
+        except Exception as error:
+            self.error = error
+
+    def _read_until_error(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
+        """Return the texts of a chunk before the first one that has an error, and keep that error."""
+        try:
+            return self._read(chunk, first)
+        except Exception as chunk_error:
+            texts: list[Source | SplitText] = []
+            for index, pair in enumerate(chunk, start=first):
+                try:
+                    texts += self._read([pair], index)
+                except Exception as error:
+                    self.error = error
+                    return texts
+            raise chunk_error
+
+    def _read(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
+        texts = checked_texts((text for text, _ in chunk), first=first + 1)
+        prefixes = checked_texts((prefix for _, prefix in chunk), first=first + 1, label="prefix")
+        return self.encode_sources(texts, prefixes, first)
+
+    def encode_sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | SplitText]:
+        """Encode texts for the search, and split the ones that are too long. An empty text has no token but EOS.
+
+        Args:
+            texts: The texts, one line each.
+            prefixes: The prefix of each text's translation, or an empty string.
+            first: Index of the first text.
+
+        Raises:
+            ZooError: A sentence is too long for the model, a prefix is too long for its translation, or a prefix has
+                characters or tokens that the model cannot write.
+        """
+        encoded: list[Source | SplitText] = []
+        rows = self._encode(texts, "source")
+        for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
+            length = len(row) - 1
+            parts = tuple(self._split(text, index)) if length > self.max_source_length else ()
+            max_length, forced = self._max_target_length(length), self._encode_prefix(prefix, index)
+            if forced:
+                beginning = parts[0] if parts else text
+                source_length = len(self.vocabulary.encode(beginning, "source")) if parts else length
+                _check_prefix_length(
+                    forced, self._max_target_length(source_length) if length else None, beginning, prefix
+                )
+            if parts:
+                encoded.append(SplitText(index, tuple(row), parts, prefix, text))
+            else:
+                words = len(text.split())
+                encoded.append(Source(index, tuple(row), max_length, forced, text, words, text_index=self.text_index))
+        return encoded
+
+    def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
+        forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
+        if UNK in forced:
+            unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
+            units = _units(self.vocabulary, "target")
+            hint = "leave them out; a model trained with `vocabulary.byte_fallback: true` can write any character"
+            if units == "words":
+                hint = "leave them out: this model has a fixed list of the words that it can write"
+            raise ZooError(
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has {units} that the model cannot write: {unknown}",
+                hint=hint,
+            )
+        if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
+            tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
+            raise ZooError(
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
+                f"{tokens}",
+                hint="write it differently, or leave the prefix out",
+            )
+        return forced
+
+    def _split(self, text: str, index: int) -> Iterator[str]:
+        """Yield as few parts as possible of a long text, in order, each made of whole sentences."""
+        part, length = "", 0
+        for sentence in split_sentences(text):
+            sentence_length = len(self.vocabulary.encode(sentence, "source"))
+            if sentence_length > self.max_source_length:
+                self._require_positions(sentence_length + 1, sentence, "source")
+                raise ZooError(
+                    f"text {index + 1:,} ({excerpt(text)}) has a sentence of {sentence_length:,} tokens, but the model "
+                    f"takes at most {self.max_source_length:,} (`decoding.max_source_length`)",
+                    hint="break it into lines",
+                )
+            if part and length + sentence_length > self.max_source_length:
+                yield part
+                part, length = "", 0
+            part, length = f"{part} {sentence}" if part else sentence, length + sentence_length
+        yield part
+
+    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
+        """Encode one side of sentence pairs for scoring.
+
+        Args:
+            texts: The texts of this side.
+            side: "source" or "target".
+            first: Number of the first pair, for error messages.
+
+        Returns:
+            The token IDs of each text and EOS, after BOS on the target side.
+
+        Raises:
+            ZooError: A text has more tokens than the model has positions, or a source has no token at all.
+        """
+        rows = self._encode(texts, side)
+        for number, (row, text) in enumerate(zip(rows, texts, strict=True), start=first):
+            self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
+            if row == [PAD]:  # attention over zero positions is not defined
+                raise ZooError(
+                    f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",
+                    hint="leave the pair out: the model cannot score it",
+                )
+        return rows
+
+    def source_tokens(self, text: str) -> list[str]:
+        """Return the tokens of a source as strings, without EOS."""
+        return self.vocabulary.source.tokenize(text)
+
+    def _encode(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        if side == "target":
+            return [[BOS, *self.vocabulary.encode(text, side), EOS] for text in texts]
+        end = self.vocabulary.source_end
+        return [[*(self.vocabulary.encode(text, side) if text.strip() else ()), end] for text in texts]
+
+    def _require_positions(self, length: int, text: str, side: Side) -> None:
+        if self.positions is not None and length > self.positions:
+            raise ZooError(
+                f"the {side} {excerpt(text)} needs {length:,} positions, but the model has learned "
+                f"{self.positions:,} (`architecture.max_positions`)",
+                hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
+            )
+
+    def _max_target_length(self, source_length: int) -> int:
+        """Return the maximum length of a translation, without EOS: by default source + 50 (paper, section 6.1)."""
+        length = int(source_length * self.decoding.length_factor) + self.decoding.extra_length
+        # BOS takes the first position. EOS is produced, but never read.
+        return length if self.positions is None else min(length, self.positions - 1)
+
+
+def _units(vocabulary: Vocabulary, side: Side) -> str:
+    """Return what can be unknown in a text: "words" if the vocabulary is a list of words, else "characters"."""
+    return "words" if vocabulary.is_word_level(side) else "characters"
+
+
+def _check_prefix_length(forced: Sequence[int], max_length: int | None, text: str, prefix: str) -> None:
+    """Raise ZooError if a prefix is longer than its translation may be; `max_length` is None for an empty text."""
+    if max_length is None:
+        raise ZooError(
+            f"an empty text has the prefix {excerpt(prefix)}",
+            hint="prefix n belongs to text n: leave it empty if the text is empty",
+        )
+    if len(forced) > max_length:
+        raise ZooError(
+            f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(text)} has at most "
+            f"{max_length:,}",
+            hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
+        )

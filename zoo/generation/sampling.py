@@ -1,0 +1,122 @@
+"""Sampling: draw tokens at random from the model's distribution, or from its most probable part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+import torch
+from jaxtyping import Bool, Float32, Float64, Int
+from torch import Tensor
+
+from compiler.program import State, StepwiseDecoder, top_k
+from compiler.seeds import stream
+from specs import BOS, EOS, PAD
+from zoo.generation.batching import Source
+from zoo.generation.constraints import Constraint
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampling of `count` independent translations per sentence.
+
+    The distribution of a step is softmax(log-probabilities / temperature). It is restricted to the `top_k` most
+    probable tokens (0: all), then to the smallest set of these that reaches probability `top_p`. Forbidden tokens have
+    probability 0. The length penalty only affects the reported scores.
+
+    Each translation has its own stream of random numbers, derived from the seed, the sentence's index and the number of
+    the translation. Its result is independent of all other translations and sentences.
+    """
+
+    count: int
+    alpha: float
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    constraint: Constraint | None = None
+    length_penalty: LengthPenalty = "gnmt"
+
+    @property
+    def reorders_rows(self) -> bool:
+        """Whether a row may continue another row of its sentence. A sample never does."""
+        return False
+
+    def new_history(self, source: Source) -> SearchHistory:
+        """Return an empty history, with random streams, for a sentence whose search starts."""
+        position = (source.line, source.part) if source.part else (source.line,)
+        streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))
+        penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
+        return SearchHistory(source, self.count, penalty, ranked=False, random_streams=streams)
+
+    def step(
+        self,
+        program: StepwiseDecoder[State],
+        state: State,
+        token: Int[Tensor, " rows"],
+        totals: Float32[Tensor, "sentences rows"],
+        histories: Sequence[SearchHistory],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
+    ) -> tuple[Selection, State]:
+        """Run one decoding step and draw a token for each row."""
+        log_probabilities, state = program.decode_step(state, token)
+        if totals.shape[1] < self.count:  # the first step: one row per sentence becomes `count` rows
+            log_probabilities = log_probabilities.repeat_interleave(self.count, 0)
+            totals = totals.expand(-1, self.count)
+            if allowed is not None:
+                allowed = allowed.expand(len(token), -1).repeat_interleave(self.count, 0)
+        numbers = [[generator.random() for generator in history.random_streams] for history in histories]
+        uniform = torch.tensor(numbers, dtype=torch.float64).to(token.device, non_blocking=True)
+        must_end = torch.tensor([history.must_end for history in histories]).to(token.device, non_blocking=True)
+        drawn = self.draw(log_probabilities, uniform.flatten(), allowed)
+        return self.select(log_probabilities, totals, drawn, must_end, first=len(token) == len(histories)), state
+
+    def select(
+        self,
+        log_probabilities: Float32[Tensor, "rows V"],
+        totals: Float32[Tensor, "sentences count"],
+        drawn: Int[Tensor, " rows"],
+        must_end: Bool[Tensor, " sentences"],
+        *,
+        first: bool,
+    ) -> Selection:
+        """Add the drawn tokens to the rows, or EOS where a sentence must end.
+
+        Row j continues row j; in the `first` step, all rows continue the only row of their sentence.
+        """
+        tokens = torch.where(must_end.unsqueeze(1), EOS, drawn.view(totals.shape))
+        new_totals = totals + log_probabilities.gather(1, tokens.view(-1, 1)).view(totals.shape)
+        rows = torch.arange(self.count, device=tokens.device).expand(totals.shape)
+        live_totals = new_totals.masked_fill(tokens == EOS, -torch.inf)
+        return Selection(new_totals, rows * (not first), tokens, rows, live_totals)
+
+    def draw(
+        self,
+        log_probabilities: Float32[Tensor, "rows V"],
+        uniform: Float64[Tensor, " rows"],
+        allowed: Bool[Tensor, "#rows V"] | None = None,
+    ) -> Int[Tensor, " rows"]:
+        """Draw one token per row by inverting its cumulative distribution.
+
+        Args:
+            log_probabilities: The model's natural log-probabilities.
+            uniform: One number from [0, 1) per row.
+            allowed: The tokens that may be drawn. None allows all but PAD and BOS.
+        """
+        if self.top_k or self.top_p < 1:
+            values, tokens, _ = top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
+        else:
+            tokens = None
+            values = log_probabilities.clone() if allowed is None else log_probabilities.where(allowed, -torch.inf)
+            for token in (PAD, BOS):  # one after the other: indexing by a list would make a GPU synchronise
+                values[:, token] = -torch.inf
+        weights = ((values - values.amax(1, keepdim=True)).double() / self.temperature).softmax(1)
+        if self.top_p < 1:
+            weights = weights * (weights.cumsum(1) - weights < self.top_p)
+        cumulative = weights.cumsum(1)
+        position = torch.searchsorted(cumulative, uniform.unsqueeze(1) * cumulative[:, -1:], right=True)
+        position = position.clamp(max=values.shape[1] - 1)
+        return (position if tokens is None else tokens.gather(1, position)).squeeze(1)

@@ -1,0 +1,85 @@
+"""Translation of a stream of lines: results are returned while later lines are still being read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Unpack
+
+from zoo.generation.config import GenerationOptions
+from zoo.generation.preprocessing import TextWithPrefix
+from zoo.generation.translator import Translation, Translator
+from zoo.report import Report
+from zoo.text.lines import never_paused
+from zoo.text.sentences import zip_prefixes
+
+MAX_CHUNK_LINES = 1024
+"""Lines that are read ahead and sorted by length."""
+FIRST_CHUNK_LINES = 64
+"""Lines of the first chunk, small so that the first results come soon. Each later chunk is twice as long."""
+
+
+def translate_lines(
+    translator: Translator,
+    lines: Iterable[str],
+    *,
+    prefixes: Iterable[str] | None = None,
+    n_best: int | None = None,
+    max_chunk_lines: int = MAX_CHUNK_LINES,
+    paused: Callable[[], bool] = never_paused,
+    report: Report | None = None,
+    **options: Unpack[GenerationOptions],
+) -> Iterator[list[Translation]]:
+    """Yield the translations of each line, in the order of the lines, as soon as it and all lines before it are done.
+
+    An error in a line is raised after everything before it was translated.
+
+    Args:
+        translator: The model.
+        lines: The texts, one per line.
+        prefixes: The prefix of each line's translation.
+        n_best: Number of translations per line. None for one.
+        max_chunk_lines: Largest number of lines that are read ahead.
+        paused: Whether the next line is not there yet. Then all lines that were read are translated first, for a user
+            who waits for the answer.
+        report: Where progress goes.
+        **options: Generation options. The spec gives what is left out.
+    """
+    config, preprocessor = translator.config(n_best, options), translator.preprocessor()
+    pairs = zip_prefixes(lines, prefixes)
+    done: dict[int, list[Translation]] = {}
+    answered = 0
+    with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
+        for pair in pairs:  # blocks until the first line after a pause
+            chunks = _chunks(chain([pair], pairs), max_chunk_lines, paused)
+            for index, translations in translator.translate_chunks(chunks, config, preprocessor, first=answered):
+                done[index] = translations
+                progress.advance()
+                while answered in done:
+                    yield done.pop(answered)
+                    answered += 1
+
+
+def _chunks(
+    pairs: Iterator[TextWithPrefix], max_chunk_lines: int, paused: Callable[[], bool]
+) -> Iterator[list[TextWithPrefix]]:
+    """Yield chunks of lines until the input pauses or ends."""
+    size = max(1, min(max_chunk_lines, FIRST_CHUNK_LINES))
+    is_paused = False
+    while not is_paused:
+        chunk: list[TextWithPrefix] = []
+        try:
+            for pair in islice(pairs, size):
+                chunk.append(pair)
+                is_paused = len(chunk) < size and paused()
+                if is_paused:
+                    break
+        except Exception:
+            if chunk:  # lines before the error
+                yield chunk
+            raise
+        if not chunk:
+            return
+        yield chunk
+        is_paused = is_paused or paused()
+        size = min(2 * size, max_chunk_lines)

@@ -1,0 +1,114 @@
+"""Export of published models to folders that other engines read (`zoo export`)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from specs import ZooError, nearest
+from zoo.files import manifest
+from zoo.files.atomic import atomic_folder
+from zoo.files.storage import require_space
+from zoo.interop.ctranslate2.exporter import CTranslate2Export
+from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest
+from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
+from zoo.interop.numbering import NEVER
+from zoo.interop.onnx import OnnxExport
+from zoo.models import find
+from zoo.models.loading import read_model
+from zoo.publishing import proof
+from zoo.report import Report
+
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), CTranslate2Export(), OnnxExport())
+"""Formats that models are exported to. To add one, write a module and list its class here."""
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """An exported model."""
+
+    folder: Path
+    check: ExportCheck | None
+    """Result of running the exported model in its engine. None if the engine is not installed."""
+    notes: tuple[str, ...]
+    """What the user should know about the exported model, one sentence each."""
+
+
+def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:
+    """Write a published model in a foreign format, and check the result.
+
+    Args:
+        name: The name of a published model, or its folder.
+        to: The name of the format.
+        folder: A new or empty folder.
+        report: Receives the notes.
+
+    Raises:
+        ZooError: The model or the format does not exist, the folder has content (even if it appeared during the
+            export), the format cannot express the model, or the exported model computes something else. Nothing is
+            written then.
+    """
+    format = _format_named(to)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ZooError(f"`{folder}` already exists", hint="name a new folder with `-o`")
+    path = find.published_model(name, report)
+    model = read_model(path)
+    manifest.read(path).hold(proof.NAME)
+    bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
+    require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
+    target = Path(os.path.realpath(folder))  # if the folder is a link to an empty folder, keep the link
+    with atomic_folder(target, replace=False) as partial:
+        notes = format.write(bundle, partial)
+        if reader := format.reader(bundle):
+            _require_same_when_read(bundle, reader, partial)
+        check = format.check(bundle, partial)
+        if check is not None and not check.difference <= _TOLERANCE:
+            raise ZooError(
+                f"the exported model of `{path.name}` computes something else: {check.engine} differs by "
+                f"{check.difference:.2g} from {check.reference}, and at most {_TOLERANCE:g} is allowed",
+                exit_code=1,
+            )
+    for note in notes:
+        report.info(f"note: {note}")
+    return ExportResult(folder, check, tuple(notes))
+
+
+def _format_named(name: str) -> ExportFormat:
+    formats = {format.name: format for format in EXPORT_FORMATS}
+    if name in formats:
+        return formats[name]
+    suggestion = nearest(name, [*formats])
+    guess = f"did you mean `{suggestion}`? " if suggestion else ""
+    known = ", ".join(f"{format.name} ({format.description})" for format in EXPORT_FORMATS)
+    raise ZooError(f"`{name}` is not an export format", hint=f"{guess}the formats are {known}")
+
+
+def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) -> None:
+    """Raise ZooError if the exported folder, imported again, has other tensors or another vocabulary.
+
+    Biases that the bundle does not have may be added if they have no effect.
+    """
+    imported = reader.read(folder, ImportRequest(bundle.spec.name))
+    changed = [name for name, tensor in bundle.tensors.items() if not _has(imported.tensors.get(name), tensor)]
+    for name in imported.tensors.keys() - bundle.tensors.keys():
+        tensor = imported.tensors[name]
+        if not name.endswith("_bias") or bool(((tensor != 0) & (tensor != NEVER)).any()):
+            changed.append(name)
+    ours, theirs = bundle.vocabulary, imported.vocabulary
+    for size, before, after in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
+        if before.named(range(size)) != after.named(range(size)):
+            changed.append("vocabulary")
+    if changed:
+        raise ZooError(
+            f"`{changed[0]}` changes when the model written to `{folder}` is read back",
+            hint="this is a bug in zoo: please report it with the command",
+            exit_code=1,
+        )
+
+
+def _has(imported: torch.Tensor | None, tensor: torch.Tensor) -> bool:
+    return imported is not None and torch.equal(imported, tensor.float())

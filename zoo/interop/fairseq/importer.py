@@ -1,0 +1,138 @@
+"""Import of checkpoints of fairseq's Transformer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from specs import ZooError
+from zoo.files.reading import file_exists, read_bytes
+from zoo.interop.fairseq import checkpoint
+from zoo.interop.fairseq.network import (
+    PAD,
+    architecture_fields,
+    current_tensors,
+    flat_options,
+    read_embeddings,
+    read_layers,
+)
+from zoo.interop.formats import Engine, ImportedModel, ImportRequest, are_language_codes, imported_spec
+from zoo.interop.settings import Settings
+from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
+
+_CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+_END, _UNKNOWN = 2, 3
+_OVERWRITE = " #fairseq:overwrite"
+_DECODING: dict[str, Any] = {
+    "beam": 5,
+    "alpha": 1.0,
+    "length_penalty": "power",
+    "stopping_rule": "full",
+    "length_factor": 0.0,
+    "extra_length": 200,
+    "min_length": 1,
+}
+"""Defaults of `fairseq-generate`. Its command line sets them, and a checkpoint does not contain them."""
+
+
+class FairseqImport:
+    """The import format `fairseq`. Implements `zoo.interop.formats.ImportFormat`."""
+
+    name = "fairseq"
+    description = "a checkpoint of fairseq (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
+    engine = None  # fairseq would run the code that its checkpoints' pickles name
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether there is a checkpoint with a dictionary in the same folder."""
+        file = _find_checkpoint(path)
+        return file is not None and any(file.parent.glob("dict.*.txt"))
+
+    def read(self, path: Path, request: ImportRequest) -> ImportedModel:
+        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        file = _find_checkpoint(path)
+        if file is None:
+            problem = f"`{path}` has no checkpoint: none of {', '.join(_CHECKPOINTS)}"
+            raise ZooError(problem, hint="name the file of the checkpoint")
+        saved = checkpoint.read(file)
+        options = flat_options(saved.options, str(file))
+        architecture = architecture_fields(options)
+        tensors = current_tensors(saved.tensors, file)
+        layers, layer_fields = read_layers(tensors, architecture, options)
+        tables = read_embeddings(tensors, options)
+        names = _dictionary_names(file.parent, options)
+        source, target = (_read_dictionary(file.with_name(f"dict.{name}.txt")) for name in names)
+        options.require_all_known()
+        source.require_rows("source", len(tables.source))
+        target.require_rows("target", len(tables.target))
+        shared = source == target
+        source = source if shared else replace(source, start=None)
+        vocabulary = convert_vocabulary(find_models(file.parent), source, target, shared=shared, where=file.parent)
+        embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
+        depths = architecture["N"]
+        common_depth = depths["encoder"] if depths["encoder"] == depths["decoder"] else depths
+        spec = imported_spec(
+            request if request.languages else replace(request, languages=_language_codes(names)),
+            f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))}).",
+            architecture={**architecture, **layer_fields, **embedding_fields, "N": common_depth},
+            vocabulary=vocabulary.fields,
+            decoding=_DECODING,
+        )
+        origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
+        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
+
+    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
+        """Raise NotImplementedError, because zoo does not run fairseq."""
+        raise NotImplementedError
+
+
+def _find_checkpoint(path: Path) -> Path | None:
+    if file_exists(path):
+        return path if path.suffix == ".pt" else None
+    usual = [path / name for name in _CHECKPOINTS if file_exists(path / name)]
+    others = sorted(path.glob("*.pt")) if path.is_dir() else []
+    return usual[0] if usual else others[0] if len(others) == 1 else None
+
+
+def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
+    """Return the names of the source and target language, by which the dictionaries are called."""
+    source, target = options.any("source_lang"), options.any("target_lang")
+    if isinstance(source, str) and isinstance(target, str) and source and target:
+        return source, target
+    problem = f"the checkpoint in `{folder}` does not name its languages (`source_lang`, `target_lang`)"
+    raise ZooError(problem, hint="import a checkpoint of the task `translation`, which names them")
+
+
+def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
+    """Return the languages as codes of a spec, such as en-XX for en_XX, or None if they are not valid codes."""
+    source, target = (name.replace("_", "-") for name in names)
+    return (source, target) if are_language_codes((source, target)) else None
+
+
+def _read_dictionary(file: Path) -> TokenList:
+    """Read `dict.LANGUAGE.txt`, which has a token and its count on each line.
+
+    Four special tokens precede those in the file. Decoding begins with EOS.
+
+    Raises:
+        ZooError: The file is missing or damaged.
+    """
+    try:
+        lines = read_bytes(file).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
+    names = list(_SPECIAL_TOKENS)
+    known = set(names)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        entry = line.rstrip()
+        overwrites = entry.endswith(_OVERWRITE)
+        name, _, count = entry.removesuffix(_OVERWRITE).rpartition(" ")
+        if not name or not count.isdecimal() or (name in known and not overwrites):
+            problem = f"`{line.strip()[:50]}` is not a token with its count, or repeats an earlier token"
+            raise ZooError(problem, where=f"{file}:{number}", hint="restore it from its source", exit_code=1)
+        names.append(name)
+        known.add(name)
+    return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=PAD)

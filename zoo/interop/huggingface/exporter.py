@@ -1,0 +1,232 @@
+"""Export to transformers' MarianMTModel.
+
+The model is post-norm, has biases everywhere, and its own sinusoids differ from zoo's. The positions of a bundle are
+therefore written as a table, which transformers uses in place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from compiler.operations.embedding import sinusoidal_encoding
+from specs import BOS, EOS, PAD, Spec, ZooError
+from zoo.files.atomic import write_json
+from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.interop.huggingface.importer import CONFIG, GENERATION_CONFIG, HuggingFaceMarianImport, import_transformers
+from zoo.interop.huggingface.vocabulary import write_vocabulary
+from zoo.interop.huggingface.weights import FILES
+from zoo.interop.tensors import SIDES
+from zoo.text.tokenizer import Tokenizer
+from zoo.text.vocabulary import Vocabulary
+
+_MAX_POSITIONS = 4_096
+_EPSILON = 1e-5  # of transformers' layer norms
+_LAYERS = {
+    "encoder": ["self_attention", "feed_forward"],
+    "decoder": ["self_attention", "cross_attention", "feed_forward"],
+}
+_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
+
+
+class HuggingFaceMarianExport:
+    """The export format `hf-marian`. Implements `zoo.interop.formats.ExportFormat`."""
+
+    name = "hf-marian"
+    description = "a folder of transformers' MarianMTModel"
+
+    def reader(self, bundle: Bundle) -> ImportFormat | None:
+        """Return the import format of the same name."""
+        return HuggingFaceMarianImport()
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        """Write weights, settings and vocabularies. Raise ZooError if MarianMTModel cannot express the model."""
+        spec = bundle.spec
+        require_marian(spec)
+        _require_sentencepiece(bundle.vocabulary)
+        tensors = dict(marian_tensors(spec, bundle.tensors))
+        safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
+        write_json(folder / CONFIG, marian_config(spec))
+        write_json(folder / GENERATION_CONFIG, _generation_config(spec))
+        write_vocabulary(bundle, folder, _position_rows(spec))
+        return list(_differences(spec))
+
+    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
+        if find_spec("transformers") is None:
+            return None
+        transformers = import_transformers()
+        model: Any = transformers.MarianMTModel.from_pretrained(folder)
+        model.eval()
+        source, target = bundle.proof.source, bundle.proof.target
+        with torch.no_grad():
+            mask = (source != PAD).long()
+            logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target[:, :-1]).logits
+        log_probabilities = logits.log_softmax(-1).gather(2, target[:, 1:].unsqueeze(2)).squeeze(2)
+        difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
+        return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))
+
+
+def require_marian(spec: Spec) -> None:
+    """Raise ZooError if MarianMTModel cannot express the architecture of a spec."""
+    a = spec.architecture
+    for side, supported in _LAYERS.items():
+        if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
+            names = ", ".join(kinds)
+            raise _unsupported(
+                f"its {side} has layers of {names}, but MarianMTModel has layers of {', '.join(supported)}"
+            )
+    if a.norm != "post":
+        raise _unsupported(f"it is pre-norm (`norm: {a.norm}`), but MarianMTModel is post-norm")
+    if a.d_k != a.d_v or a.d_k * a.h != a.d_model:
+        raise _unsupported(f"MarianMTModel requires d_k = d_v = d_model / h, but d_k is {a.d_k} and d_v is {a.d_v}")
+    if a.attention_score != "scaled_dot_product":
+        raise _unsupported(f"MarianMTModel has no `attention_score: {a.attention_score}`")
+
+
+def _unsupported(reason: str) -> ZooError:
+    return ZooError(f"cannot export this model to transformers: {reason}", hint="`--to onnx` exports every model")
+
+
+def _require_sentencepiece(vocabulary: Vocabulary) -> None:
+    """Raise ZooError unless both sides are SentencePiece models and sources end with EOS."""
+    if not isinstance(vocabulary.target, Tokenizer):
+        raise _unsupported("its target consists of brackets of parse trees, not of text")
+    if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
+        raise _unsupported("its vocabulary is a list of words, but transformers requires a SentencePiece model")
+    if vocabulary.source_end != EOS:
+        raise _unsupported("it reads no EOS after a source, but transformers always adds EOS")
+
+
+def _position_rows(spec: Spec) -> int:
+    """Return the number of rows of the table of positions: for sinusoids, enough for the longest source and EOS."""
+    a = spec.architecture
+    if a.positional_encoding == "learned":
+        return a.max_positions
+    return min(spec.decoding.max_source_length, _MAX_POSITIONS - 1) + 1
+
+
+def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of MarianMTModel by their names in transformers. Missing biases become zeros.
+
+    Args:
+        spec: The spec of the model.
+        tensors: The tensors by zoo's names.
+    """
+    a = spec.architecture
+    for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
+        for number in range(depth):
+            yield from _layer(tensors, f"{side}.{number}", f"model.{side}.layers.{number}")
+        yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
+    if a.tied_embeddings == "all":
+        yield "model.shared.weight", tensors["embedding"].float().clone()
+    else:
+        for side, name in (("encoder", "source_embedding"), ("decoder", "target_embedding")):
+            yield f"model.{side}.embed_tokens.weight", tensors[name].float().clone()
+        if a.tied_embeddings == "none":
+            yield "lm_head.weight", tensors["output_projection"].float().clone()
+    bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.sizes[1]))
+    yield "final_logits_bias", bias.float().reshape(1, -1).clone()
+
+
+def _layer(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
+    for part, foreign_part in _ATTENTIONS.items():
+        if f"{ours}.{part}.query" not in tensors:
+            continue
+        for name, foreign_name in _PROJECTIONS.items():
+            matrix = tensors[f"{ours}.{part}.{name}"]
+            yield f"{foreign}.{foreign_part}.{foreign_name}.weight", matrix.float().T.contiguous()
+            bias = tensors.get(f"{ours}.{part}.{name}_bias", torch.zeros(matrix.shape[1]))
+            yield f"{foreign}.{foreign_part}.{foreign_name}.bias", bias.float().clone()
+        yield from _norm(tensors, f"{ours}.{part}", f"{foreign}.{foreign_part}_layer_norm")
+    for number in (1, 2):
+        yield f"{foreign}.fc{number}.weight", tensors[f"{ours}.feed_forward.w{number}"].float().T.contiguous()
+        yield f"{foreign}.fc{number}.bias", tensors[f"{ours}.feed_forward.b{number}"].float().clone()
+    yield from _norm(tensors, f"{ours}.feed_forward", f"{foreign}.final_layer_norm")
+
+
+def _norm(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
+    yield f"{foreign}.weight", tensors[f"{ours}.norm_gain"].float().clone()
+    yield f"{foreign}.bias", tensors[f"{ours}.norm_bias"].float().clone()
+
+
+def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
+    a = spec.architecture
+    if a.positional_encoding == "learned":
+        return tensors[f"{side}.positions"].float().clone()
+    halves, first = a.positional_encoding == "sinusoidal_halves", a.first_position
+    return torch.tensor([sinusoidal_encoding(first + row, a.d_model, halves) for row in range(_position_rows(spec))])
+
+
+def marian_config(spec: Spec) -> dict[str, Any]:
+    """Return the content of `config.json`."""
+    a = spec.architecture
+    source_size, target_size = spec.vocabulary.sizes
+    sides = {
+        f"{side}_{key}": value
+        for side in SIDES
+        for key, value in (("attention_heads", a.h), ("ffn_dim", a.d_ff), ("layerdrop", 0.0))
+    }
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "activation_function": _ACTIVATIONS[a.activation],
+        "d_model": a.d_model,
+        **sides,
+        "encoder_layers": a.depths.encoder,
+        "decoder_layers": a.depths.decoder,
+        "dropout": a.dropout,
+        "attention_dropout": a.attention_dropout,
+        "activation_dropout": a.activation_dropout,
+        "vocab_size": source_size,
+        "decoder_vocab_size": target_size,
+        "max_position_embeddings": _position_rows(spec),
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "share_encoder_decoder_embeddings": a.tied_embeddings == "all",
+        "tie_word_embeddings": a.tied_embeddings != "none",
+        "pad_token_id": PAD,
+        "bos_token_id": None,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+        "use_cache": True,
+        "dtype": "float32",
+    }
+
+
+def _generation_config(spec: Spec) -> dict[str, Any]:
+    """Return the content of `generation_config.json`. `max_length` there counts BOS and EOS."""
+    decoding, rows = spec.decoding, _position_rows(spec)
+    return {
+        "num_beams": decoding.beam,
+        "length_penalty": decoding.alpha,
+        "early_stopping": decoding.stopping_rule == "full",
+        "max_length": rows if decoding.length_factor else min(rows, decoding.extra_length + 2),
+        "bad_words_ids": [[id] for id in dict.fromkeys((PAD, BOS, *decoding.suppressed_tokens))],
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+    }
+
+
+def _differences(spec: Spec) -> Iterator[str]:
+    """Yield where transformers computes or searches differently from the spec."""
+    decoding, epsilon = spec.decoding, spec.architecture.norm_epsilon
+    if epsilon != _EPSILON:
+        yield f"the epsilon of layer norms is {_EPSILON:g} in transformers, and {epsilon:g} in the spec"
+    if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
+        yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
+    if decoding.stopping_rule != "full" and decoding.beam > 1:
+        yield f"a beam search stops by transformers' own rule, not by `stopping_rule: {decoding.stopping_rule}`"
+    if decoding.length_factor:
+        yield "transformers has one maximum length for all sources: `max_length` in generation_config.json"

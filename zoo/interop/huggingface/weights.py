@@ -1,0 +1,178 @@
+"""Weights of transformers' Marian (`model.safetensors` or `pytorch_model.bin`), by zoo's names and in its layout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from jaxtyping import Float32
+from safetensors import SafetensorError
+from torch import Tensor
+
+from compiler.operations.embedding import sinusoidal_encoding
+from specs import Architecture, ZooError
+from zoo.files.reading import file_exists, open_file
+from zoo.interop import torch_files
+from zoo.interop.numbering import NEVER, Numbering
+from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors, position_fields
+from zoo.models.weights import check_header
+
+FILES = ("model.safetensors", "pytorch_model.bin")
+_SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+_EMBEDDING = "model.{}.embed_tokens.weight"
+_POSITIONS = "model.{}.embed_positions.weight"
+_OUTPUT_BIAS = "output_bias"  # on the logits; output projections of attention have biases of the same name
+_INPUTS_D_MODEL = ("query", "key", "value", "w1")
+_OUTPUTS_D_MODEL = (
+    *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
+    *("embedding", "source_embedding", "target_embedding", "output_projection"),
+)
+_MAX_MESSAGE = 200  # characters
+_COMPARED_POSITIONS = 32
+_MAX_D_MODEL = 65_536  # of a spec
+
+
+def open_weights(folder: Path) -> ForeignTensors:
+    """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
+    file = next((folder / name for name in FILES if file_exists(folder / name)), None)
+    if file is None:
+        files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
+        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`, but {files}"
+        raise ZooError(problem, hint="if the weights are in several files, save them as one")
+    try:
+        if file.suffix == ".safetensors":
+            with open_file(file) as stream:
+                check_header(stream, file)
+                tensors: Any = safetensors.torch.load_file(file)
+        else:
+            tensors = torch_files.load(file, "transformers")
+        if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
+            raise ValueError("it does not contain named tensors")
+    except (SafetensorError, *torch_files.UNREADABLE) as error:
+        raise torch_files.unreadable(file, error) from None
+    return ForeignTensors(tensors, file)
+
+
+def read_layers(source: ForeignTensors, architecture: Architecture) -> dict[str, Tensor]:
+    """Take the tensors of all layers. Raise ZooError if one is missing or has another shape."""
+    layers = NetworkTensors()
+    for side, depth in zip(SIDES, (architecture.depths.encoder, architecture.depths.decoder), strict=True):
+        for number in range(depth):
+            foreign, ours = f"model.{side}.layers.{number}", f"{side}.{number}"
+            layers.add_pytorch_layer(source, foreign, ours, architecture.d_model, architecture.d_ff)
+    return layers.complete()
+
+
+def read_embeddings(
+    source: ForeignTensors,
+    architecture: Architecture,
+    numberings: tuple[Numbering, Numbering],
+    excluded: Collection[int],
+) -> dict[str, Tensor]:
+    """Take the embeddings, the output projection and its bias, in the order of zoo's token IDs.
+
+    Args:
+        source: The foreign tensors.
+        architecture: The architecture of the model.
+        numberings: The tokens of the source and the target.
+        excluded: The foreign IDs of tokens that get no share of the probability.
+
+    Raises:
+        ZooError: A tensor is missing or has too few rows.
+    """
+    tensors: dict[str, Tensor] = {}
+    source_numbering, target_numbering = numberings
+    if architecture.tied_embeddings == "all":
+        source.left.pop(_EMBEDDING.format("decoder"), None)
+        tensors["embedding"] = source_numbering.rows(_embedding(source, "encoder"))
+    else:
+        tensors["source_embedding"] = source_numbering.rows(_embedding(source, "encoder"))
+        tensors["target_embedding"] = target_numbering.rows(_embedding(source, "decoder"))
+    if architecture.tied_embeddings == "none":
+        tensors["output_projection"] = target_numbering.rows(source.take(_OUTPUT))
+    for tied in (_OUTPUT, _SHARED):
+        source.left.pop(tied, None)
+    bias = target_numbering.bias(source.take(_BIAS) if _BIAS in source.left else None)
+    bias[[target_numbering.id(row) for row in excluded]] = NEVER
+    tensors[_OUTPUT_BIAS] = bias
+    return tensors
+
+
+def _embedding(source: ForeignTensors, side: str) -> Float32[Tensor, "tokens d_model"]:
+    """Return the embedding of a side, or the one that both sides share."""
+    own = _EMBEDDING.format(side)
+    if _SHARED not in source.left:
+        return source.take(own)
+    source.left.pop(own, None)
+    shared = source.take(_SHARED)
+    source.left[_SHARED] = shared  # the other side takes it, too
+    return shared
+
+
+def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Take the tables of positions.
+
+    The sinusoids of Marian or of transformers show only which program wrote the file, not how the model was trained.
+    They are ignored.
+
+    Returns:
+        The fields of `architecture` that describe other tables, and the tensors of learned positions. Both are empty if
+        the file has no tables, or only such sinusoids.
+
+    Raises:
+        ZooError: Only one side has a table, or a table has another dimension than `d_model`.
+    """
+    tables = {
+        side: source.left.pop(_POSITIONS.format(side)) for side in SIDES if _POSITIONS.format(side) in source.left
+    }
+    for table in tables.values():
+        valid = isinstance(table, Tensor) and table.shape[1:] == (d_model,) and len(table)
+        if d_model > _MAX_D_MODEL or not valid:
+            problem = f"`{source.file}` has positions of another dimension than {d_model}"
+            raise ZooError(problem[:_MAX_MESSAGE], exit_code=1)
+    known = list(_known_sinusoids(d_model)) if tables else []
+    if all(any(_matches(table.float(), sinusoids) for sinusoids in known) for table in tables.values()):
+        return {}, {}
+    if len(tables) < len(SIDES):
+        problem = (
+            f"`{source.file}` has positions for one side only, and they are no sinusoids of Marian or transformers"
+        )
+        raise ZooError(problem, exit_code=1)
+    fields = position_fields(tables["encoder"], tables["decoder"])
+    if fields["positional_encoding"] != "learned":
+        return fields, {}
+    layers = NetworkTensors()
+    layers.add_learned_positions(tables, fields["max_positions"])
+    return fields, layers.tensors
+
+
+def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
+    """Return a tensor of the same network with its features reordered for the paper's sinusoids.
+
+    transformers has all sines before all cosines of the same waves; the paper alternates sines and cosines.
+
+    Args:
+        name: The name of the tensor.
+        tensor: The tensor.
+        d_model: The number of features.
+    """
+    order = torch.arange(d_model).view(2, d_model // 2).T.flatten()
+    last = name.rpartition(".")[2]
+    if last in _INPUTS_D_MODEL:
+        return tensor[order]
+    return tensor[..., order] if last in _OUTPUTS_D_MODEL and name != _OUTPUT_BIAS else tensor
+
+
+def _known_sinusoids(d_model: int) -> Iterator[Tensor]:
+    """Yield the first positions of Marian's table and of transformers' table."""
+    yield torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(_COMPARED_POSITIONS)])
+    interleaved = torch.tensor([sinusoidal_encoding(position, d_model) for position in range(_COMPARED_POSITIONS)])
+    yield torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), 1)
+
+
+def _matches(table: Tensor, expected: Tensor) -> bool:
+    rows = min(len(table), len(expected))
+    return table.shape[1:] == expected.shape[1:] and torch.allclose(table[:rows], expected[:rows], atol=1e-4)

@@ -1,0 +1,123 @@
+"""Import of models of Marian, and the engine that `--check` compares them with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from specs import UNK
+from zoo.interop.formats import Engine, EngineTranslation, ImportedModel, ImportRequest, imported_spec
+from zoo.interop.marian.archive import open_archive
+from zoo.interop.marian.decoder import SUFFIX, Decoder, read_decoder
+from zoo.interop.marian.network import architecture_fields, embedding_rows, read_embeddings, read_layers
+from zoo.interop.marian.vocabulary import read_vocabulary
+from zoo.interop.sentencepiece_model import is_language_token
+from zoo.text.tokenizer import SPACE, Tokenizer
+
+_SEPARATOR = " ||| "
+_SCRIPTS = ("preprocess.sh", "postprocess.sh")
+
+
+class MarianImport:
+    """The import format `marian`. Implements `zoo.interop.formats.ImportFormat`."""
+
+    name = "marian"
+    description = "Marian's .npz, or its folder with decoder.yml and .spm or .yml vocabularies"
+    engine = "pymarian"
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether the path is an .npz, a `decoder.yml`, or a folder with one of them."""
+        if path.is_dir():
+            return any(path.glob(f"*{SUFFIX}")) or len(list(path.glob("*.npz"))) == 1
+        return path.name.endswith((SUFFIX, ".npz"))
+
+    def read(self, path: Path, request: ImportRequest) -> ImportedModel:
+        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        if path.suffix == ".npz":
+            with open_archive(path):
+                pass  # report a damaged file before a missing vocabulary
+        decoder = read_decoder(path)
+        with open_archive(decoder.model) as archive:
+            options = archive.options()
+            architecture = architecture_fields(options)
+            vocabulary = read_vocabulary(decoder.vocabularies, embedding_rows(archive, options))
+            suppressed = [*([UNK] if decoder.suppresses_unknown else []), *vocabulary.control_characters]
+            spec = imported_spec(
+                request,
+                f"Imported from Marian's {decoder.model.name}.",
+                architecture=architecture,
+                vocabulary=vocabulary.fields,
+                decoding={**decoder.decoding, "suppressed_tokens": suppressed},
+            )
+            tensors = read_layers(archive, options, spec.architecture)
+            numberings = vocabulary.source, vocabulary.target
+            tensors.update(read_embeddings(archive, options, spec.architecture, *numberings))
+            options.require_all_known()
+            archive.require_all_taken()
+        version = str(options.any("version", "")).split(" ")[0]
+        origin = {"format": self.name, "source": decoder.model.name, "engine": f"Marian {version}".strip()}
+        scripts = [name for name in _SCRIPTS if decoder.model.with_name(name).is_file()]
+        script_notes = (f"`{name}` is not run: the model receives text as it is" for name in scripts)
+        notes = (*decoder.notes, *vocabulary.notes, *script_notes)
+        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes)
+
+    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
+        """Open the model in Marian, through its Python package `pymarian`."""
+        return MarianEngine(read_decoder(path), model)
+
+
+class MarianEngine:
+    """Marian with an open model, in float32 on one thread. Implements `zoo.interop.formats.Engine`."""
+
+    def __init__(self, decoder: Decoder, model: ImportedModel) -> None:
+        """Prepare the model. Marian opens it at the first translation with each beam size."""
+        self._marian = import_module("pymarian")
+        self.version = f"Marian {self._marian.__version__}"
+        self._decoder, self._model = decoder, model
+        self._expects_tokens = any(file.suffix != ".spm" for file in decoder.vocabularies)
+        self._translators: dict[int, Any] = {}
+
+    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
+        """Return the best translation of each text, found with the imported model's decoding settings."""
+        lines = [" ".join(self._tokens(text)) for text in texts] if self._expects_tokens else list(texts)
+        best: dict[str, str] = {}
+        for line in map(str, self._translator(beam).translate(lines)):
+            best.setdefault(line.partition(_SEPARATOR)[0], line)
+        return [self._parse(best[str(number)]) for number in range(len(texts))]
+
+    def _translator(self, beam: int | None) -> Any:
+        decoding = self._model.spec.decoding
+        beam_size = decoding.beam if beam is None else beam
+        if beam_size not in self._translators:
+            self._translators[beam_size] = self._marian.Translator(
+                models=str(self._decoder.model),
+                vocabs=[str(file) for file in self._decoder.vocabularies],
+                beam_size=beam_size,
+                normalize=decoding.alpha,
+                max_length_factor=decoding.length_factor,
+                n_best=True,
+                no_spm_decode=True,
+                cpu_threads=1,
+                mini_batch=32,
+                maxi_batch=100,
+                maxi_batch_sort="src",
+                quiet=True,
+                quiet_translation=True,
+            )
+        return self._translators[beam_size]
+
+    def _tokens(self, text: str) -> list[str]:
+        """Return the tokens of a source, with the names in Marian's list."""
+        tokens = self._model.vocabulary.source.tokenize(text)
+        return [name if is_language_token(name := token.removeprefix(SPACE)) else token for token in tokens]
+
+    def _parse(self, line: str) -> EngineTranslation:
+        """Parse `0 ||| ▁tokens ||| F0= -1.5 ||| -1.5`: the log-probability, then the score of the search."""
+        _, tokens, log_probability, _ = line.rsplit(_SEPARATOR, 3)
+        names = tokens.split()
+        target = self._model.vocabulary.target
+        assert isinstance(target, Tokenizer)
+        text = str(target.model.decode_pieces(names))
+        return EngineTranslation(text, float(log_probability.split("=")[1]), names)

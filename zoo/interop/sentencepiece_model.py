@@ -1,0 +1,272 @@
+"""SentencePiece models with zoo's token IDs: rewritten from foreign models, or written for a list of words.
+
+The files are messages of Protocol Buffers. zoo reads and writes them itself, because some versions of the package
+`protobuf` end the process if warnings are errors, and only four kinds of fields are needed. The numbers of fields are
+those of `sentencepiece_model.proto`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.files.reading import read_bytes
+from zoo.interop.numbering import SPECIAL, Numbering
+from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of Protocol Buffers
+_MAX_VARINT = 10  # bytes
+_TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
+_TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a token
+_INPUT, _MODEL_TYPE, _SIZE = 1, 3, 4  # fields of the trainer's settings
+_SPECIAL_IDS = {40: UNK, 41: BOS, 42: EOS, 43: PAD}
+_SPECIAL_NAMES = {45: UNK, 46: BOS, 47: EOS, 48: PAD}
+_NORMALIZER_NAME, _DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES = 1, 3, 4, 5
+_ALGORITHMS = {1: "unigram", 2: "bpe", 3: "words", 4: "characters"}
+_WORDS = 3
+WORD_LIST_KIND = "unigram"
+"""Value of `vocabulary.kind` for a list of words: a unigram model whose tokens are whole words."""
+_MAX_SHARE_OF_SPACES = 0.01
+_NO_TEXT = re.compile(r"<[^<>]+>(<\d+>)?|madeupword\d+")
+"""Names of tokens that represent no text: tags, and the names with which fairseq pads a list of tokens."""
+
+
+class TokenType(IntEnum):
+    """Types of tokens in a SentencePiece model."""
+
+    NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+
+class TokenEntry(NamedTuple):
+    """Entry of a SentencePiece model for a token."""
+
+    name: str
+    score: float
+    type: TokenType
+
+    def encode(self) -> bytes:
+        """Return the entry as a field of the model."""
+        score = _encode_key(_SCORE, _FIXED32) + struct.pack("<f", self.score)
+        message = encode_bytes(_TEXT, self.name.encode()) + score + encode_integer(_TYPE, self.type)
+        return encode_bytes(_TOKENS, message)
+
+    @classmethod
+    def decode(cls, message: bytes) -> TokenEntry:
+        """Parse the content of such a field. Raise ValueError or TypeError if it is not an entry."""
+        values = _last_values(message)
+        text, type_ = values.get(_TEXT, b""), values.get(_TYPE, TokenType.NORMAL)
+        score = values.get(_SCORE, b"\0\0\0\0")
+        if not isinstance(text, bytes) or not isinstance(score, bytes) or not isinstance(type_, int):
+            raise TypeError
+        try:
+            (number,) = struct.unpack("<f", score)
+        except struct.error as error:
+            raise ValueError("a score is not a float") from error
+        return cls(text.decode("utf-8"), float(number), TokenType(type_))
+
+
+class SentencePieceModel:
+    """SentencePiece model of another toolkit, read in order to be written with other token IDs."""
+
+    def __init__(self, file: Path) -> None:
+        """Read a model. Raise ZooError if the file is missing or damaged."""
+        self.file = file
+        self.entries: list[TokenEntry] = []
+        self._trainer = b""
+        self._other_fields: list[bytes] = []
+        try:
+            self._read(read_bytes(file))
+        except (ValueError, TypeError, UnicodeDecodeError):
+            self.entries = []
+        if not self.entries:
+            raise damaged_vocabulary(str(file), "it is not a SentencePiece model")
+
+    def _read(self, model: bytes) -> None:
+        for field in parse_fields(model):
+            if not isinstance(field.value, bytes):
+                raise TypeError
+            if field.number == _TOKENS:
+                self.entries.append(TokenEntry.decode(field.value))
+            elif field.number == _TRAINER:
+                self._trainer = field.value
+            elif field.number != _SELF_TEST:
+                self._other_fields.append(field.encoded)
+
+    @property
+    def kind(self) -> str:
+        """The algorithm, `bpe` or `unigram`. Raises ZooError for a model of words or characters."""
+        number = _last_values(self._trainer).get(_MODEL_TYPE, 1)
+        kind = _ALGORITHMS.get(number if isinstance(number, int) else 0, "unknown units")
+        if kind not in ("unigram", "bpe"):
+            raise ZooError(f"`{self.file}` splits text into {kind}, but a spec supports only `bpe` and `unigram`")
+        return kind
+
+    def names(self, *types: TokenType) -> list[str]:
+        """Return the names of all tokens, or of the tokens of these types, in the order of their IDs."""
+        return [entry.name for entry in self.entries if not types or entry.type in types]
+
+    def id(self, name: str) -> int | None:
+        """Return the ID of the token with this name, or None if there is none."""
+        return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
+
+    def renumbered(self, numbering: Numbering) -> Tokenizer:
+        """Return the same model with the token IDs of a numbering.
+
+        Tokens that the model does not contain are added as unused tokens. Tokens for target languages (`>>deu<<`)
+        become tokens that are split off at the beginning of a text.
+
+        Raises:
+            ZooError: SentencePiece would not split off the token of a language, or the added tokens would change how
+                the model merges pairs.
+        """
+        known = {entry.name: entry for entry in self.entries}
+        known = {name: e for name, e in known.items() if e.type not in (TokenType.UNKNOWN, TokenType.CONTROL)}
+        entries = _special_entries()
+        for token in numbering.tokens[len(SPECIAL) :]:
+            if is_language_token(token.name):  # SentencePiece puts a space before every text
+                entries.append(TokenEntry(SPACE + token.name, 0.0, TokenType.USER_DEFINED))
+            elif token.name in known:
+                entries.append(known[token.name])
+            else:  # bpe merges pairs into unused tokens, but not into control tokens
+                type_ = TokenType.CONTROL if _NO_TEXT.fullmatch(token.name) else TokenType.UNUSED
+                entries.append(TokenEntry(token.name, 0.0, type_))
+        if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
+            raise ZooError(
+                f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change its merges",
+                hint="zoo cannot import two bpe models that share their token IDs",
+            )
+        trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
+        model = _encode_model(entries, trainer) + b"".join(self._other_fields)
+        tokenizer = Tokenizer(model, name=str(self.file))
+        for id, token in enumerate(numbering.tokens):
+            if is_language_token(token.name) and tokenizer.encode(f"{token.name} a") != [id, *tokenizer.encode("a")]:
+                raise ZooError(f"`{self.file}` does not treat `{token.name}` as one token at the beginning of a text")
+        return tokenizer
+
+
+def is_language_token(name: str) -> bool:
+    """Return whether a token selects the target language (`>>deu<<`) at the beginning of a source."""
+    return name.startswith(">>") and name.endswith("<<") and len(name) > 4
+
+
+def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
+    """Return a tokenizer that splits text at spaces and knows the words of a list.
+
+    Toolkits with such lists also expect tokenised text. The list does not say how the text was tokenised (into letters,
+    words, or byte pairs of subword-nmt).
+
+    Args:
+        numbering: The words.
+        name: The file or folder of the list, for error messages.
+
+    Raises:
+        ZooError: More than 1 % of the tokens begin with `▁`. Such tokens come from SentencePiece, and only its model
+            contains the scores that decide how text is split.
+    """
+    with_space = sum(token.name.startswith(SPACE) for token in numbering.tokens)
+    if with_space > _MAX_SHARE_OF_SPACES * len(numbering.tokens):
+        raise ZooError(
+            f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it",
+            hint="add it as `sentencepiece.model`, or as `source.spm` and `target.spm`",
+        )
+    words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
+    entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
+    normalizer = encode_bytes(_NORMALIZER_NAME, b"identity") + b"".join(
+        encode_integer(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
+    )
+    model = _encode_model(entries, encode_integer(_MODEL_TYPE, _WORDS)) + encode_bytes(_NORMALIZER, normalizer)
+    return Tokenizer(model, name=name)
+
+
+def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
+    """Return the same tokenizer with EOS as an unused token, for a model that reads no EOS after a source."""
+    eos = TokenEntry(SPECIAL[EOS], 0.0, TokenType.UNUSED).encode()
+    fields = enumerate(parse_fields(tokenizer.content))
+    model = b"".join(eos if (field.number, index) == (_TOKENS, EOS) else field.encoded for index, field in fields)
+    return Tokenizer(model, name=name)
+
+
+def _special_entries() -> list[TokenEntry]:
+    types = (TokenType.UNKNOWN if id == UNK else TokenType.CONTROL for id in range(len(SPECIAL)))
+    return [TokenEntry(name, 0.0, type_) for name, type_ in zip(SPECIAL, types, strict=True)]
+
+
+def _encode_model(entries: Sequence[TokenEntry], trainer: bytes) -> bytes:
+    """Return a model's tokens and its trainer's settings. If a setting occurs twice, the last value counts."""
+    trainer += encode_integer(_SIZE, len(entries))
+    trainer += b"".join(encode_integer(field, id) for field, id in _SPECIAL_IDS.items())
+    trainer += b"".join(encode_bytes(field, SPECIAL[id].encode()) for field, id in _SPECIAL_NAMES.items())
+    return b"".join(entry.encode() for entry in entries) + encode_bytes(_TRAINER, trainer)
+
+
+class Field(NamedTuple):
+    """Field of a message of Protocol Buffers."""
+
+    number: int
+    value: int | bytes
+    """An integer, or the bytes of a text, a message or a float."""
+    encoded: bytes
+    """The field as it is encoded in the message."""
+
+
+def parse_fields(message: bytes) -> Iterator[Field]:
+    """Yield the fields of a message in their order. Raise ValueError if the bytes are not a message."""
+    position = 0
+    while position < len(message):
+        start = position
+        key, position = _parse_varint(message, position)
+        wire_type = key & 7
+        value: int | bytes
+        if wire_type == _VARINT:
+            value, position = _parse_varint(message, position)
+        else:
+            length = {_FIXED64: 8, _FIXED32: 4}.get(wire_type)
+            if wire_type == _BYTES:
+                length, position = _parse_varint(message, position)
+            if length is None or position + length > len(message):
+                raise ValueError("the message ends within a field, or a field has an unknown wire type")
+            value = message[position : position + length]
+            position += length
+        yield Field(key >> 3, value, message[start:position])
+
+
+def encode_integer(number: int, value: int) -> bytes:
+    """Return a field with this number that contains a non-negative integer."""
+    return _encode_key(number, _VARINT) + _encode_varint(value)
+
+
+def encode_bytes(number: int, value: bytes) -> bytes:
+    """Return a field with this number that contains a text or a message."""
+    return _encode_key(number, _BYTES) + _encode_varint(len(value)) + value
+
+
+def _last_values(message: bytes) -> dict[int, int | bytes]:
+    """Return the value of each field. If a field occurs twice, the last value counts."""
+    return {field.number: field.value for field in parse_fields(message)}
+
+
+def _encode_key(number: int, wire_type: int) -> bytes:
+    return _encode_varint(number << 3 | wire_type)
+
+
+def _parse_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return an integer and the position after it."""
+    value = 0
+    for index, byte in enumerate(message[position : position + _MAX_VARINT]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    raise ValueError("the message ends within an integer")
+
+
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])

@@ -1,0 +1,247 @@
+"""Tensors of a foreign Transformer, converted to zoo's names and layout (`x @ W`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from compiler.runtime import sinusoids
+from specs import ZooError
+from zoo.interop.numbering import Numbering
+
+RESTORE = "restore the files from where the model came from"
+SIDES = ("encoder", "decoder")
+_COMPARED_POSITIONS = 1_000
+_POSITION_TOLERANCE = 1e-3  # error of sinusoids that engines computed in float32 or float16
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+
+
+def require_none_left(file: Path, names: set[str]) -> None:
+    """Raise ZooError if a model has tensors that the import has not used."""
+    if names:
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise ZooError(f"`{file}` has the tensor `{min(names)}`{others}, whose purpose a spec cannot express")
+
+
+class ForeignTensors:
+    """Tensors of a PyTorch model by their foreign names. Each one must be taken, so that none is overlooked."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
+        """Wrap the tensors of a file."""
+        self.left, self.file = dict(tensors), file
+
+    def take(self, name: str, *shape: int) -> Float32[Tensor, ...]:
+        """Remove a tensor and return it in float32.
+
+        Args:
+            name: The foreign name of the tensor.
+            shape: The required shape. By default, any shape with at least one dimension.
+
+        Raises:
+            ZooError: The tensor is missing, or it has another shape or no floating-point numbers.
+        """
+        if name not in self.left:
+            raise ZooError(f"`{self.file}` has no tensor `{name}`, which its settings require", exit_code=1)
+        tensor = self.left.pop(name)
+        if not isinstance(tensor, Tensor):
+            raise ZooError(f"`{name}` in `{self.file}` is not a tensor", exit_code=1)
+        if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
+            expected = f", but its settings require {list(shape)}" if shape else ""
+            problem = f"`{name}` in `{self.file}` is {list(tensor.shape)} of {tensor.dtype}{expected}"
+            raise ZooError(problem, exit_code=1)
+        return tensor.float()
+
+    def take_linear(self, name: str, outputs: int, inputs: int, *, optional_bias: bool = False) -> Linear:
+        """Remove the weight and the bias of a linear map and return them. Raise ZooError as `take` does."""
+        weight = self.take(f"{name}.weight", outputs, inputs)
+        without_bias = optional_bias and f"{name}.bias" not in self.left
+        return Linear(weight, None if without_bias else self.take(f"{name}.bias", outputs))
+
+    def require_all_taken(self) -> None:
+        """Raise ZooError if a tensor is left."""
+        require_none_left(self.file, {*self.left})
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear map in the layout of PyTorch."""
+
+    weight: Float[Tensor, "outputs inputs"]
+    bias: Float[Tensor, " outputs"] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ZooError if the shapes of weight and bias do not fit together."""
+        bias = None if self.bias is None else list(self.bias.shape)
+        if self.weight.dim() != 2 or bias not in (None, [len(self.weight)]):
+            problem = f"a weight of the network has shape {list(self.weight.shape)}, and its bias has shape {bias}"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
+
+    def split(self, count: int) -> list[Linear]:
+        """Return the maps of equal size that are concatenated in this one.
+
+        Raises:
+            ZooError: The number of outputs is not a multiple of `count`.
+        """
+        if len(self.weight) % count:
+            problem = f"{len(self.weight):,} outputs cannot be divided among {count} concatenated linear maps"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
+        biases = [None] * count if self.bias is None else self.bias.chunk(count)
+        return [Linear(weight, bias) for weight, bias in zip(self.weight.chunk(count), biases, strict=True)]
+
+
+class NetworkTensors:
+    """Tensors of encoder and decoder layers by zoo's names, collected from linear maps in the layout of PyTorch."""
+
+    def __init__(self) -> None:
+        """Begin without tensors."""
+        self.tensors: dict[str, Tensor] = {}
+        self.projection_bias = False
+        """Whether a projection of an attention has a bias. If one has a bias, the others get biases of zeros."""
+        self._projections: list[str] = []
+
+    def add_attention(self, name: str, projections: Mapping[str, Linear]) -> None:
+        """Add an attention.
+
+        Args:
+            name: The name of the sub-layer, such as `encoder.0.self_attention`.
+            projections: The maps `query`, `key`, `value` and `output`.
+        """
+        for projection, linear in projections.items():
+            self.tensors[f"{name}.{projection}"] = _copied(linear.weight.T)
+            self._projections.append(f"{name}.{projection}")
+            if linear.bias is not None:
+                self.tensors[f"{name}.{projection}_bias"] = _copied(linear.bias)
+                self.projection_bias = True
+
+    def add_feed_forward(self, name: str, inner: Linear, outer: Linear) -> None:
+        """Add the two maps of a feed-forward network. A missing bias becomes zeros."""
+        for number, linear in ((1, inner), (2, outer)):
+            self.tensors[f"{name}.w{number}"] = _copied(linear.weight.T)
+            bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
+            self.tensors[f"{name}.b{number}"] = _copied(bias)
+
+    def add_norm(self, name: str, gain: Tensor, bias: Tensor) -> None:
+        """Add the layer norm of a sub-layer or of a whole stack."""
+        self.tensors[f"{name}.norm_gain"], self.tensors[f"{name}.norm_bias"] = _copied(gain), _copied(bias)
+
+    def add_learned_positions(self, tables: Mapping[str, Tensor], rows: int) -> None:
+        """Add the first rows of the learned positions of the encoder and the decoder."""
+        for side, table in tables.items():
+            self.tensors[f"{side}.positions"] = _copied(table[:rows])
+
+    def add_pytorch_layer(
+        self, source: ForeignTensors, foreign: str, name: str, d_model: int, d_ff: int, *, optional_bias: bool = False
+    ) -> None:
+        """Take a layer with the names that fairseq and transformers use, and add it.
+
+        Args:
+            source: The foreign tensors.
+            foreign: The foreign name of the layer, such as `model.encoder.layers.0`.
+            name: The name of the layer in zoo, such as `encoder.0`.
+            d_model: The dimension of the layer's input and output.
+            d_ff: The dimension of the feed-forward network's inner layer.
+            optional_bias: Whether linear maps may lack a bias.
+
+        Raises:
+            ZooError: A tensor is missing or has another shape.
+        """
+        for kind, part in _ATTENTIONS.items():
+            if kind == "self_attention" or name.startswith("decoder"):
+                projections = {
+                    ours: source.take_linear(
+                        f"{foreign}.{part}.{theirs}", d_model, d_model, optional_bias=optional_bias
+                    )
+                    for ours, theirs in _PROJECTIONS.items()
+                }
+                self.add_attention(f"{name}.{kind}", projections)
+                self.add_pytorch_norm(source, f"{foreign}.{part}_layer_norm", f"{name}.{kind}", d_model)
+        inner = source.take_linear(f"{foreign}.fc1", d_ff, d_model, optional_bias=optional_bias)
+        outer = source.take_linear(f"{foreign}.fc2", d_model, d_ff, optional_bias=optional_bias)
+        self.add_feed_forward(f"{name}.feed_forward", inner, outer)
+        self.add_pytorch_norm(source, f"{foreign}.final_layer_norm", f"{name}.feed_forward", d_model)
+
+    def add_pytorch_norm(self, source: ForeignTensors, foreign: str, name: str, d_model: int) -> None:
+        """Take a layer norm with the names of PyTorch, and add it. Raise ZooError if a tensor is missing."""
+        self.add_norm(name, source.take(f"{foreign}.weight", d_model), source.take(f"{foreign}.bias", d_model))
+
+    def complete(self) -> dict[str, Tensor]:
+        """Return all tensors. If one projection of an attention has a bias, all projections have biases."""
+        if self.projection_bias:
+            for name in self._projections:
+                self.tensors.setdefault(f"{name}_bias", torch.zeros(self.tensors[name].shape[1]))
+        return self.tensors
+
+
+@dataclass(frozen=True)
+class EmbeddingTables:
+    """Embeddings and output projection of a foreign model, in the order of its token IDs."""
+
+    source: Float[Tensor, "V d_model"]
+    target: Float[Tensor, "V d_model"]
+    output: Float[Tensor, "V d_model"]
+    output_bias: Float[Tensor, " V"] | None
+    source_scale: float
+    """Factor by which the foreign model multiplies source embeddings."""
+    target_scale: float
+    """Factor by which the foreign model multiplies target embeddings."""
+
+    def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
+
+        zoo multiplies embeddings by sqrt(d_model). If the foreign model uses another factor, the embedding is scaled
+        by the quotient and is then not tied to the output projection.
+        """
+        usual = self.target.shape[1] ** 0.5
+        source_table, target_table = (
+            numbering.rows(table) * (1.0 if abs(scale / usual - 1) < 1e-6 else scale / usual)
+            for numbering, table, scale in (
+                (source, self.source, self.source_scale),
+                (target, self.target, self.target_scale),
+            )
+        )
+        output = target.rows(self.output)
+        if not torch.equal(target_table, output):
+            tied = "none"
+            tensors = {"source_embedding": source_table, "target_embedding": target_table, "output_projection": output}
+        elif source.names == target.names and torch.equal(source_table, target_table):
+            tied, tensors = "all", {"embedding": target_table}
+        else:
+            tied, tensors = "target", {"source_embedding": source_table, "target_embedding": target_table}
+        never_written = any(token.row is None or token.input_only for token in target.tokens)
+        if biased := self.output_bias is not None or never_written:
+            tensors["output_bias"] = target.bias(self.output_bias)
+        return tensors, {"tied_embeddings": tied, "output_bias": biased}
+
+
+def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tensor, "rows d_model"]) -> dict[str, Any]:
+    """Return the fields of `architecture` that describe two tables of positions.
+
+    Returns:
+        The kind and first position of the sinusoids that both tables contain. For any other tables,
+        `positional_encoding: learned`, with as many rows as the shorter table.
+    """
+    kinds = [next(_matching_sinusoids(table), None) for table in (encoder, decoder)]
+    if kinds[0] is not None and kinds[0] == kinds[1]:
+        return kinds[0]
+    return {"positional_encoding": "learned", "max_positions": min(len(encoder), len(decoder))}
+
+
+def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
+    rows = min(_COMPARED_POSITIONS, len(table))
+    for kind in ("sinusoidal", "sinusoidal_halves"):
+        expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")
+        for first in range(3):
+            if torch.allclose(expected[first : first + rows], table[:rows].float(), atol=_POSITION_TOLERANCE, rtol=0):
+                yield {"positional_encoding": kind, "first_position": first}
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """Return a contiguous copy in float32. Foreign files may contain one tensor under two names."""
+    return tensor.detach().float().clone(memory_format=torch.contiguous_format)

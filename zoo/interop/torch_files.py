@@ -1,0 +1,86 @@
+"""Files that `torch.save` wrote, loaded without running any code that their pickles name."""
+
+from __future__ import annotations
+
+import io
+import pickletools
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import IO, Any
+
+import torch
+
+from specs import ZooError
+from zoo.files.reading import open_file
+
+_TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
+_ALLOCATING_GLOBALS = {"torch.Tensor"}
+"""Globals that torch would call, but that allocate as much memory as a single number asks for."""
+_MAX_PICKLE = 100_000_000  # bytes, without tensors
+_LEGACY_PICKLES = 5  # pickles at the beginning of a file in the format before torch 1.6, which is not a zip archive
+UNREADABLE = (
+    *(UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError),
+    *(zipfile.BadZipFile, zlib.error, MemoryError),
+)
+"""Exceptions that torch raises for files that it did not write in this way."""
+
+
+def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
+    """Load the content of a file with `weights_only=True`.
+
+    Args:
+        file: The file.
+        toolkit: The toolkit that the file comes from, for error messages.
+        replacement: Returns the harmless object that replaces a global of this name, as `safe_globals` of torch takes
+            it, or None to reject the file.
+
+    Raises:
+        ZooError: The file cannot be opened, or its pickles name a global that is neither needed for tensors nor
+            replaced.
+        Exception: Any of `UNREADABLE`, if the file is damaged.
+    """
+    with open_file(file):
+        pass  # report a missing file in the usual words
+    allowed = []
+    for name in sorted(set(_foreign_globals(file))):
+        if (harmless := replacement(name)) is None:
+            raise ZooError(
+                f"`{file}` calls `{name}`, which files of {toolkit} do not",
+                hint="zoo executes no code from weight files: ask its author for a file with only tensors and options",
+                exit_code=1,
+            )
+        allowed.append(harmless)
+    with torch.serialization.safe_globals(allowed):
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+
+
+def unreadable(file: Path, error: Exception) -> ZooError:
+    """Return the error that a file cannot be read, with the first line of its cause."""
+    reason = str(error).strip().partition("\n")[0] or "it is truncated"
+    return ZooError(f"cannot read `{file}`: {reason}", hint="restore it from its source", exit_code=1)
+
+
+def _foreign_globals(file: Path) -> Iterator[str]:
+    """Yield the globals that the pickles of a file name, except those that torch needs for tensors."""
+    for pickle in _pickles(file):
+        for operation, argument, _ in pickletools.genops(pickle):
+            if operation.name == "GLOBAL":
+                name = str(argument).replace(" ", ".", 1).replace("__builtin__.", "builtins.", 1)
+                if name in _ALLOCATING_GLOBALS or not (name in _TENSOR_GLOBALS or name.startswith("torch.")):
+                    yield name
+
+
+def _pickles(file: Path) -> Iterator[IO[bytes]]:
+    if not zipfile.is_zipfile(file):
+        with file.open("rb") as stream:
+            yield from [stream] * _LEGACY_PICKLES  # each pickle begins where the previous one ends
+        return
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith("data.pkl"):
+                if member.file_size > _MAX_PICKLE:
+                    raise ValueError(f"its pickle has {member.file_size:,} bytes without the tensors")
+                yield io.BytesIO(archive.read(member))

@@ -1,0 +1,176 @@
+"""Vocabularies of foreign models, converted to zoo's: lists of tokens, and the SentencePiece models that split text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specs import ZooError
+from zoo.files.reading import file_exists
+from zoo.interop.numbering import Numbering
+from zoo.interop.sentencepiece_model import (
+    WORD_LIST_KIND,
+    SentencePieceModel,
+    TokenType,
+    is_language_token,
+    without_source_end,
+    word_list_tokenizer,
+)
+from zoo.text.vocabulary import Side, Vocabulary
+
+_FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
+_FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
+_CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
+_MAX_LANGUAGES = 8  # codes in a message
+_WITHOUT_MODEL = (
+    "The model comes without a SentencePiece model. Give it tokenised text, with spaces between the tokens; "
+    "translations are tokenised in the same way."
+)
+_SUBWORD_NMT = (
+    "Tokens that end in `@@` come from subword-nmt. `subword-nmt apply-bpe` with the model's codes splits a text "
+    "(tokenised as in training), and `sed 's/@@ //g'` joins a translation. zoo does not apply these codes."
+)
+
+
+@dataclass(frozen=True)
+class TokenList:
+    """Tokens of one side of a foreign model, in the order of their foreign IDs."""
+
+    names: tuple[str, ...]
+    unknown: int
+    """Foreign ID of the unknown token."""
+    end: int
+    """Foreign ID of the end of a sentence."""
+    start: int | None = None
+    """Foreign ID of the token that decoding starts with. None for a source, or if decoding starts with zeros."""
+    pad: int | None = None
+    """Foreign ID of the padding token, if there is one."""
+
+    def require_rows(self, side: Side, rows: int) -> None:
+        """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
+        if len(self.names) != rows:
+            problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
+            raise ZooError(problem, hint="restore the files from where the model came from", exit_code=1)
+
+    def numbering(self, models: Sequence[SentencePieceModel]) -> Numbering:
+        """Return the numbering in zoo.
+
+        Tokens that the SentencePiece models produce and that are not in the list are read as unknown, as in the
+        foreign engine.
+        """
+        types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
+        listed = set(self.names)
+        return Numbering.of(
+            self.names,
+            unknown=self.unknown,
+            end=self.end,
+            start=self.start,
+            pad=self.pad,
+            first=[name for model in models for name in model.names(TokenType.BYTE)],
+            read_as_unknown=[name for model in models for name in model.names(*types) if name not in listed],
+        )
+
+
+@dataclass(frozen=True)
+class ImportedVocabulary:
+    """A converted vocabulary, with what the rest of the import needs to know about it."""
+
+    vocabulary: Vocabulary
+    source: Numbering
+    target: Numbering
+    fields: dict[str, Any]
+    """Fields of `vocabulary` in the spec."""
+    notes: tuple[str, ...]
+    """What the user should know, one sentence each."""
+
+    @property
+    def control_characters(self) -> list[int]:
+        """IDs of the target tokens that spell control characters as bytes."""
+        return [id for id, name in enumerate(self.target.names) if name in _CONTROL_CHARACTERS]
+
+
+def find_model_files(folder: Path) -> tuple[Path, Path] | None:
+    """Return the SentencePiece models of the source and the target in a folder, or None if there are none.
+
+    Raises:
+        ZooError: There is a model of one side only.
+    """
+    source, target = (
+        next((folder / name for name in (*names, *_FILES_OF_BOTH_SIDES) if file_exists(folder / name)), None)
+        for names in ([name.format(side) for name in _FILES_OF_SIDE] for side in ("source", "target"))
+    )
+    if source and target:
+        return source, target
+    if source or target:
+        missing = "target" if source else "source"
+        raise ZooError(f"`{folder}` has a SentencePiece model of one side, but none of the {missing}")
+    return None
+
+
+def find_models(folder: Path) -> list[SentencePieceModel]:
+    """Return the SentencePiece models in a folder: none, one for both sides, or one of the source and the target."""
+    return [SentencePieceModel(file) for file in dict.fromkeys(find_model_files(folder) or ())]
+
+
+def convert_vocabulary(
+    models: Sequence[SentencePieceModel],
+    source: TokenList,
+    target: TokenList,
+    *,
+    shared: bool,
+    where: Path,
+    source_has_end: bool = True,
+) -> ImportedVocabulary:
+    """Convert a foreign vocabulary.
+
+    Args:
+        models: No SentencePiece model, if the foreign model expects tokenised text; one for both sides; or two.
+        source: The tokens of the source.
+        target: The tokens of the target.
+        shared: Whether both sides have the same token IDs. Then `target` describes both.
+        where: The file or folder of the lists, for error messages.
+        source_has_end: Whether the foreign model reads EOS after a source.
+
+    Raises:
+        ZooError: A SentencePiece model is missing, or it cannot be written with these token IDs.
+    """
+    of_sides = [models[:1], models[-1:]]
+    if shared:
+        numberings = [target.numbering(models)] * 2
+    else:
+        numberings = [tokens.numbering(model) for tokens, model in zip((source, target), of_sides, strict=True)]
+    tokenizers = [
+        model[0].renumbered(numbering) if model else word_list_tokenizer(numbering, str(where))
+        for model, numbering in zip(of_sides, numberings, strict=True)
+    ]
+    if not source_has_end:
+        tokenizers[0] = without_source_end(tokenizers[0], str(where))
+    single = shared and len(models) < 2 and source_has_end
+    vocabulary = Vocabulary(*tokenizers[:1] if single else tokenizers)
+    source_size, target_size = vocabulary.sizes
+    fields = {
+        "kind": models[0].kind if models else WORD_LIST_KIND,
+        "size": source_size,
+        "target_size": None if source_size == target_size else target_size,
+        "byte_fallback": vocabulary.byte_fallback,
+        "shared": shared,
+        "separate_models": shared and not single,
+    }
+    notes = (*_language_notes(numberings[0]), *(() if models else _word_list_notes(target)))
+    return ImportedVocabulary(vocabulary, numberings[0], numberings[1], fields, notes)
+
+
+def _language_notes(source: Numbering) -> list[str]:
+    languages = [name for name in source.names if is_language_token(name)]
+    if not languages:
+        return []
+    others = f" and {len(languages) - _MAX_LANGUAGES} more" if len(languages) > _MAX_LANGUAGES else ""
+    listed = ", ".join(languages[:_MAX_LANGUAGES]) + others
+    return [f"it translates into several languages: begin each source with the code of one ({listed})"]
+
+
+def _word_list_notes(target: TokenList) -> list[str]:
+    from_subword_nmt = sum(name.endswith("@@") for name in target.names) >= len(target.names) / 20
+    return [_WITHOUT_MODEL, *([_SUBWORD_NMT] if from_subword_nmt else [])]

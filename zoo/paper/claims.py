@@ -1,0 +1,277 @@
+"""Claims of the paper, and the checks that decide about their status.
+
+A claim is a number that the paper prints, or a sentence that can be checked. No claim states its own status: it follows
+from what its check finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from statistics import fmean
+
+import specs
+from zoo.data.corpus import missing_part
+from zoo.data.prepare import known_counts
+from zoo.evaluation.metrics import Metric, get_metric
+from zoo.paper.evidence import Evidence, RunEvidence
+from zoo.report import figure
+
+
+class Status(StrEnum):
+    """Status of a claim."""
+
+    DERIVED = "derived and checked"
+    MEASURED = "measured here"
+    OPEN = "not reproduced"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Number as the paper prints it ("65", "3.3e18"), and where if not everywhere."""
+
+    text: str
+    where: str = ""
+
+    @property
+    def value(self) -> float:
+        return float(self.text)
+
+    @property
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        """Interval of the numbers that round to these digits: the lower bound is included, the upper is not."""
+        number = Decimal(self.text)
+        half = Fraction(10) ** int(number.as_tuple().exponent) / 2
+        return Fraction(number) - half, Fraction(number) + half
+
+    def agrees(self, value: float) -> bool:
+        """Return whether a number, rounded to as many digits, is this one."""
+        lower, upper = self.bounds
+        return lower <= Fraction(value) < upper
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.where})" if self.where else self.text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check finds about a claim."""
+
+    status: Status
+    because: str
+    """Reason for the status."""
+    value: float | None = None
+    """Our own number in the claim's unit, if there is one."""
+    ours: str = ""
+    """Our own number, formatted."""
+    runs: tuple[str, ...] = ()
+    """Folders of the runs that it was measured in."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Statement of the paper, where it is made, and how it is checked."""
+
+    key: str
+    """Identifier that begins with the table or part: "table3.a-h1.bleu"."""
+    section: str
+    says: str
+    check: Callable[[Claim, Evidence], Finding]
+    printed: tuple[Printed, ...] = ()
+    """Printed numbers. Several if versions or parts of the paper disagree, none for a sentence without a number."""
+    unit: str = ""
+    spec: str | None = None
+    """Short name of the spec that it is about. None if it is about another model."""
+
+    @property
+    def number(self) -> float:
+        """First of the printed numbers."""
+        return self.printed[0].value
+
+
+Check = Callable[[Claim, Evidence], Finding]
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """Claim with the finding of its check."""
+
+    claim: Claim
+    finding: Finding
+
+
+def format_number(value: float) -> str:
+    """Format a number with at most four digits: "37,000", "0.98", "3.283e18"."""
+    return power_of_ten(value, 4) if value and not 1e-3 <= abs(value) < 1e7 else figure(value)
+
+
+def power_of_ten(value: float, digits: int = 3) -> str:
+    """Format a number with a power of ten: "3.28e18"."""
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
+
+
+def slug(words: str) -> str:
+    """Return words as a part of a key: "gnmt-rl-ensemble"."""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower().replace("&", "and")).strip("-")
+
+
+Derivation = tuple[float | None, str]
+"""Derived number, and how it was derived. The number is None if there are several but the paper states one."""
+
+
+def equals(derive: Callable[[], Derivation], format_value: Callable[[float], str] = format_number) -> Check:
+    """Return a check that a derived number rounds to the printed one, wherever it is printed."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        value, derivation = derive()
+        if value is None:
+            return Finding(Status.OPEN, f"the numbers differ: {derivation}")
+        wrong = [printed for printed in claim.printed if not printed.agrees(value)]
+        if not wrong:
+            return Finding(Status.DERIVED, derivation, value, format_value(value))
+        right = "".join(f"{printed} and " for printed in claim.printed if printed not in wrong)
+        because = f"{right}not {' and not '.join(map(str, wrong))}: {derivation}"
+        return Finding(Status.OPEN, because, value, format_value(value))
+
+    return check
+
+
+def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
+    """Return a check that a sentence is true. `decide` returns whether it is, and the numbers that show it."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        true, reason = decide()
+        return Finding(Status.DERIVED, reason, ours="yes") if true else Finding(Status.OPEN, reason, ours="no")
+
+    return check
+
+
+def scored(split: str, *metrics: str) -> Check:
+    """Return a check that reports the scores of the runs of the claim's spec.
+
+    It does not judge whether a score is close to the printed one: readers can see the scale of the runs.
+
+    Args:
+        split: "dev" or "test".
+        metrics: Names of metrics. The check uses the one that most runs have, the first of them if several do.
+    """
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        runs = evidence.of(claim.spec) if claim.spec is not None else ()
+        comparable = _comparable_runs(runs, split, [get_metric(name) for name in metrics])
+        if comparable is None:
+            return Finding(Status.OPEN, _reason_for_no_score(claim, evidence, runs, split))
+        metric, chosen, scale = comparable
+        values = [run.score(split, metric) or 0.0 for run in chosen]
+        spread = (
+            f" ({metric.format_score(min(values))} to {metric.format_score(max(values))})" if len(values) > 1 else ""
+        )
+        folders = f"{chosen[0].folder}" if len(chosen) == 1 else f"{len(chosen)} runs, the first {chosen[0].folder}"
+        mean = fmean(values)
+        return Finding(
+            Status.MEASURED,
+            f"{metric.title} of {folders}: {scale}",
+            mean,
+            f"{metric.format_score(mean)}{spread}",
+            tuple(run.folder for run in chosen),
+        )
+
+    return check
+
+
+def corpus_size() -> Check:
+    """Return a check of the number of pairs in the corpus of the claim's spec, if it has been prepared here."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        assert claim.spec is not None
+        spec = specs.load(claim.spec)
+        if missing := missing_part(spec):
+            return Finding(Status.OPEN, missing)
+        counts = known_counts(spec)
+        if counts is None:
+            return Finding(Status.OPEN, f"its corpus is available, but `zoo prepare {claim.spec}` has not been run")
+        words = f"pairs in the corpus of {claim.spec}, prepared here"
+        if all(printed.agrees(counts.read) for printed in claim.printed):
+            return Finding(Status.MEASURED, words, counts.read, f"{counts.read:,}")
+        return Finding(Status.OPEN, f"{counts.read:,} {words}", counts.read, f"{counts.read:,}")
+
+    return check
+
+
+def needs_gpu(name: str) -> Check:
+    """Return a check that always leaves the claim open, because it is about a GPU that is not measured here."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        return Finding(Status.OPEN, f"needs a {name}, which is not measured here")
+
+    return check
+
+
+def timing(key: str, tolerance: float) -> Check:
+    """Return a check that the measured time of a layer grows like its formula.
+
+    Args:
+        key: The key of the layer in Table 1.
+        tolerance: The largest difference of the exponents.
+    """
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        timing = next((timing for timing in evidence.timings if timing.key == key), None)
+        if timing is None:
+            return Finding(Status.OPEN, "not timed: `zoo paper table1 --measure` measures it")
+        words = f"n^{timing.exponent:.2f} for {timing.seconds[0][0]:,} to {timing.seconds[-1][0]:,} positions"
+        close = abs(timing.exponent - timing.formula) <= tolerance
+        words += "" if close else f", but n^{timing.formula:.2f} by the formula"
+        status = Status.MEASURED if close else Status.OPEN
+        return Finding(status, words, timing.exponent, f"n^{timing.exponent:.2f}")
+
+    return check
+
+
+def drawn(figure: int) -> Check:
+    """Return a check for a figure, which no number can decide. It names the command that draws the figure."""
+
+    def check(claim: Claim, evidence: Evidence) -> Finding:
+        assert claim.spec is not None
+        trained = [run for run in evidence.of(claim.spec) if run.weights]
+        if not trained:
+            return Finding(Status.OPEN, _reason_for_no_score(claim, evidence, (), "test"))
+        how = f"`zoo attend --model {trained[0].folder} --figure {figure}` draws it, for readers to judge"
+        return Finding(Status.OPEN, how, runs=tuple(run.folder for run in trained))
+
+    return check
+
+
+def _comparable_runs(
+    runs: Sequence[RunEvidence], split: str, metrics: Sequence[Metric]
+) -> tuple[Metric, tuple[RunEvidence, ...], str] | None:
+    """Return scored runs of one scale and corpus, with their metric and scale.
+
+    Of several groups, return the one closest to the paper's setting, and of these the largest.
+    """
+    groups: dict[tuple[str, str], list[RunEvidence]] = {}
+    for run in runs:
+        if any(run.score(split, metric) is not None for metric in metrics):
+            corpus = run.spec.corpus.model_copy(update={"folder": ""})  # its folder differs between machines
+            groups.setdefault((run.scale, repr(corpus)), []).append(run)
+    if not groups:
+        return None
+    (scale, _), group = min(groups.items(), key=lambda item: (item[1][0].distance, -len(item[1]), item[0]))
+    by_metric = {m: tuple(run for run in group if run.score(split, m) is not None) for m in metrics}
+    metric = max(metrics, key=lambda metric: len(by_metric[metric]))
+    return metric, by_metric[metric], scale
+
+
+def _reason_for_no_score(claim: Claim, evidence: Evidence, runs: Sequence[RunEvidence], split: str) -> str:
+    if claim.spec is None:
+        return "a model of other authors, for which this zoo has no spec"
+    if runs:
+        folders, first = ", ".join(run.folder for run in runs[:3]), runs[0].folder
+        return f"not scored on the {split} set: {folders}; `zoo evaluate --model {first} --set {split}` scores it"
+    missing = missing_part(specs.load(claim.spec))
+    return f"no run of {claim.spec} in `{evidence.root}`" + (f"; {missing}" if missing else "")

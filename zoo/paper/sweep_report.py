@@ -1,0 +1,202 @@
+"""Report of a sweep: tables of its rows and pairs, with the numbers of the paper's Table 3 if the rows are in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from zoo.evaluation.bootstrap import SAMPLES
+from zoo.evaluation.metrics import get_metric
+from zoo.paper import table3
+from zoo.report import duration
+from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSample, SweepComparison, Verdict
+from zoo.training.sweeps.rows import SweepRow
+
+ORDERED = ("perplexity", "paper_bleu")
+"""Metrics of Table 3. Its BLEU differs from that of sacreBLEU."""
+
+Lines = tuple[list[str], list[list[str]]]
+"""Names of the columns, as `show_table` takes them, and the rows."""
+
+
+def printed_row(row: SweepRow) -> table3.VariationRow | None:
+    """Return the printed numbers of a row of Table 3, at any scale. None for other rows."""
+    folder, _, key = row.spec.short_name.rpartition("/")
+    return table3.BY_KEY.get(key) if folder == "table3" else None
+
+
+def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float | None:
+    """Return the printed difference of the second row to the first. None if it is not printed.
+
+    The difference of perplexities is that of their natural logarithms.
+    """
+    one, two = printed_row(first), printed_row(second)
+    if one is None or two is None or metric not in ORDERED:
+        return None
+    if metric == "perplexity":
+        return math.log(float(two.perplexity) / float(one.perplexity))
+    return float(two.bleu) - float(one.bleu)
+
+
+def row_table(comparison: SweepComparison) -> Lines:
+    """Return a table with a line for each row of the sweep, including the paper's numbers if it has any."""
+    columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
+    with_paper = any(printed_row(result.row) for result in comparison.results)
+    lines = []
+    for result in comparison.results:
+        scores = [_format_score(name, result.samples[name]) for name in METRICS]
+        line = [result.row.name, _format_changes(result.row), f"{len(result.trials)}", f"{result.parameters:,}"]
+        line += [*scores, duration(result.seconds)]
+        if with_paper:
+            paper = printed_row(result.row)
+            parameters = f"{paper.parameters} M" if paper and paper.parameters else ""
+            line += [paper.perplexity, paper.bleu, parameters] if paper else [""] * 3
+        lines.append(line)
+    return columns + (["paper: perplexity>", "BLEU>", "parameters>"] if with_paper else []), lines
+
+
+def pair_table(comparison: SweepComparison) -> Lines:
+    """Return a table with a line for each pair: the difference of the second row to the first, and a verdict."""
+    with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
+    columns = ["", "than"]
+    for name in ORDERED:
+        ratio = " ×" if name == "perplexity" else ""
+        columns += [f"{get_metric(name).title}{ratio}>", *(["paper>"] if with_paper else []), ""]
+    lines = []
+    for pair in comparison.pairs:
+        line = [pair.second.name, pair.first.name]
+        for name in ORDERED:
+            line.append(_format_difference(name, pair.differences.get(name)))
+            if with_paper:
+                line.append(_format_printed(name, printed_difference(name, pair.first, pair.second)))
+            line.append(_judgement(pair, name))
+        lines.append(line)
+    return columns, lines
+
+
+def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
+    """Yield notes about the scale of the rows, the intervals, and how many of the paper's orderings are confirmed."""
+    for result in comparison.results:
+        if result.row.parent is None:
+            yield f"{result.row.name}: {' '.join(result.row.overrides) or 'as shipped'}"
+    degrees = comparison.variances["paper_bleu"].degrees
+    seeds = f"pooled over all rows ({degrees} degrees of freedom)" if degrees else "which needs several seeds per row"
+    yield (
+        f"± is half of a 95 % confidence interval: for a score, by {SAMPLES:,} bootstrap samples of the sentences; for "
+        f"a difference, by the paired bootstrap and the variance between seeds, {seeds}"
+    )
+    verdicts = [verdict for pair in comparison.pairs for name in ORDERED if (verdict := _verdict(pair, name))]
+    if verdicts:
+        counts = Counter(verdicts)
+        words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
+        share = "one in twenty" if degrees else "more than one in twenty, because of their seeds,"
+        yield (
+            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of rows that do not differ, {share} would "
+            "appear to"
+        )
+
+
+def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
+    """Return the whole comparison as values for JSON. Differences of perplexity are those of natural logarithms."""
+    rows = []
+    for result in comparison.results:
+        row, paper = result.row, printed_row(result.row)
+        rows.append(
+            {
+                "row": row.name,
+                "spec": row.reference,
+                "overrides": list(row.overrides),
+                "extends": row.parent,
+                "sets": {key: _spec_value(row, key) for key in row.changed_keys},
+                "parameters": result.parameters,
+                "seconds": result.seconds,
+                "runs": [str(trial.run.folder) for trial in result.trials],
+                "scores": {name: _score_json(name, result.samples[name]) for name in METRICS},
+                "paper": {"perplexity": paper.perplexity, "bleu": paper.bleu, "parameters": paper.parameters}
+                if paper
+                else None,
+            }
+        )
+    pairs = [
+        {
+            "row": pair.second.name,
+            "than": pair.first.name,
+            "by": {
+                name: {
+                    **asdict(difference),
+                    "beyond_noise": difference.beyond_noise,
+                    "paper": printed_difference(name, pair.first, pair.second),
+                    "verdict": _verdict(pair, name),
+                }
+                for name, difference in pair.differences.items()
+            },
+        }
+        for pair in comparison.pairs
+    ]
+    return {"rows": rows, "pairs": pairs, "seeds": {k: asdict(v) for k, v in comparison.variances.items()}}
+
+
+def _score_json(name: str, sample: ScoreSample) -> dict[str, Any]:
+    seeds = [math.exp(value) if name == "perplexity" else value for value in sample.seeds]
+    mean, half_interval = _mean_and_half_interval(name, sample)
+    return {"mean": mean, "half_interval": half_interval, "seeds": seeds}
+
+
+def _mean_and_half_interval(name: str, sample: ScoreSample) -> tuple[float, float]:
+    """Return the mean over the seeds and half of its interval. For perplexity, the mean is geometric."""
+    if name != "perplexity":
+        return sample.mean, sample.half_interval
+    mean = math.exp(sample.mean)
+    return mean, mean * sample.half_interval
+
+
+def _format_score(name: str, sample: ScoreSample) -> str:
+    mean, half_interval = _mean_and_half_interval(name, sample)
+    return f"{get_metric(name).format_score(mean)} ± {get_metric(name).format_score(half_interval)}"
+
+
+def _format_difference(name: str, difference: Difference | None) -> str:
+    if difference is None:
+        return "-"
+    if name == "perplexity":
+        ratio = math.exp(difference.value)
+        return f"{ratio:.3f} ± {ratio * difference.half_interval:.3f}"
+    return f"{difference.value:+.2f} ± {difference.half_interval:.2f}"
+
+
+def _format_printed(name: str, difference: float | None) -> str:
+    if difference is None:
+        return "-"
+    return f"{math.exp(difference):.3f}" if name == "perplexity" else f"{difference:+.1f}"
+
+
+def _verdict(pair: RowPair, name: str) -> Verdict | None:
+    """Return the verdict on the paper's ordering of two rows. None if the paper does not print different numbers."""
+    difference, printed = pair.differences.get(name), printed_difference(name, pair.first, pair.second)
+    return difference.verdict(printed) if difference and printed else None
+
+
+def _judgement(pair: RowPair, name: str) -> str:
+    """Return the verdict, or, if the paper has no ordering, whether the second row is better or worse."""
+    difference, verdict = pair.differences.get(name), _verdict(pair, name)
+    if verdict or difference is None:
+        return verdict or ""
+    if not difference.beyond_noise:
+        return Verdict.NOISE
+    return "better" if get_metric(name).better(difference.value, 0.0) else "worse"
+
+
+def _format_changes(row: SweepRow) -> str:
+    values = {key.rpartition(".")[2]: _spec_value(row, key) for key in row.changed_keys}
+    return " ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in values.items())
+
+
+def _spec_value(row: SweepRow, key: str) -> Any:
+    value: Any = row.spec.model_dump(mode="json")
+    for part in key.split("."):
+        value = value[part]
+    return value

@@ -1,0 +1,66 @@
+"""Checks that the memory is large enough for a spec, made before any of it is allocated."""
+
+from __future__ import annotations
+
+import torch
+
+from compiler import Purpose, cost, find_device, lower
+from specs import Spec
+from zoo.planning.memory_estimate import STATE_COPIES
+from zoo.system import device_memory
+
+_SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each part"
+_SHARDING = "several processes started by torchrun share weights, gradients and moments"
+_LOGIT_BYTES = 16
+"""Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best of them."""
+_LOGIT_SHARE = 0.5
+"""Share of the memory for logits. The rest is for weights, caches and other batches."""
+
+
+def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
+    """Check that weights, gradients and moments fit the device if `processes` share them.
+
+    Raises:
+        ZooError: They do not fit, or the device does not exist.
+    """
+    hint = _SMALLER_MODEL if processes > 1 else f"{_SMALLER_MODEL}; {_SHARDING}"
+    needed = STATE_COPIES * weight_bytes(spec) // processes
+    _require(needed, device, f"to train `{spec.name}`", hint)
+
+
+def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
+    """Check that the weights fit the device.
+
+    Raises:
+        ZooError: They do not fit, or the device does not exist.
+    """
+    _require(weight_bytes(spec), device, f"to hold the weights of `{spec.name}`", _SMALLER_MODEL)
+
+
+def weight_bytes(spec: Spec) -> int:
+    """Return the size of the weights in float32, in bytes."""
+    return cost(lower(spec, Purpose.TRAIN)).weight_bytes
+
+
+def max_sentences(spec: Spec, hypotheses: int, device: torch.device) -> int:
+    """Return how many sentences can be decoded at once, judged by the memory for the logits of their hypotheses.
+
+    Args:
+        spec: The model's spec.
+        hypotheses: The number of hypotheses per sentence.
+        device: The device that decodes.
+
+    Returns:
+        The number of sentences, at least 1.
+
+    Raises:
+        ZooError: The logits of a single sentence do not fit.
+    """
+    needed = _LOGIT_BYTES * hypotheses * spec.vocabulary.sizes[1]
+    purpose = f"to follow {hypotheses:,} hypotheses of one sentence"
+    device_memory.require_device_memory(needed, device, purpose, "reduce the beam size")
+    return max(1, int(_LOGIT_SHARE * device_memory.available_memory(device)) // needed)
+
+
+def _require(needed: int, device: str, purpose: str, hint: str) -> None:
+    device_memory.require_device_memory(needed, torch.device(find_device(device)), purpose, hint)

@@ -1,0 +1,48 @@
+"""Memory, disk space and FLOPs that a training needs. This module does not load torch, so that `zoo plan` is fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler import Purpose, cost, graphs
+from specs import Spec
+
+KEPT_OPTIMISERS = 2
+"""Number of the newest checkpoints that keep the optimiser's state. Older ones contain only weights."""
+STATE_COPIES = 4
+"""Tensors per weight during training: the weight, its gradient and Adam's two moments."""
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Needs of a training, in bytes and in FLOPs of the matrix products."""
+
+    state_bytes: int
+    """Memory for weights, gradients and both moments."""
+    activation_bytes: int
+    """Memory for the activations that the backward pass needs, for one accumulation step of a full batch."""
+    disk_bytes: int
+    """Largest size of all checkpoints and the averaged weights, including the checkpoint that is being written."""
+    step_flops: int
+    """FLOPs of the forward and backward pass over a full batch."""
+
+
+def estimate_memory(spec: Spec, length: int = 27) -> MemoryEstimate:
+    """Estimate what training by a spec needs if all sentences of both sides have `length` tokens."""
+    training = spec.training
+    train = cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
+    batch, part = batch_rows(spec, length)
+    weights, best = train.weight_bytes, training.dev_score is not None
+    return MemoryEstimate(
+        state_bytes=STATE_COPIES * weights,
+        activation_bytes=train.activation_bytes(batch=part, source=length, target=length),
+        disk_bytes=(max(training.average, KEPT_OPTIMISERS) + 2 + best) * weights + (KEPT_OPTIMISERS + 1) * 2 * weights,
+        step_flops=3 * train.flops(batch=batch, source=length, target=length),
+    )
+
+
+def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
+    """Return how many sentence pairs of `length` tokens are in a full batch, and in one accumulation step of it."""
+    training = spec.training
+    batch = max(1, min(training.source_tokens, training.target_tokens) // length)
+    return batch, -(-batch // training.accumulation_steps)

@@ -1,0 +1,308 @@
+"""Time and memory of a training, predicted before its first step.
+
+The prediction has three sources: FLOPs and bytes of the graph, the measured speed of the device, and, on a CPU, a
+calibration. A calibration runs a few passes of the spec's own graph. It also finds the fastest library for matrix
+products.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
+from compiler.backends import BuildRequest, choose_backend
+from compiler.host import cores
+from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
+from specs import EOS, Spec
+from zoo.data.batches import BatchSize
+from zoo.planning.capacity import weight_bytes
+from zoo.planning.memory_estimate import STATE_COPIES, batch_rows
+from zoo.report import Report, duration
+from zoo.report import size as format_size
+from zoo.system import calibration, device_memory
+from zoo.system.calibration import Calibration
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.processors import DeviceSpeed, device_speed
+
+_PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
+"""Factors for FLOPs, for bytes of activations and for bytes of weights, each divided by the measured speed. They were
+fitted to eight specs from tiny to big on two cores of AMD's Zen 5, in float32 and bfloat16, with errors up to 16 %. On
+another processor the calibration measures the error."""
+PROCESS_BYTES = 260_000_000
+"""Memory that a process needs for training in addition to weights, moments and activations: libraries, buffers,
+products prepared by oneDNN, and gaps between tensors of varying sizes. Measured on specs from tiny to base."""
+
+CALIBRATION_LENGTH = 27
+"""Tokens of a sentence in the calibration passes."""
+_MAX_FLOPS, _MIN_FLOPS = 2e11, 1e9
+"""Most FLOPs of a calibration pass, and the FLOPs below which the libraries are not compared."""
+_MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
+"""Rounds of a calibration. None begins after `_MAX_SECONDS`, except for the first `_MIN_ROUNDS`."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Predicted or measured time and memory of a training. The time excludes checkpoints and the dev set."""
+
+    step_seconds: float
+    seconds: float
+    memory_bytes: int
+    """Peak memory of the process, or of the GPU."""
+
+    def __str__(self) -> str:
+        return f"{duration(self.seconds)} and {format_size(self.memory_bytes)}"
+
+
+@dataclass(frozen=True)
+class TrainingEstimate:
+    """Estimate of a training in one process whose sentences all have the same length."""
+
+    device: str
+    backend: str
+    precision: str
+    matrix_library: str | None
+    """Library for float32 matrix products. None on a GPU."""
+    keeps_memory: bool | None
+    """Whether the process keeps freed memory. None on a GPU."""
+    float32_seconds: Mapping[str, float]
+    """Seconds of a calibration pass by library. Empty without a calibration."""
+    slowdown: float | None
+    """Time of bfloat16 divided by that of float32 if the processor only emulates bfloat16. None otherwise."""
+    flops: float
+    """Measured FLOPs per second of a large matrix product."""
+    bytes: float
+    """Measured bytes per second that a copy reads and writes."""
+    steps: int
+    step_seconds: float
+    seconds: float
+    memory_bytes: int
+    device_bytes: int
+    """Memory of the GPU, or of the machine."""
+    fits: bool
+    """Whether a full batch fits the device. If not, several processes may be enough."""
+
+
+def estimate_training(spec: Spec, length: int, device: str, report: Report | None = None) -> TrainingEstimate:
+    """Estimate time and memory of a training on a device of this machine.
+
+    Measures the device for a third of a second. A CPU is also calibrated for some seconds, unless a calibration of
+    this spec is stored.
+
+    Args:
+        spec: The spec to train.
+        length: The number of tokens of every sentence, on either side.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        report: Receives messages about the calibration.
+
+    Raises:
+        ZooError: The device does not exist.
+    """
+    name, precision = find_device(device), spec.training.precision
+    found, cpu = torch.device(name), name == "cpu"
+    speed = device_speed(found, precision)
+    used = device_memory.peak_memory(found)
+    order = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
+    backend = choose_backend(spec.compilation.backend, order).name
+    measured = None
+    # If the model does not fit, a calibration would end this process.
+    if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
+        measured = calibrate(spec, report or Report())
+    expected = forecast_training(spec, full_batch(spec, length), spec.training.steps, speed, used, calibration=measured)
+    return TrainingEstimate(
+        device=name,
+        backend=backend,
+        precision=precision,
+        matrix_library=measured.matrix_library if measured else matrix_library() if cpu else None,
+        float32_seconds=measured.float32 if measured else {},
+        slowdown=measured.slowdown if measured else None,
+        keeps_memory=keeps_memory() if cpu else None,
+        flops=speed.flops,
+        bytes=speed.bytes,
+        steps=spec.training.steps,
+        step_seconds=expected.step_seconds,
+        seconds=expected.seconds,
+        memory_bytes=expected.memory_bytes,
+        device_bytes=device_memory.available_memory(found),
+        fits=device_memory.fits_memory(expected.memory_bytes, found),
+    )
+
+
+def forecast_training(
+    spec: Spec,
+    size: BatchSize,
+    steps: int,
+    speed: DeviceSpeed,
+    used_bytes: int = 0,
+    shards: int = 1,
+    calibration: Calibration | None = None,
+) -> Forecast:
+    """Predict time and memory of training steps in one process.
+
+    Args:
+        spec: The spec that is trained.
+        size: The size of this process's share of a batch.
+        steps: The number of steps.
+        speed: The measured speed of the device.
+        used_bytes: Memory that the process uses already.
+        shards: The number of processes that weights, gradients and moments are sharded over.
+        calibration: Scales the predicted time of a pass by what the calibration measured.
+    """
+    parts = spec.training.accumulation_steps
+    seconds = pass_seconds(spec, -(-size.rows // parts), _padded_lengths(size), speed)
+    if calibration:
+        seconds = calibration.level * seconds + calibration.new_shape
+    seconds = parts * seconds + _WEIGHTS * _train_cost(spec).weight_bytes / speed.bytes
+    return Forecast(seconds, steps * seconds, used_bytes + PROCESS_BYTES + training_bytes(spec, size, shards))
+
+
+def pass_seconds(spec: Spec, rows: int, sizes: Mapping[str, int], speed: DeviceSpeed) -> float:
+    """Predict the seconds of a forward and backward pass from its FLOPs and bytes.
+
+    Args:
+        spec: The spec that is trained.
+        rows: The number of sentence pairs.
+        sizes: The padded lengths of "source" and "target".
+        speed: The measured speed of the device.
+    """
+    train = _train_cost(spec)
+    traffic = _ACTIVATIONS * train.activation_bytes(batch=rows, **sizes)
+    return _PRODUCTS * 3 * train.flops(batch=rows, **sizes) / speed.flops + traffic / speed.bytes
+
+
+def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
+    """Return the memory for weights, gradients, moments and activations of a batch, in bytes."""
+    train = _train_cost(spec)
+    rows = -(-size.rows // spec.training.accumulation_steps)
+    activations = train.activation_bytes(batch=rows, **_padded_lengths(size))
+    gathered = train.weight_bytes if shards > 1 else 0
+    return int(STATE_COPIES * train.weight_bytes // shards + gathered + activations)
+
+
+def full_batch(spec: Spec, length: int) -> BatchSize:
+    """Return the size of a batch that fills the token budget with sentences of `length` tokens."""
+    rows, _ = batch_rows(spec, length)
+    return BatchSize(rows, rows * length, rows * length, 2 * rows * length)
+
+
+def _train_cost(spec: Spec) -> Cost:
+    return cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
+
+
+def _padded_lengths(size: BatchSize) -> dict[str, int]:
+    """Return the mean length of both sides, including padding."""
+    padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
+    tokens = {"source": size.source_tokens, "target": size.target_tokens}
+    return {side: max(1, round(padding * count / size.rows)) for side, count in tokens.items()}
+
+
+def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None) -> Calibration | None:
+    """Return the stored calibration of a spec on this processor, or measure and store it.
+
+    Args:
+        spec: The spec to train.
+        report: Receives messages about the measurement.
+        program: A program of the spec that is built already. Its weights do not change.
+
+    Returns:
+        The calibration. None if `program` does not run on a CPU with the backend `eager`, or if memory is exhausted.
+    """
+    if program is not None and (program.backend != "eager" or program.device.type != "cpu"):
+        return None
+    if stored := calibration.load_calibration(spec):
+        return stored
+    report.info("measuring once how this processor computes the spec's products ...")
+    try:
+        measured = _measure(_Passes(spec, program or trainable(_with_eager_backend(spec))))
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+    if _is_busy():
+        report.warn("other programs were running: the measurement is not stored, and forecasts are inaccurate")
+    else:
+        calibration.save_calibration(spec, measured)
+    return measured
+
+
+class _Passes:
+    """Timed forward and backward passes of a program over random tokens, with at most `_MAX_FLOPS` per pass."""
+
+    def __init__(self, spec: Spec, program: EmittedProgram) -> None:
+        self.spec, self._program = spec, program
+        learned = spec.architecture.positional_encoding == "learned"
+        max_length = spec.architecture.max_positions - 1
+        self.length = min(CALIBRATION_LENGTH, max_length) if learned else CALIBRATION_LENGTH
+        flops = 3 * cost(program.graphs[Purpose.TRAIN]).flops(batch=1, source=self.length, target=self.length)
+        self.rows = max(1, min(batch_rows(spec, self.length)[1], int(_MAX_FLOPS / flops)))
+        self.compare_libraries = self.rows * flops > _MIN_FLOPS
+
+    def seconds(self, precision: str, library: str, extra_rows: int = 0) -> float:
+        """Return the seconds of one pass over `rows + extra_rows` sentence pairs."""
+        rows = self.rows + extra_rows
+        numbers = 7919 * torch.arange(rows * (self.length + 1)).view(rows, -1)
+        source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
+        start = time.perf_counter()
+        with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = self._program.train()(source[:, 1:], target)
+            (loss.smoothed / loss.tokens).backward()
+        seconds = time.perf_counter() - start
+        self._program.zero_grad(set_to_none=True)
+        return seconds
+
+    def new_shape_seconds(self, extra_rows: int) -> float:
+        """Return how much longer the first pass with this number of rows takes than the second.
+
+        The first pass allocates buffers and prepares matrix products.
+        """
+        precision = self.spec.training.precision
+        first, second = (self.seconds(precision, matrix_library(), extra_rows) for _ in range(2))
+        return first - second
+
+
+def _measure(passes: _Passes) -> Calibration:
+    precision, default = passes.spec.training.precision, matrix_library()
+    passes.seconds("float32", default)  # the first pass takes longer
+    best = _best_seconds(passes, _settings(precision, matrix_libraries() if passes.compare_libraries else (default,)))
+    sizes = {"source": passes.length, "target": passes.length}
+    expected = pass_seconds(passes.spec, passes.rows, sizes, device_speed(torch.device("cpu"), precision))
+    return Calibration(
+        name=passes.spec.name,
+        rows=passes.rows,
+        length=passes.length,
+        float32={library: seconds for (kind, library), seconds in best.items() if kind == "float32"},
+        bfloat16=best.get(("bfloat16", default)),
+        level=min(seconds for (kind, _), seconds in best.items() if kind == precision) / expected,
+        new_shape=max(0.0, statistics.median(passes.new_shape_seconds(extra) for extra in (1, 2, 3))),
+    )
+
+
+def _settings(precision: str, libraries: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of precision and library to compare."""
+    float32 = [("float32", library) for library in libraries]
+    return float32 + [("bfloat16", matrix_library())] * (precision == "bfloat16")
+
+
+def _best_seconds(passes: _Passes, settings: list[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    """Return the shortest time of each setting.
+
+    Rounds alternate between the settings, so that a slow phase of the machine affects all of them.
+    """
+    rounds: list[list[float]] = []
+    while len(rounds) < _MIN_ROUNDS or (len(rounds) < _MAX_ROUNDS and sum(map(sum, rounds)) < _MAX_SECONDS):
+        rounds.append([passes.seconds(*setting) for setting in settings])
+    return dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
+
+
+def _is_busy() -> bool:
+    """Return whether more processes are running than there are cores."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores() + 0.5
+
+
+def _with_eager_backend(spec: Spec) -> Spec:
+    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": "eager"})})

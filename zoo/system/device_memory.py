@@ -1,0 +1,90 @@
+"""Memory of a device: how much it has, how much was used, and which errors mean that it is exhausted."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from compiler.switches import tune_process_memory
+from zoo.system import memory
+
+MEMORY_ERRORS = (MemoryError, RuntimeError)
+"""Types of the exceptions that torch raises if memory is exhausted. Check with `is_out_of_memory`: a RuntimeError can
+have other causes."""
+
+_MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
+_USABLE_SHARE = 0.9
+"""Share of a device's memory that an estimate may fill."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception means that memory is exhausted."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error).lower() for message in _MESSAGES)
+
+
+def available_memory(device: torch.device) -> int:
+    """Return the memory that this process may use on a device, in bytes.
+
+    Processes that torchrun started on one machine share its memory equally. A GPU belongs to one process.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return memory.machine_memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def fits_memory(needed: int, device: torch.device) -> bool:
+    """Return whether `needed` bytes fit a device and leave a tenth of its memory free."""
+    return needed <= _USABLE_SHARE * available_memory(device)
+
+
+def require_device_memory(needed: int, device: torch.device, purpose: str, hint: str) -> None:
+    """Check that a device has `needed` bytes of memory.
+
+    Raises:
+        ZooError: The device has less. The message begins with `purpose`, such as "to train `base`".
+    """
+    owner = "the GPU" if device.type == "cuda" else "this machine"
+    memory.require_memory(needed, available_memory(device), purpose, hint, owner)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the largest amount of memory that this process has used on a device so far, in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    process = os.getpid()
+    # Linux updates its count in batches of pages, so a later reading can be smaller.
+    _PEAKS[process] = max(_PEAKS.get(process, 0), _peak_resident_memory())
+    return _PEAKS[process]
+
+
+def _peak_resident_memory() -> int:
+    """Return the peak resident memory of this process in bytes.
+
+    Prefer /proc: `getrusage` reports the parent's peak to a child if that was larger.
+    """
+    with suppress(OSError, AttributeError):
+        return 1024 * int(_PEAK_LINE.search(_STATUS.read_text(encoding="utf-8"))[1])  # type: ignore[index]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+_PEAKS: dict[int, int] = {}
+"""Peak by process ID: a forked process inherits this dictionary, but not the peak."""
+_STATUS = Path("/proc/self/status")
+_PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
+
+
+def keep_freed_memory() -> None:
+    """Make the allocator keep freed memory for the rest of this process, which speeds up training on a CPU.
+
+    Call it only in a process that does nothing but train or time layers.
+    """
+    tune_process_memory()

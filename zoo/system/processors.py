@@ -1,0 +1,105 @@
+"""Names of processors and GPUs, and how fast they multiply matrices and copy memory."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from compiler.host import cores, cpuinfo
+from compiler.switches import fast_float32
+
+_MIN_SECONDS = 0.2
+_COPY_ELEMENTS = 2**20
+"""Elements of each of the buffers that are copied to measure the memory bandwidth."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Machine that a measurement was taken on. `threads` are those of torch."""
+
+    processor: str
+    cores: int
+    threads: int
+    torch: str
+
+
+@dataclass(frozen=True)
+class DeviceSpeed:
+    """Measured speed of a device."""
+
+    flops: float
+    """FLOPs per second of a large matrix product."""
+    bytes: float
+    """Bytes per second that a copy reads and writes."""
+
+
+def host() -> Host:
+    """Describe this machine and the threads of this process."""
+    return Host(processor_name(), cores(), torch.get_num_threads(), torch.__version__)
+
+
+def device_name(device: str) -> str:
+    """Return the name of a GPU, or the processor's name and the number of threads that torch uses."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(torch.device(device))
+    threads = torch.get_num_threads()
+    return f"{processor_name()}, {threads} thread{'s' * (threads > 1)}"
+
+
+def processor_name() -> str:
+    """Return the model name of the processor, or its architecture if the system does not report one."""
+    return cpuinfo().get("model name") or platform.processor() or platform.machine()
+
+
+@cache
+def matrix_peak(device: torch.device, precision: str) -> float:
+    """Measure how fast a device multiplies large square matrices.
+
+    Args:
+        device: The device.
+        precision: "float32" or "bfloat16".
+
+    Returns:
+        FLOPs per second of the fastest product within a fifth of a second.
+    """
+    dtype = getattr(torch, precision)
+    size = 8192 if device.type == "cuda" else 1024
+    a, b = (torch.randn(size, size, generator=torch.Generator().manual_seed(i)).to(device, dtype) for i in range(2))
+    out = torch.empty_like(a)
+    with fast_float32():
+        return 2 * size**3 / _fastest(lambda: torch.mm(a, b, out=out), device, 3)
+
+
+@cache
+def device_speed(device: torch.device, precision: str) -> DeviceSpeed:
+    """Measure a device for a third of a second, once per process."""
+    return DeviceSpeed(matrix_peak(device, precision), _copy_bandwidth(device))
+
+
+def _copy_bandwidth(device: torch.device) -> float:
+    """Return the bytes per second that copies read and write.
+
+    The copies use 16 buffers, because the pages of a single one can happen to be placed well. Together they exceed
+    most caches.
+    """
+    sources, targets = ([torch.full((_COPY_ELEMENTS,), 1.0, device=device) for _ in range(16)] for _ in range(2))
+    pairs = list(zip(sources, targets, strict=True))
+    best = _fastest(lambda: [target.copy_(source) for source, target in pairs], device, 1)
+    return 2 * sum(source.nbytes for source in sources) / best
+
+
+def _fastest(work: Callable[[], object], device: torch.device, min_rounds: int) -> float:
+    """Return the seconds of the fastest round. Measure for a fifth of a second and at least `min_rounds` rounds."""
+    best, start, rounds = float("inf"), time.perf_counter(), 0
+    while rounds < min_rounds or time.perf_counter() - start < _MIN_SECONDS:
+        round_start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best, rounds = min(best, time.perf_counter() - round_start), rounds + 1
+    return best

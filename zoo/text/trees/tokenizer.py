@@ -1,0 +1,277 @@
+"""Tokenizer of a parser's target side: a tree as a sequence of brackets and words, and back (paper, section 6.3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal, Self, get_args
+
+from specs import EOS, UNK, ZooError
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, with_root
+
+Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
+MAX_OPENING_RUN = 64
+"""Largest number of constituents that begin at one word and are still counted. Treebanks have runs of about ten."""
+_FIRST = EOS + 1
+_LABEL_AND_NEXT = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
+_OPENING_RUN = re.compile(r"(?:\(\s*[^()\s]*\s*)+")
+_NAME = re.compile(r"[^()\s\ud800-\udfff]+")
+_ROUND_BRACKET = re.compile("[()]")
+_UNKNOWN = "⁇"
+
+
+class InvalidTreeError(ValueError):
+    """A sequence of tokens is not one tree over the words."""
+
+
+class TreeTokenizer:
+    """Target side of a parser's vocabulary: an opening and a closing bracket per label, and tokens for words.
+
+    The linearisation decides how a word is written:
+
+    - `vinyals`: every word is `XX`, so `(NP XX XX )NP` is a noun phrase of two words (Vinyals et al., 2015).
+    - `initials`: a word is its first character, `(NP t d )NP`. This tells the decoder which word comes next.
+    - `tensor2tensor` (code of the authors): a word is its part of speech, `NP DT NN /NP`.
+
+    A ROOT with a single constituent is not written. The IDs start with the special tokens of `specs`, followed by the
+    opening brackets, the closing brackets and the words.
+
+    Attributes:
+        opening: IDs of the opening brackets, one per label.
+        closing: IDs of the closing brackets, in the same order.
+        words: IDs of the tokens that stand for words, one per tag.
+        max_opening_run: Largest number of constituents that begin at one word, or None if it is not known.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        tags: Sequence[str],
+        linearisation: Linearisation,
+        size: int | None = None,
+        max_opening_run: int | None = None,
+    ) -> None:
+        """Assign IDs to labels and tags, in the given order.
+
+        Args:
+            labels: Labels of constituents.
+            tags: Tokens that stand for words.
+            linearisation: How a word is written.
+            size: Number of IDs. Defaults to as many as needed.
+            max_opening_run: Largest number of constituents that begin at one word, if known.
+
+        Raises:
+            ZooError: `size` is too small.
+        """
+        self.labels, self.tags, self.linearisation = tuple(labels), tuple(tags), linearisation
+        self.max_opening_run = max_opening_run
+        first = [_FIRST, _FIRST + len(labels), _FIRST + 2 * len(labels), _FIRST + 2 * len(labels) + len(tags)]
+        self.opening, self.closing, self.words = (range(*ends) for ends in pairwise(first))
+        self.size = first[-1] if size is None else size
+        if self.size < first[-1]:
+            raise ZooError(
+                f"`vocabulary.target_size` is {self.size:,}, but the {len(labels):,} labels and {len(tags):,} word "
+                f"tokens of these trees need {first[-1]:,}",
+                hint=f"write `vocabulary.target_size={first[-1]}` or more",
+            )
+        self._opening_ids = dict(zip(labels, self.opening, strict=True))
+        self._closing_ids = dict(zip(labels, self.closing, strict=True))
+        self._word_ids = dict(zip(tags, self.words, strict=True))
+        opens, closes = ("{}", "/{}") if linearisation == "tensor2tensor" else ("({}", "){}")
+        names = [*map(opens.format, labels), *map(closes.format, labels), *tags]
+        self._names = dict(enumerate(names, start=_FIRST))
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
+        """Collect the tokens of bracketed trees, in alphabetical order.
+
+        Args:
+            lines: Trees, one per line, each with ROOT at its top.
+            linearisation: How a word is written.
+            size: Number of IDs.
+        """
+        labels, tags, longest_run = Counter[str](), Counter[str](), 1
+        for line in lines:
+            longest_run = max([longest_run, *(run.count("(") - 1 for run in _OPENING_RUN.findall(line))])
+            for label, following in _LABEL_AND_NEXT.findall(line):
+                if following == "(":
+                    labels[label] += 1
+                else:
+                    tags[_word_token(linearisation, label, following)] += 1
+            labels[ROOT] -= _line_hides_root(line)
+        if not labels:
+            raise ZooError("there is no tree to learn brackets from")
+        known_run = longest_run if longest_run <= MAX_OPENING_RUN else None
+        return cls(sorted(+labels), sorted(tags), linearisation, size, known_run)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Restore a tokenizer from its `content`.
+
+        Raises:
+            ValueError: The content is damaged.
+        """
+        fields: dict[str, Any] = json.loads(content)
+        labels, tags, size = fields["labels"], fields["tags"], fields["size"]
+        valid_names = all(isinstance(name, str) and _NAME.fullmatch(name) for name in (*labels, *tags))
+        valid_types = isinstance(labels, list) and isinstance(tags, list) and type(size) is int
+        distinct = len({*labels}) == len(labels) and len({*tags}) == len(tags)
+        if not (valid_types and valid_names and distinct and labels and tags):
+            raise ValueError("the labels are not valid")
+        if size < _FIRST + 2 * len(labels) + len(tags):
+            raise ValueError("the size is smaller than the number of tokens")
+        if fields["linearisation"] not in get_args(Linearisation):
+            raise ValueError("the linearisation is not known")
+        run = fields.get("in_a_row")
+        if run is not None and not (type(run) is int and 1 <= run <= MAX_OPENING_RUN):
+            raise ValueError("the number of constituents that begin at one word is not valid")
+        return cls(labels, tags, fields["linearisation"], size, run)
+
+    @property
+    def content(self) -> bytes:
+        """The tokenizer as JSON, which `from_bytes` reads."""
+        run = {} if self.max_opening_run is None else {"in_a_row": self.max_opening_run}
+        fields = {"linearisation": self.linearisation, "size": self.size, **run, "labels": self.labels}
+        return (json.dumps({**fields, "tags": self.tags}, ensure_ascii=False, indent=1) + "\n").encode()
+
+    def encode(self, text: str) -> list[int]:
+        """Return the IDs of a bracketed tree, with UNK for labels, parts of speech and initials without a token.
+
+        Raises:
+            ZooError: The text is not exactly one tree.
+        """
+        return list(self._ids(with_root(read_tree(text))))
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return the IDs of each tree, as `encode` does."""
+        return list(map(self.encode, texts))
+
+    def sample(self, ids: list[int], alpha: float) -> list[int]:
+        """Return `ids` unchanged: a tree has only one tokenisation."""
+        return ids
+
+    def _ids(self, tree: Tree) -> Iterator[int]:
+        hidden = tree if _hides_root(tree) else None
+        for visited, closes in tree.walk():
+            if visited.word:
+                yield self._word_ids.get(_word_token(self.linearisation, visited.label, visited.word), UNK)
+            elif visited is not hidden:
+                yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
+
+    def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
+        """Return the token that each word must have in a tree, with UNK for unknown initials.
+
+        Returns:
+            One ID per word for the linearisation `initials`. Empty for the others, whose tokens do not follow from
+            the words.
+        """
+        if self.linearisation != "initials":
+            return ()
+        return tuple(self._word_ids.get(_initial(word), UNK) for word in words)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the linearised tree without its words, for instance `(S (NP XX )NP )S`."""
+        return " ".join(self._names.get(id, _UNKNOWN) for id in ids if id >= _FIRST or id == UNK)
+
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
+        """Return each token as a string, such as `▁(S`."""
+        return [f"▁{self._names.get(id, _UNKNOWN)}" for id in ids]
+
+    def to_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
+        """Return the tree that the tokens describe over these words.
+
+        Raises:
+            InvalidTreeError: The tokens are not exactly one tree over the words.
+        """
+        children: list[list[Tree]] = [[]]
+        labels: list[int] = []
+        remaining = iter(words)
+        for id in ids:
+            if not labels and children[0]:
+                raise InvalidTreeError("something follows the tree")
+            if id in self.opening:
+                labels.append(id)
+                children.append([])
+            elif id in self.closing:
+                if not labels or id - labels[-1] != len(self.labels) or not children[-1]:
+                    raise InvalidTreeError("a closing bracket does not match the open one")
+                constituents = children.pop()
+                children[-1].append(node(self.labels[labels.pop() - _FIRST], *constituents))
+            elif (word := next(remaining, None)) is None or id not in self.words:
+                raise InvalidTreeError("there is no word for a token")
+            else:
+                children[-1].append(leaf(self._part_of_speech(id), word))
+        if labels or len(children[0]) != 1 or next(remaining, None) is not None:
+            raise InvalidTreeError("a bracket is open, or a word is left")
+        return _with_hidden_root(children[0])
+
+    def to_repaired_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
+        """Return a tree over these words for tokens that need not be a valid tree.
+
+        A bracket that closes an outer constituent also closes the constituents inside it. Brackets that close nothing
+        and empty constituents are dropped. Remaining words are added to the constituent that is open at the end.
+
+        Args:
+            ids: IDs of tokens in any order.
+            words: At least one word.
+        """
+        children: list[list[Tree]] = [[]]
+        labels: list[int] = []
+        remaining = list(reversed(words))
+
+        def close() -> int:
+            constituents, label = children.pop(), labels.pop()
+            if constituents:
+                children[-1].append(node(self.labels[label - _FIRST], *constituents))
+            return label
+
+        for id in ids:
+            if id in self.opening and len(labels) < MAX_DEPTH - 2:
+                labels.append(id)
+                children.append([])
+            elif id in self.words and remaining:
+                children[-1].append(leaf(self._part_of_speech(id), remaining.pop()))
+            elif id in self.closing and (opening := id - len(self.labels)) in labels:
+                while close() != opening:
+                    pass
+        children[-1] += (leaf(XX, word) for word in reversed(remaining))
+        while labels:
+            close()
+        return _with_hidden_root(children[0])
+
+    def _part_of_speech(self, id: int) -> str:
+        return self._names[id] if self.linearisation == "tensor2tensor" else XX
+
+
+def _initial(word: str) -> str:
+    """Return the first character of a tree's word: 0 for any digit, and an escape for a round bracket."""
+    first = next((escape for escape in ESCAPED if word.startswith(escape)), word[0])
+    return "0" if first.isdigit() else first
+
+
+def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
+    """Return the token that stands for a word."""
+    return {"vinyals": XX, "tensor2tensor": tag, "initials": _initial(word)}[linearisation]
+
+
+def _line_hides_root(line: str) -> bool:
+    """Return the result of `_hides_root` for a bracketed tree, without parsing it."""
+    depth = children = 0
+    for bracket in _ROUND_BRACKET.findall(line):
+        children += depth == 1 and bracket == "("
+        depth += 1 if bracket == "(" else -1
+    return children == 1 and line.startswith(f"({ROOT} ") and not line.startswith(f"({ROOT} ({ROOT} ")
+
+
+def _hides_root(tree: Tree) -> bool:
+    """Return whether the root is not written, because its only child marks where the tree begins and ends."""
+    return len(tree.children) == 1 and tree.children[0].label != ROOT
+
+
+def _with_hidden_root(trees: Sequence[Tree]) -> Tree:
+    has_root = len(trees) == 1 and trees[0].label == ROOT and not trees[0].word
+    return trees[0] if has_root else node(ROOT, *trees)

@@ -1,0 +1,196 @@
+"""Averages of checkpoints (6.1). An average is what is evaluated and published.
+
+`average` writes the average of a run's last checkpoints. `search_averages` scores several averages on the dev set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+
+from compiler import find_device
+from specs import ZooError
+from zoo.evaluation.bootstrap import FloatArray, bootstrap_scores, difference_half_width
+from zoo.evaluation.metrics import Metric
+from zoo.files.reading import read_json
+from zoo.models.weights import Weights, read
+from zoo.report import Report
+from zoo.text.vocabulary import Vocabulary
+from zoo.training.checkpoints import Checkpoint, scheduled_checkpoints
+from zoo.training.dev_set import DevSet
+from zoo.training.run import Run
+
+COUNTS = (1, 2, 5, 10, 20)
+"""Numbers of checkpoints whose averages `search_averages` scores."""
+
+
+def average(run: Run, last: int | None = None) -> Path:
+    """Write the average of a run's last checkpoints to its `weights.safetensors`.
+
+    Computed in float64, one tensor at a time. Scores of other weights are removed. If the file contains this average
+    already, nothing changes.
+
+    Args:
+        run: The run.
+        last: The number of checkpoints. By default, `training.average` or as many as there are.
+
+    Returns:
+        The file.
+
+    Raises:
+        ZooError: There is no checkpoint, `last` is larger than their number, or one is damaged.
+    """
+    checkpoints = averageable_checkpoints(run)
+    if last is not None and not 1 <= last <= len(checkpoints):
+        raise ZooError(f"`--last {last}` is not between 1 and the {len(checkpoints)} checkpoints of `{run.folder}`")
+    chosen = checkpoints[-(last or run.spec.training.average) :]
+    steps = format_steps(chosen)
+    if _is_average_of(run.weights, steps):
+        return run.weights
+    require_undamaged(run, chosen)
+    mean = mean_of([checkpoint.weights for checkpoint in chosen])
+    longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
+    # Remove the scores of the old weights first, so that they never stand beside the new ones.
+    for file in (run.scores, run.answers("dev"), run.answers("test")):
+        file.unlink(missing_ok=True)
+    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
+    return run.weights
+
+
+def averageable_checkpoints(run: Run) -> list[Checkpoint]:
+    """Return the checkpoints that averages may include. Raise ZooError if there are none."""
+    checkpoints = scheduled_checkpoints(run)
+    if not checkpoints:
+        raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them during training")
+    return checkpoints
+
+
+def require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
+    """Raise ZooError if a checkpoint is damaged."""
+    for checkpoint in checkpoints:
+        try:
+            checkpoint.verify()
+        except ZooError as error:
+            hint = f"average later ones with `zoo average {run.folder} --last N`, or start over with `--fresh`"
+            raise ZooError(error.summary, hint=hint, exit_code=1) from None
+
+
+def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
+    """Return the steps of averaged checkpoints as the weights file stores them: "600,1200"."""
+    return ",".join(str(checkpoint.step) for checkpoint in checkpoints)
+
+
+def _is_average_of(file: Path, steps: str) -> bool:
+    """Return whether a weights file is undamaged and contains the average of these steps."""
+    try:
+        return read(file).facts.get("steps") == steps
+    except ZooError:
+        return False
+
+
+def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:
+    """Return the mean of each tensor over several weights files, in the type that it has there."""
+    opened: list[Any] = [safe_open(file, framework="pt") for file in files]
+    mean: dict[str, torch.Tensor] = {}
+    for name in opened[0].keys():  # noqa: SIM118  (a safetensors file is not a mapping)
+        first, *others = (file.get_tensor(name) for file in opened)
+        total = first.double()
+        for other in others:
+            total += other
+        mean[name] = (total / len(opened)).to(first.dtype)
+    return mean
+
+
+class Selection(NamedTuple):
+    """Checkpoints to average: the last `last` of every `every`-th checkpoint, counted from the newest."""
+
+    last: int
+    every: int
+    checkpoints: tuple[Checkpoint, ...]
+
+
+@dataclass(frozen=True)
+class ScoredAverage:
+    """Score of an average on the dev set, and its difference to the best one."""
+
+    last: int
+    every: int
+    steps: tuple[int, ...]
+    score: float
+    difference: float
+    """Score minus the best score."""
+    half_interval: float | None
+    """Half of the difference's 95 % confidence interval (paired bootstrap over sentences). None if not known."""
+
+    @property
+    def worse(self) -> bool:
+        """Whether the difference exceeds the confidence interval, or the score is not finite."""
+        exceeds = self.half_interval is not None and abs(self.difference) > self.half_interval
+        return exceeds or not math.isfinite(self.score)
+
+
+@dataclass(frozen=True)
+class AverageSearch:
+    """Scores of several averages, from few to many checkpoints."""
+
+    metric: Metric
+    averages: tuple[ScoredAverage, ...]
+    best: ScoredAverage
+    """Best average. Of several with the same score, the one with the fewest checkpoints."""
+
+
+def search_averages(run: Run, *, device: str = "auto", report: Report | None = None) -> AverageSearch:
+    """Score averages of a run's checkpoints on the dev set by `training.dev_score`. Write nothing.
+
+    Raises:
+        ZooError: There is no checkpoint, one is damaged, the dev set is not available, or no score is finite.
+    """
+    report, spec = report or Report(), run.spec
+    checkpoints = averageable_checkpoints(run)
+    require_undamaged(run, checkpoints)
+    dev = DevSet(spec, Vocabulary.load(run.folder), find_device(device), report)
+    selections = list(select_checkpoints(checkpoints))
+    scores: list[float] = []
+    resampled_scores: list[FloatArray | None] = []
+    with report.progress("scoring averages", len(selections), "averages") as progress:
+        for selection in selections:
+            answers = dev.answers(mean_of([checkpoint.weights for checkpoint in selection.checkpoints]))
+            scores.append(dev.metric.score(answers))
+            resampled_scores.append(bootstrap_scores(dev.metric.name, answers))
+            progress.advance(1)
+    finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
+    if not finite:
+        problem = f"no average of `{run.folder}`'s checkpoints has a finite dev {dev.metric.title}"
+        raise ZooError(problem, hint="a reference of the dev set may contain a token that the model never generates")
+    best = min(finite, key=lambda index: sum(dev.metric.is_better(score, scores[index]) for score in scores))
+    averages = [
+        ScoredAverage(
+            selection.last,
+            selection.every,
+            tuple(sorted(checkpoint.step for checkpoint in selection.checkpoints)),
+            score,
+            score - scores[best],
+            difference_half_width(dev.metric.name, score, resampled_scores[best], own)
+            if math.isfinite(score)
+            else None,
+        )
+        for selection, score, own in zip(selections, scores, resampled_scores, strict=True)
+    ]
+    return AverageSearch(dev.metric, tuple(averages), averages[best])
+
+
+def select_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[Selection]:
+    """Yield selections of COUNTS checkpoints: of all, of every second, of every fourth, ... from the newest back."""
+    newest_first, every = checkpoints[::-1], 1
+    while every == 1 or len(newest_first[::every]) > 1:
+        for count in COUNTS:
+            chosen = newest_first[::every][:count]
+            if len(chosen) == count and (count > 1 or every == 1):
+                yield Selection(count, every, tuple(reversed(chosen)))
+        every *= 2

@@ -1,0 +1,376 @@
+"""Speed of translating and training on this machine, with random weights and random sentences."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
+from compiler.initialization import initial_weights
+from compiler.operations.elementwise import Norm
+from compiler.program import Program, TranslationModel
+from compiler.switches import fast_float32
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.data.store import Store, StoreWriter
+from zoo.data.training_set import TrainingSet
+from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.config import GenerationConfig
+from zoo.generation.engine import resolve_workers, search
+from zoo.generation.hypotheses import Hypothesis
+from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
+from zoo.report import Report
+from zoo.system.clock import Spread, spread, timed
+from zoo.system.device_memory import peak_memory, require_device_memory
+from zoo.system.processors import Host, host, matrix_peak
+from zoo.training.distributed import Processes
+from zoo.training.forecast import StartMeasurements
+from zoo.training.run import Run
+from zoo.training.trainer import StepInput, Trainer
+
+LENGTH = 27
+"""Tokens of a translation including EOS, which is the number of decoding steps. Sources have up to four fewer."""
+MAX_COUNT = 100_000
+"""Largest number of sentences or rounds of `benchmark_decoding`."""
+MAX_STEPS = 1_000
+"""Largest number of rounds, and of steps per round, of `benchmark_training`."""
+CHECKED = 4
+"""Number of sentences whose log-probabilities are compared with the interpreter's."""
+_PAIR_BYTES = 2_000  # memory for one random sentence pair
+_MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80
+"""Log-normal distribution of the source lengths in tokens, similar to WMT 2014, and the longest sentence. A target is
+up to 15 % longer or shorter than its source."""
+
+
+@dataclass(frozen=True)
+class DecodingSpeed:
+    """Speed of a program that translates `sentences`, `batch` of them at a time in each worker.
+
+    A translation has `length` tokens including EOS, and takes as many steps.
+    """
+
+    name: str
+    backend: str
+    precision: str
+    device: str
+    host: Host
+    sentences: int
+    batch: int
+    workers: int
+    beam: int
+    length: int
+    rounds: int
+    build_seconds: float
+    first_seconds: float
+    """Time from the built program to its first translation."""
+    latency_seconds: Spread
+    """Time of a single sentence, after the first."""
+    sentences_per_second: Spread
+    tokens_per_second: Spread
+    """Target tokens per second, including EOS."""
+    step_milliseconds: Spread
+    """Time of a round divided by the steps of all its batches."""
+    disagreement: float
+    """Largest difference between a translation's log-probability and the interpreter's in float32. Unit: nats per
+    token."""
+
+
+@dataclass(frozen=True)
+class DecodingWork:
+    """Amount of work to measure: `rounds` times `sentences`, `batch` of them at a time in each worker.
+
+    Raises ZooError if a number is not between 1 and MAX_COUNT.
+    """
+
+    batch: int = 32
+    sentences: int = 64
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        for name, count in vars(self).items():
+            if not 1 <= count <= MAX_COUNT:
+                raise ZooError(f"`{name}` is {count}: it must be a whole number from 1 to {MAX_COUNT:,}")
+
+
+def benchmark_decoding(
+    spec: Spec,
+    work: DecodingWork,
+    *,
+    folder: Path | None = None,
+    report: Report | None = None,
+    **how: Unpack[BackendOptions],
+) -> DecodingSpeed:
+    """Measure how fast a spec translates, with its beam size, length penalty and stopping rule.
+
+    Args:
+        spec: The spec.
+        work: The amount of work.
+        folder: Where compiled programs are cached.
+        report: Receives progress.
+        how: Device, backend and precision.
+
+    Raises:
+        ZooError: Device, backend or precision are not available, the backend has its own search, or the vocabulary
+            is too small for the search.
+    """
+    learned = spec.architecture.positional_encoding == "learned"
+    if learned and spec.architecture.max_positions <= LENGTH:
+        raise ZooError(
+            f"the benchmark needs {LENGTH + 1} positions, but `{spec.name}` has {spec.architecture.max_positions}",
+            hint=f"set `architecture.max_positions={LENGTH + 1}`",
+        )
+    if spec.decoding.search != "beam":
+        problem = f"the benchmark measures beam search, and `{spec.name}` has `decoding.search: {spec.decoding.search}`"
+        raise ZooError(problem, hint="set `decoding.search=beam`")
+    how = {**how, "device": find_device(how.get("device", "auto"))}
+    require_memory_to_translate(spec, how["device"])
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
+    build_seconds, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
+    if program.search == "own":
+        raise ZooError(
+            f"the backend `{program.backend}` has its own search, and this benchmark measures the search of zoo",
+            hint="`python tests/benchmarks/decode.py` measures it together with the other backends",
+        )
+    sources = random_sources(spec, work.sentences)
+    translate = partial(translations, program, spec=spec, device=how["device"])
+    first, _ = timed(partial(translate, sources[:1], batch=1))
+    single, whole = [], []
+    with (report or Report()).progress("decode", work.rounds, "rounds") as progress:
+        for number in range(work.rounds):
+            single.append(timed(partial(translate, [sources[number % work.sentences]], batch=1))[0])
+            seconds, results = timed(partial(translate, sources, batch=work.batch))
+            whole.append(seconds)
+            progress.advance()
+    best = [hypotheses[0] for hypotheses in results[:CHECKED]]
+    steps = -(-work.sentences // work.batch) * LENGTH
+    return DecodingSpeed(
+        **_decoding_settings(program, spec, work, how["device"]),
+        build_seconds=build_seconds,
+        first_seconds=first,
+        latency_seconds=spread(single),
+        sentences_per_second=spread(work.sentences / seconds for seconds in whole),
+        tokens_per_second=spread(work.sentences * LENGTH / seconds for seconds in whole),
+        step_milliseconds=spread(1000 * seconds / steps for seconds in whole),
+        disagreement=disagreement(spec, weights, sources[:CHECKED], best),
+    )
+
+
+def _decoding_settings(program: Program, spec: Spec, work: DecodingWork, device: str) -> dict[str, Any]:
+    """Return the fields of DecodingSpeed that are not measured."""
+    return {
+        "name": spec.name,
+        "backend": program.backend,
+        "precision": program.precision,
+        "device": device,
+        "host": host(),
+        "workers": resolve_workers(program, spec.decoding.workers),
+        "beam": spec.decoding.beam,
+        "length": LENGTH,
+        **vars(work),
+    }
+
+
+def weights_avoiding(
+    spec: Spec, initial: Mapping[str, Tensor], tokens: Iterable[int] = (PAD, UNK, BOS, EOS)
+) -> dict[str, Tensor]:
+    """Change initial weights so that a search generates certain tokens only if it must.
+
+    The last norm of the decoder removes the mean, so a constant row of the output embedding produces a logit of 0.
+    With a constant bias of that norm it produces any chosen number. It is -20 here, while other logits are mostly
+    between -5 and 5.
+
+    Args:
+        spec: The model's spec.
+        initial: Its initial weights, which are not changed.
+        tokens: The token IDs to avoid.
+
+    Returns:
+        The changed weights.
+    """
+    architecture, weights = spec.architecture, dict(initial)
+    table = {"all": "embedding", "target": "target_embedding", "none": "output_projection"}[
+        architecture.tied_embeddings
+    ]
+    *_, last = (node for node in lower(spec, Purpose.SCORE).nodes if isinstance(node.operation, Norm))
+    weights[last.parameters[-1]] = torch.full((architecture.d_model,), 4 * architecture.d_model**-0.5)
+    weights[table] = weights[table].clone()
+    weights[table][list(tokens)] = -5 * architecture.d_model**-0.5
+    return weights
+
+
+def random_sources(spec: Spec, sentences: int) -> list[list[int]]:
+    """Return source sentences of random tokens with EOS. They are the same at each call."""
+    draw = random.Random(1)
+    lengths = [draw.randint(LENGTH - 4, LENGTH) for _ in range(sentences)]
+    return [[*(draw.randrange(EOS + 1, spec.vocabulary.size) for _ in range(length)), EOS] for length in lengths]
+
+
+def translations(
+    program: TranslationModel,
+    sources: Sequence[Sequence[int]],
+    spec: Spec,
+    *,
+    batch: int,
+    device: str = "cpu",
+    n_best: int = 1,
+    length: int = LENGTH,
+) -> list[list[Hypothesis]]:
+    """Translate sources in the same way as a translator does.
+
+    Args:
+        program: The program.
+        sources: The token IDs of each source, with EOS.
+        spec: The spec, for its search settings.
+        batch: The number of sentences at a time in each worker.
+        device: The program's device.
+        n_best: The number of hypotheses per source.
+        length: The length of each translation in tokens, including EOS.
+
+    Returns:
+        The hypotheses of each source, in the order of the sources.
+
+    Raises:
+        ZooError: The vocabulary is too small, so that some translation has another length.
+    """
+    rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
+    beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
+    workers = resolve_workers(program, spec.decoding.workers)
+    # A token budget that is enough for this number of sentences of the greatest length.
+    tokens = batch * (LENGTH + 1) if batch > 1 else 1
+    results = dict(search(program, [rows], beam, tokens=tokens, workers=workers, device=device))
+    if any(len(best.tokens) != length - 1 for best, *_ in results.values()):
+        raise ZooError(
+            f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
+            hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`",
+        )
+    return [results[index] for index in range(len(sources))]
+
+
+def disagreement(
+    spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
+) -> float:
+    """Return the largest difference between a hypothesis's log-probability and the interpreter's, in nats per token."""
+    target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
+    inputs = {"source": pad_sequences(sources, "cpu"), "target": target}
+    expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
+    tokens = (target[:, 1:] != PAD).sum(1)
+    actual = torch.tensor([hypothesis.log_probability for hypothesis in hypotheses])
+    return float(((actual - expected).abs() / tokens).max())
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """Speed of training, measured over rounds of `steps` updates. Tokens include EOS, but no padding."""
+
+    name: str
+    backend: str
+    precision: str
+    device: str
+    host: Host
+    rounds: int
+    steps: int
+    first_seconds: float
+    """Time of the program's first round, which includes compilation."""
+    step_seconds: Spread
+    source_tokens_per_second: Spread
+    target_tokens_per_second: Spread
+    padding: float
+    """Share of padding in all batches."""
+    utilisation: Spread
+    """FLOPs of the matrix products without padding, divided by those of a large product in the same time."""
+    peak_flops: float
+    """FLOPs per second of a large matrix product."""
+    memory_bytes: int
+    """Peak memory of this process, or of the GPU."""
+    loss: float
+    """Loss of the last update, in nats per token. All systems that are compared should have about the same."""
+
+
+def benchmark_training(
+    spec: Spec, *, steps: int = 3, rounds: int = 3, device: str = "auto", report: Report | None = None
+) -> TrainingSpeed:
+    """Measure updates on batches with the spec's token budget, of short, medium and long sentences.
+
+    Raises:
+        ZooError: The device or the backend is not available, a number is out of range, or the token budget does not
+            fit the longest sentence (80 tokens, or the spec's maximum if that is less).
+    """
+    if not (1 <= steps <= MAX_STEPS and 1 <= rounds <= MAX_STEPS):
+        problem = f"cannot measure {rounds:,} rounds of {steps:,} steps"
+        raise ZooError(problem, hint=f"both numbers must be from 1 to {MAX_STEPS:,}")
+    require_memory_to_train(spec, device)
+    report, device = report or Report(), find_device(device)
+    program = trainable(spec, device=device)
+    measurements = StartMeasurements.measure(spec, program, report)
+    with TemporaryDirectory() as folder, fast_float32(measurements.matrix_library or None):
+        store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
+        # Without corpus parts, which could have weights.
+        bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
+        trainer = Trainer(spec, TrainingSet(bare, store), run, Processes(device), report, program=program)
+        inputs = list(islice(trainer.inputs(), steps))
+        peak = matrix_peak(trainer.device, spec.training.precision)
+        first, _ = timed(lambda: _round(trainer, inputs))
+        with report.progress("train", rounds, "rounds") as progress:
+            times = []
+            for _ in range(rounds):
+                seconds, loss = timed(lambda: _round(trainer, inputs))
+                times.append(seconds)
+                progress.advance()
+    source, target, places = (
+        sum(getattr(step.size, name) for step in inputs) for name in ("source_tokens", "target_tokens", "places")
+    )
+    flops = sum(trainer.flops_of(step.size) for step in inputs)
+    return TrainingSpeed(
+        name=spec.name,
+        backend=trainer.program.backend,
+        precision=spec.training.precision,
+        device=device,
+        host=host(),
+        rounds=rounds,
+        steps=steps,
+        first_seconds=first,
+        step_seconds=spread(seconds / steps for seconds in times),
+        source_tokens_per_second=spread(source / seconds for seconds in times),
+        target_tokens_per_second=spread(target / seconds for seconds in times),
+        padding=1 - (source + target) / places,
+        utilisation=spread(flops / seconds / peak for seconds in times),
+        peak_flops=peak,
+        memory_bytes=peak_memory(trainer.device),
+        loss=loss,
+    )
+
+
+def _round(trainer: Trainer, inputs: list[StepInput]) -> float:
+    """Compute all steps. Return the loss per token of the last one, after waiting for the device."""
+    for step in inputs:
+        result = trainer.step(step)
+    return float(result.smoothed) / result.tokens
+
+
+def random_pairs(spec: Spec, batches: int, folder: Path) -> Store:
+    """Write a store of random tokens that is enough for `batches` full batches. It is the same at each call."""
+    budget = max(spec.training.source_tokens, spec.training.target_tokens)
+    generator = np.random.default_rng(1)
+    count = max(4096, 4 * batches * budget // _MEDIAN)
+    purpose, hint = f"to generate {count:,} sentence pairs", "measure fewer steps, or a smaller token budget"
+    require_device_memory(_PAIR_BYTES * count, torch.device("cpu"), purpose, hint)
+    longest = min(_LONGEST - 1, spec.corpus.max_length)  # without EOS
+    sources = np.clip(generator.lognormal(np.log(_MEDIAN), _SIGMA, count), 4, longest).astype(int)
+    targets = np.clip(sources * generator.uniform(0.85, 1.15, count), 4, longest).astype(int)
+    with StoreWriter(folder, max(spec.vocabulary.sizes)) as writer:
+        source, target = (
+            [generator.integers(EOS + 1, size, length).tolist() for length in lengths]
+            for size, lengths in zip(spec.vocabulary.sizes, (sources, targets), strict=True)
+        )
+        writer.add(source, target)
+    return Store(folder)

@@ -1,1 +1,0 @@
-"""How fast this machine translates and trains."""

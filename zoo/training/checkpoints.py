@@ -1,0 +1,284 @@
+"""Checkpoints: everything that a training needs to go on as if it had never stopped.
+
+A checkpoint is a folder, written under a temporary name and renamed when it is complete. It contains
+`weights.safetensors` in the published layout, `optimiser.safetensors` (Adam's moments, by the same names),
+`state.json`, and a manifest with their hashes. It contains no state of random generators, because the random numbers
+of a step follow from the seed and the step (see `trainer.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from compiler import EmittedProgram
+from specs import Spec, Training, ZooError
+from zoo.files import manifest
+from zoo.files.atomic import atomic_folder, remove_folder, write_json
+from zoo.files.reading import UnreadableError, read_json
+from zoo.files.storage import require_space
+from zoo.planning.memory_estimate import KEPT_OPTIMISERS
+from zoo.report import Report
+from zoo.training.distributed import full_tensor, local_tensor, shard_like
+from zoo.training.run import Run
+
+WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
+_BEST = "best-"
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Number of steps done, the position in the data, and totals so far. `state.json` contains these fields."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """Finished batches of this epoch. With subword regularization: those before the current pool (`TrainingSet`)."""
+    drawn: int = 0
+    """Finished batches of the current pool."""
+    seconds: float = 0.0
+    """Time spent in steps."""
+    tokens: int = 0
+    """Target tokens trained on, including EOS."""
+    skipped: int = 0
+    """Steps that changed nothing because loss or gradients were not finite."""
+    due: bool = True
+    """Whether the spec's schedule caused this checkpoint, and not a stop or the end of the training."""
+    best: float | None = None
+    """Best score on the dev set so far."""
+    best_step: int = 0
+    """Step of the checkpoint with the best score."""
+    worse: int = 0
+    """Number of checkpoints scored since the best one."""
+
+    def ended(self, training: Training) -> bool:
+        """Return whether the training has reached its end: a number of steps, tokens or minutes, or its patience."""
+        return (
+            self.step >= training.steps
+            or (training.max_tokens is not None and self.tokens >= training.max_tokens)
+            or (training.max_minutes is not None and self.seconds >= 60 * training.max_minutes)
+            or (training.patience is not None and self.worse >= training.patience)
+        )
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Whole weights and moments on the CPU, in the layout of a weights file."""
+
+    weights: Mapping[str, Tensor]
+    moments: Mapping[str, Tensor]
+    """Adam's two moments of each weight, named `MOMENT/NAME`."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Folder of a checkpoint."""
+
+    folder: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / WEIGHTS
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it still has the optimiser's state."""
+        return (self.folder / OPTIMISER).is_file()
+
+    @property
+    def due(self) -> bool:
+        """Whether the spec's schedule caused this checkpoint."""
+        return bool(self._state.get("due", True))
+
+    @property
+    def best_step(self) -> int:
+        """Step of the best checkpoint up to this one, by the dev set's score."""
+        return int(self._state.get("best_step", 0))
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        return read_json(self.folder / STATE)
+
+    @property
+    def progress(self) -> TrainingProgress:
+        """Progress of the training. Raises ZooError if another version of zoo wrote it."""
+        try:
+            return TrainingProgress(**self._state)
+        except TypeError:
+            problem = f"`{self.folder / STATE}` was written by another version of zoo"
+            raise ZooError(problem, exit_code=1) from None
+
+    def verify(self) -> None:
+        """Compare all files with their hashes. Raise ZooError that names the file if one has changed."""
+        names = [WEIGHTS, STATE] + ([OPTIMISER] if self.resumable else [])
+        manifest.check(self.folder, names)
+
+
+def list_checkpoints(run: Run) -> list[Checkpoint]:
+    """Return the checkpoints of a run, oldest first."""
+    if not run.checkpoints.is_dir():
+        return []
+    folders = [Checkpoint(f) for f in run.checkpoints.iterdir() if f.is_dir() and f.name.isdigit()]
+    return sorted(folders, key=lambda checkpoint: checkpoint.step)
+
+
+def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
+    """Return the checkpoints that the spec's schedule caused, and the newest.
+
+    Averages use only these, so that it does not affect them where a training was stopped.
+    """
+    checkpoints = list_checkpoints(run)
+    return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.due]
+
+
+def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: TrainingProgress) -> Checkpoint:
+    """Write a checkpoint, then remove what older ones no longer need. Raise ZooError if the disk is full."""
+    checkpoint = Checkpoint(run.checkpoints / f"{progress.step:07d}")
+    run.checkpoints.mkdir(exist_ok=True)
+    size = sum(t.nbytes for tensors in (state.weights, state.moments) for t in tensors.values())
+    require_space(run.checkpoints, size, "a checkpoint")
+    with atomic_folder(checkpoint.folder) as folder:
+        safetensors.torch.save_file(dict(state.weights), folder / WEIGHTS)
+        safetensors.torch.save_file(dict(state.moments), folder / OPTIMISER)
+        write_json(folder / STATE, asdict(progress))
+        manifest.write(folder)
+    _remove_outdated(run, max(spec.training.average, KEPT_OPTIMISERS))
+    return checkpoint
+
+
+def restore_checkpoint(
+    checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.optim.Optimizer
+) -> TrainingProgress:
+    """Load weights and moments of a checkpoint. Raise ZooError if a file is damaged."""
+    checkpoint.verify()
+    try:
+        weights = safetensors.torch.load_file(checkpoint.weights)
+        moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
+    except SafetensorError as error:
+        raise ZooError(f"`{checkpoint.folder}` cannot be read: {error}", exit_code=1) from error
+    progress = checkpoint.progress
+    load_state(TrainingState(weights, moments), progress.step - progress.skipped, program, optimiser)
+    return progress
+
+
+def resume(
+    run: Run, program: EmittedProgram, optimiser: torch.optim.Optimizer, report: Report, *, first: bool = True
+) -> TrainingProgress:
+    """Load the newest checkpoint that is not damaged. Warn about damaged ones.
+
+    Args:
+        run: The run.
+        program: The program that receives the weights.
+        optimiser: The optimiser that receives the moments.
+        report: Receives warnings about damaged checkpoints.
+        first: Whether this process removes damaged checkpoints.
+
+    Returns:
+        The progress of the checkpoint, or that of a new training if there is no checkpoint.
+
+    Raises:
+        ZooError: All checkpoints are damaged, or one cannot be read now but may be undamaged.
+    """
+    for checkpoint in reversed([c for c in list_checkpoints(run) if c.resumable]):
+        try:
+            progress = restore_checkpoint(checkpoint, program, optimiser)
+        except UnreadableError as error:
+            hint = f"{error.hint}; if" if error.hint else "if"
+            hint += f" the problem persists, remove `{checkpoint.folder}` to resume from the checkpoint before it"
+            raise UnreadableError(error.problem, hint=hint, exit_code=1) from None
+        except ZooError as error:
+            report.warn(f"{error.summary}; going back to the checkpoint before it")
+            continue
+        for later in list_checkpoints(run) if first else []:
+            if later.step > progress.step:
+                remove_folder(later.folder)
+        return progress
+    if list_checkpoints(run):
+        hint = "start over with `--fresh`, which removes the run's checkpoints"
+        raise ZooError(f"no checkpoint in `{run.checkpoints}` can be resumed", hint=hint, exit_code=1)
+    return TrainingProgress()
+
+
+def _remove_outdated(run: Run, keep: int) -> None:
+    """Remove the optimiser's state of all but the newest two checkpoints, and checkpoints that no average needs.
+
+    The best checkpoint by the dev set's score is kept. If no average needs it, it is renamed, so that none includes it.
+    """
+    checkpoints = list_checkpoints(run)
+    newest = checkpoints[-1]
+    needed = {checkpoint.step for checkpoint in scheduled_checkpoints(run)[-keep:]}
+    for checkpoint in checkpoints[:-KEPT_OPTIMISERS]:
+        (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)
+        if checkpoint.step == newest.best_step and checkpoint.step not in needed:
+            checkpoint.folder.rename(run.checkpoints / f"{_BEST}{checkpoint.folder.name}")
+        elif checkpoint.step not in needed:
+            remove_folder(checkpoint.folder)
+    for folder in run.checkpoints.glob(f"{_BEST}*"):
+        if folder.name != f"{_BEST}{newest.best_step:07d}":
+            remove_folder(folder)
+
+
+def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, keep: bool) -> TrainingState | None:
+    """Collect weights and moments on the CPU.
+
+    Args:
+        program: The program that has the weights. If it is sharded, all processes have to call this.
+        optimiser: The optimiser that has the moments.
+        keep: Whether this process needs the result.
+
+    Returns:
+        The state. None if `keep` is False.
+    """
+    parameters = dict(program.named_parameters())
+    tensors: dict[str, dict[str, Tensor]] = {}
+    for kind in ("", *MOMENTS):
+        tensors[kind] = {}
+        for name, parameter in parameters.items():
+            tensor = full_tensor(optimiser.state[parameter][kind] if kind else parameter.detach())
+            if keep:
+                tensors[kind][name] = tensor.cpu()
+    if not keep:
+        return None
+    moments = {f"{kind}/{n}": t for kind in MOMENTS for n, t in program.in_file_layout(tensors[kind]).items()}
+    return TrainingState(program.in_file_layout(tensors[""]), moments)
+
+
+def load_state(state: TrainingState, updates: int, program: EmittedProgram, optimiser: torch.optim.Optimizer) -> None:
+    """Copy weights and moments into a program and its optimiser.
+
+    Args:
+        state: The weights and moments.
+        updates: The number of updates that Adam has applied to them.
+        program: The program that receives the weights.
+        optimiser: The optimiser that receives the moments.
+
+    Raises:
+        ZooError: Names or shapes differ from those of the program.
+    """
+    parameters = dict(program.named_parameters())
+    for name, tensor in program.in_program_layout(state.weights).items():
+        with torch.no_grad():
+            parameters[name].copy_(shard_like(parameters[name], tensor))
+    for parameter in parameters.values():
+        optimiser.state[parameter] = {"step": torch.tensor(float(updates), device=parameter.device)}
+    for kind in MOMENTS:
+        named = {name.partition("/")[2]: t for name, t in state.moments.items() if name.startswith(f"{kind}/")}
+        for name, tensor in program.in_program_layout(named).items():
+            optimiser.state[parameters[name]][kind] = shard_like(parameters[name], tensor)
+
+
+def are_finite(parameters: list[nn.Parameter]) -> bool:
+    """Return whether this process's shards of the parameters contain only finite numbers."""
+    return all(bool(torch.isfinite(local_tensor(parameter.detach())).all()) for parameter in parameters)

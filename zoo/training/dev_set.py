@@ -1,0 +1,94 @@
+"""Scores of the dev set during training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from compiler import TRANSLATE, Purpose
+from specs import Spec, ZooError
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import get_metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs, format_examples
+from zoo.generation.compilation import build_with_message
+from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
+from zoo.generation.loading import translator_class
+from zoo.generation.preprocessing import Preprocessor
+from zoo.report import Report
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.text.vocabulary import Vocabulary
+
+_MAX_LOGITS = 2**23
+"""Logits that are computed at a time, so that scoring does not need more memory than training."""
+
+
+class DevSet:
+    """Dev set of a spec, scored by the metric of `training.dev_score`, in float32.
+
+    Scoring does not affect training: the weights are only read, and the random numbers of a step do not depend on
+    numbers drawn before.
+    """
+
+    def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
+        self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
+        self.sources, self.references = read_split(spec, "dev", Report(), vocabulary)
+        first, *_ = metrics_for(spec.task)
+        self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
+        self.samples = ""
+        """Some outputs of the weights that were scored last. Empty if the metric needs no outputs."""
+
+    def score(self, weights: Mapping[str, torch.Tensor]) -> float:
+        """Return the score of the tensors of a weights file."""
+        self.samples = ""
+        answers = self.answers(weights)
+        score = self.metric.score(answers)
+        if not self.metric.uses_probabilities:
+            self.samples = format_examples(self.sources, self.references, answers.texts)
+        return score
+
+    def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
+        """Return the outputs or the log-probabilities of the weights, depending on what the metric needs."""
+        forced = self.metric.uses_probabilities
+        purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
+        program = build_with_message(
+            self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
+        )
+        self.report = Report()  # report only the first build
+        translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
+        tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _MAX_LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
+        return ModelOutputs(translator, self.sources, self.references, tokens=tokens)
+
+
+@contextmanager
+def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
+    """Report a failure to score the dev set as a warning, so that training continues."""
+    try:
+        yield
+    except (ZooError, *MEMORY_ERRORS) as error:
+        if not isinstance(error, ZooError) and not is_out_of_memory(error):
+            raise
+        cause = error.summary if isinstance(error, ZooError) else error
+        report.warn(f"the dev set has no score{when}: {cause}")
+
+
+def dev_set_problem(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
+    """Return an error if sentences of the dev set are longer than the model's learned positions, else None."""
+    architecture = spec.architecture
+    if not spec.corpus.dev or architecture.positional_encoding != "learned":
+        return None
+    intake = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
+    sources, references = read_split(spec, "dev", Report(), vocabulary)
+    errors = []
+    for pair in zip(sources, references, strict=True):
+        try:
+            intake.encode_pairs_side(pair[:1], "source")
+            intake.encode_pairs_side(pair[1:], "target")
+        except ZooError as error:
+            errors.append(error)
+    if not errors:
+        return None
+    problem = f"{len(errors):,} of the dev set's {len(sources):,} sentence pairs cannot be scored: {errors[0]}"
+    hint = "raise `architecture.max_positions`, remove these pairs from `corpus.dev`, or train with "
+    return ZooError(problem, hint=f"{hint}`positional_encoding: sinusoidal`")

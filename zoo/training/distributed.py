@@ -1,0 +1,222 @@
+"""Processes that train together, and the sharding of weights, gradients and moments over them.
+
+The processes are started by torchrun, on one machine or on several. Without torchrun there is one process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeGuard
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed.device_mesh import init_device_mesh
+
+from compiler import EmittedProgram, find_device
+from specs import Spec, ZooError
+from zoo.data.batches import BatchSize
+from zoo.planning.training_estimate import PROCESS_BYTES, training_bytes
+from zoo.system import device_memory
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+_TIMEOUT = timedelta(days=7)
+"""How long processes wait for work that only the first does, such as preparing a corpus or scoring the dev set. The
+launcher detects the death of a process, so this timeout does not have to."""
+_PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
+"""Key that the first process publishes its port under, the seconds that the others try to connect, and the time of
+each attempt."""
+_DISCONNECTED = (
+    *("connection closed by peer", "connection reset", "connection refused", "broken pipe", "socket", "timed out"),
+)
+
+
+class Processes:
+    """All processes of a training, seen from one of them.
+
+    Decisions about the run (stop, checkpoint, end) are exchanged on the CPU, so that no GPU has to be synchronised.
+    """
+
+    def __init__(self, device: str, *, rank: int = 0, count: int = 1, local_rank: int = 0) -> None:
+        """Describe this process. `join_processes` connects several of them."""
+        self.device, self.rank, self.count, self._local_rank = torch.device(device), rank, count, local_rank
+        self._control = dist.new_group(backend="gloo", timeout=_TIMEOUT) if count > 1 else None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes the run."""
+        return self.rank == 0
+
+    @property
+    def first_on_machine(self) -> bool:
+        """Whether this is the first process of its machine."""
+        return self._local_rank == 0
+
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """Return, for each flag, whether it is set in any process. All processes have to call this."""
+        if self._control is None:
+            return flags
+        results = torch.tensor(flags, dtype=torch.uint8)
+        dist.all_reduce(results, dist.ReduceOp.MAX, group=self._control)
+        return tuple(bool(result) for result in results)
+
+    def all_equal(self, number: int) -> bool:
+        """Return whether all processes pass the same number. All processes have to call this."""
+        if self._control is None:
+            return True
+        extremes = torch.tensor([number, -number])
+        dist.all_reduce(extremes, dist.ReduceOp.MAX, group=self._control)
+        return int(extremes[0]) == -int(extremes[1])
+
+    def all_reduce(self, sums: Tensor) -> Tensor:
+        """Add up a tensor over all processes, in place and on their device. Return it."""
+        if self.count > 1:
+            dist.all_reduce(sums)
+        return sums
+
+    @contextmanager
+    def first_then_others(self, *, on_each_machine: bool = False) -> Iterator[None]:
+        """Run the body in the first process, or in the first of each machine, and then in all others."""
+        early = self.first_on_machine if on_each_machine else self.first
+        if not early:
+            self._barrier()
+        yield
+        if early:
+            self._barrier()
+
+    def _barrier(self) -> None:
+        if self._control is not None:
+            dist.barrier(group=self._control)
+
+
+@contextmanager
+def join_processes(device: str) -> Iterator[Processes]:
+    """Connect the processes that torchrun started: each on its own GPU, or all on the CPU.
+
+    Raises:
+        ZooError: There are more processes than GPUs, or another process has ended.
+    """
+    count = int(os.environ["WORLD_SIZE"]) if dist.is_torchelastic_launched() else 1
+    name = find_device(device)
+    if count == 1:
+        yield Processes(name)
+        return
+    local = int(os.environ["LOCAL_RANK"])
+    if name.startswith("cuda"):
+        name = _gpu_of_process(device, local)
+        torch.cuda.set_device(name)
+    try:
+        rank = int(os.environ["RANK"])
+        backend = "nccl" if name.startswith("cuda") else "gloo"
+        dist.init_process_group(backend, store=_store(rank, count), rank=rank, world_size=count)
+        yield Processes(name, rank=rank, count=count, local_rank=local)
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and not any(words in str(error).lower() for words in _DISCONNECTED):
+            raise
+        problem = "another process of this training has ended"
+        hint = "its output contains the cause; torchrun restarts all from the last checkpoint with `--max-restarts`"
+        raise ZooError(problem, hint=hint, exit_code=1) from error
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _store(rank: int, count: int) -> TCPStore:
+    """Return a store of these processes, hosted by the first of them.
+
+    The launcher's store outlives its workers, so restarted workers would find addresses of dead ones there
+    (https://github.com/pytorch/pytorch/issues/135712). It only passes on the port of the new store. A port of an
+    earlier start never answers: a c10d launcher (`--standalone` is one) restarts workers when all have ended.
+    """
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # then the launcher uses a new port for each start
+        return TCPStore(host, port, count, is_master=rank == 0)
+    launcher = TCPStore(host, port, is_master=False, wait_for_workers=False)
+    if rank == 0:
+        store = TCPStore(host, 0, count, is_master=True, wait_for_workers=False)
+        launcher.set(_PORT_KEY, str(store.port))
+        return store
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while True:
+        try:
+            port = int(launcher.get(_PORT_KEY))
+            store = TCPStore(host, port, count, is_master=False, timeout=_ATTEMPT, wait_for_workers=False)
+            store.set_timeout(dist.default_pg_timeout)
+            return store
+        except dist.DistError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _gpu_of_process(device: str, local: int) -> str:
+    if ":" in device:
+        hint = "omit `--device`: each process uses the GPU with its own number"
+        raise ZooError(f"`{device}` is a single GPU, but torchrun started several processes", hint=hint)
+    if local >= torch.cuda.device_count():
+        hint = "start one process per GPU with `--nproc-per-node`, or pass `--device cpu`"
+        raise ZooError(f"there are {torch.cuda.device_count()} GPUs for at least {local + 1} processes", hint=hint)
+    return f"cuda:{local}"
+
+
+def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
+    """Return whether the training does not fit the device of some process. All processes have to call this.
+
+    Args:
+        spec: The spec to train.
+        mean: The mean size of a batch, which the processes share.
+        processes: The processes.
+    """
+    needed = PROCESS_BYTES + training_bytes(spec, mean.share(processes.count))
+    (exceeded,) = processes.any(not device_memory.fits_memory(needed, processes.device))
+    return exceeded
+
+
+def shard(program: EmittedProgram, processes: Processes) -> None:
+    """Shard every parameter of a program over the processes.
+
+    A layer's parameters are gathered while the layer is computed. Parameters outside of the layers (the embedding,
+    keys and values of the memory) stay gathered until the backward pass ends. Gradients are means over the processes,
+    which all have to compute the same number of passes.
+    """
+    # Imported here because it takes half as long as all other imports of a training together.
+    fully_shard = import_module("torch.distributed.fsdp").fully_shard
+    mesh = init_device_mesh(processes.device.type, (processes.count,))
+    for layer in program.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(program, mesh=mesh)
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor that may be sharded. If it is, all processes have to call this."""
+    return tensor.full_tensor() if _is_sharded(tensor) else tensor
+
+
+def local_tensor(tensor: Tensor) -> Tensor:
+    """Return this process's shard of a tensor, or the tensor itself if it is not sharded."""
+    return tensor.to_local() if _is_sharded(tensor) else tensor
+
+
+def shard_like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
+    """Move a whole tensor, which every process has, to the parameter's device, and shard it like the parameter."""
+    tensor = tensor.to(parameter.device)
+    if not _is_sharded(parameter):
+        return tensor
+    tensors = import_module("torch.distributed.tensor")
+    sharded: Tensor = tensors.distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    return sharded
+
+
+def _is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Return whether a tensor is sharded. It is not if the module of sharded tensors has not been imported."""
+    tensors = sys.modules.get("torch.distributed.tensor")
+    return tensors is not None and isinstance(tensor, tensors.DTensor)

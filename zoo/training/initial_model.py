@@ -1,0 +1,41 @@
+"""`training.start_from`: the model whose weights and vocabulary a training starts with."""
+
+from __future__ import annotations
+
+from specs import Spec, ZooError
+from zoo.data.prepare import PreparedCorpus, prepare
+from zoo.models import find
+from zoo.models.loading import Model, read_model
+from zoo.report import Report
+
+
+def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
+    """Return the model to start from. None if the spec names none.
+
+    Raises:
+        ZooError: The model does not exist, is damaged, or differs from the spec in task, weights or vocabulary.
+    """
+    name = spec.training.start_from
+    if name is None:
+        return None
+    model = read_model(find.model(name, report))
+    differing = [
+        f"\n  {section}.{key}: {theirs} in the model, {ours} in the spec"
+        for section in ("task", "architecture", "vocabulary")
+        for key, ours in getattr(spec, section).model_dump().items()
+        if (theirs := getattr(model.spec, section).model_dump().get(key)) != ours and key not in _MAY_DIFFER
+    ]
+    if differing:
+        hint = "set the model's values in the spec: training starts with its weights and tokens"
+        raise ZooError(f"`training.start_from: {name}` does not fit the spec:{''.join(differing)}", hint=hint)
+    return model
+
+
+def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
+    """Prepare the corpus of a spec for training. Raises ZooError as `prepare` and `initial_model` do."""
+    model = initial_model(spec, report)
+    return prepare(spec, report, model.vocabulary if model else None)
+
+
+_MAY_DIFFER = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
+"""Fields in which the spec may differ from the model that training starts from."""

@@ -1,0 +1,128 @@
+"""`zoo train --verify-resume`: check that a killed and resumed training ends with bitwise identical weights."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+
+import specs
+from specs import Spec, ZooError
+from zoo.files.hashes import sha256
+from zoo.report import Progress, Report
+from zoo.system.device_memory import keep_freed_memory
+from zoo.training.checkpoints import OPTIMISER, WEIGHTS, Checkpoint, list_checkpoints
+from zoo.training.initial_model import prepare_corpus
+from zoo.training.run import Run
+from zoo.training.train import train_steps
+
+STEPS, CHECKPOINT_STEPS = 7, 2
+"""Steps of the short training, and steps between its checkpoints. The training ends between two checkpoints."""
+KILLS = 2
+
+_PROGRAM = "import sys; from zoo.training.resume_check import _train; _train(*sys.argv[1:])"
+
+
+@dataclass(frozen=True)
+class ResumeResult:
+    """Result of the check."""
+
+    steps: int
+    kills: tuple[int, ...]
+    """Steps after which the training was killed."""
+    differing: tuple[str, ...]
+    """Files of the last checkpoint (weights, moments) that are not bitwise identical."""
+
+
+def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = None) -> ResumeResult:
+    """Train STEPS steps twice, once without interruption and once killed at KILLS random moments, and compare.
+
+    Each training runs in its own process, in a temporary folder.
+
+    Raises:
+        ZooError: A training fails, or this process was started by torchrun.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise ZooError("`--verify-resume` works in a single process", hint="run the command without torchrun")
+    report = report or Report()
+    prepare_corpus(spec, report)
+    kills = sorted(random.sample(range(1, STEPS - 1), KILLS))
+    with TemporaryDirectory(prefix="zoo-") as folder:
+        file, whole, killed = Path(folder, "spec.yaml"), Run(Path(folder, "whole")), Run(Path(folder, "killed"))
+        file.write_text(_short(spec).yaml(), encoding="utf-8")
+        report.info(f"training {STEPS} steps without interruption")
+        _run(file, whole, device)
+        for step in kills:
+            report.info(f"training until a kill after step {step}")
+            _run(file, killed, device, kill_after=step)
+        report.info(f"resuming to step {STEPS}")
+        _run(file, killed, device)
+        first, second = (list_checkpoints(run)[-1] for run in (whole, killed))
+        differing = tuple(name for name in (WEIGHTS, OPTIMISER) if _differ(first, second, name))
+        return ResumeResult(STEPS, tuple(kills), differing)
+
+
+def _short(spec: Spec) -> Spec:
+    """Return the spec with few steps, frequent checkpoints and no other limits."""
+    changes = {"steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "checkpoint_minutes": None}
+    changes |= {"average": 1, "log_steps": 1, "max_tokens": None, "max_minutes": None}
+    changes |= {"dev_score": None, "patience": None}
+    return spec.model_copy(update={"training": spec.training.model_copy(update=changes)})
+
+
+def _run(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
+    """Train in a new process, to the end or until it kills itself."""
+    command = [sys.executable, "-c", _PROGRAM, str(file), str(run.folder), device, str(kill_after)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != (-signal.SIGKILL if kill_after else 0):
+        last_line = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        hint = "run `zoo train` with this spec to see the whole output"
+        raise ZooError(f"the short training failed: {last_line}", hint=hint, exit_code=1)
+
+
+def _train(file: str, run: str, device: str, kill_after: str) -> None:
+    """Train in the new process."""
+    keep_freed_memory()
+    train_steps(specs.load(file), run, device, _KillingReport(int(kill_after)))
+
+
+class _KillingReport(Report):
+    """Report that kills this process during the step after `kill_after`, or shortly later. 0 means never."""
+
+    def __init__(self, kill_after: int) -> None:
+        self._kill_after = kill_after
+
+    def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        return _KillingProgress(self._kill_after) if label == "training" and self._kill_after else Progress()
+
+
+class _KillingProgress(Progress):
+    """Progress that starts the kill at a random moment of the following step."""
+
+    def __init__(self, kill_after: int) -> None:
+        self._kill_after, self._done, self._start = kill_after, 0, time.monotonic()
+
+    def advance(self, n: int = 1, **figures: float | str) -> None:
+        self._done += n
+        now = time.monotonic()
+        if n and self._done >= self._kill_after:
+            # Kill at once after the last step but one: the last step may be shorter than any before it.
+            max_delay = 0 if self._done >= STEPS - 1 else min(now - self._start, 1.0)
+            Thread(target=_kill, args=[random.uniform(0, max_delay)], daemon=True).start()
+        self._start = now
+
+
+def _kill(seconds: float) -> None:
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _differ(first: Checkpoint, second: Checkpoint, name: str) -> bool:
+    return first.step != second.step or sha256(first.folder / name) != sha256(second.folder / name)

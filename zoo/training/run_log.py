@@ -1,0 +1,238 @@
+"""The log of a run: `log.jsonl`, the same figures for TensorBoard, and totals read back from the log.
+
+A line is written every `training.log_steps` steps and at each checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compiler import Purpose, cost, lower
+from specs import Spec
+from zoo.data.batches import BatchSize
+from zoo.evaluation.metrics import DEV_TITLES
+from zoo.files.atomic import atomic_file, convert_disk_errors
+from zoo.files.reading import read_json
+from zoo.models.folder import RUN_IDENTITY, ModelFolder
+from zoo.planning.plan import LENGTH
+from zoo.report import figure
+from zoo.system.device_memory import peak_memory
+from zoo.training.checkpoints import TrainingProgress
+from zoo.training.step import StepResult
+
+try:
+    from tensorboardX import SummaryWriter
+except ImportError:
+    SummaryWriter = None
+
+SHOWN = ("loss", "perplexity", *DEV_TITLES, "target_tokens_per_second", "utilisation")
+"""Figures that are shown during training."""
+_SUMMARY_NAMES = {"loss": "loss", "perplexity": "perplexity", **DEV_TITLES}
+_NOT_PLOTTED = {"step", "seconds"}
+_REQUIRED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_second", "utilisation")
+
+
+def summary(line: Mapping[str, Any], *, best: bool) -> str:
+    """Format a line of the log for people. `best` marks the best checkpoint so far by the dev set's score."""
+    figures = [
+        f"{name} {figure(value)}" for key, name in _SUMMARY_NAMES.items() if (value := line.get(key)) is not None
+    ]
+    return f"step {line['step']:,}: {', '.join(figures)}{', the best so far' if best else ''}"
+
+
+class TensorBoardEvents:
+    """Writer of the log's figures for TensorBoard. Does nothing if tensorboardX is not installed."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        """Open a new file. Figures after `step`, which a stopped run has written, will be ignored."""
+        # Files are named by the second. The suffix separates two that are opened within one second.
+        suffix = f".{step:07d}"
+        self._writer = (
+            SummaryWriter(str(folder), purge_step=step + 1, filename_suffix=suffix) if SummaryWriter else None
+        )
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Write the figures of a line of `log.jsonl`."""
+        if self._writer is None:
+            return
+        for name, value in line.items():
+            if name not in _NOT_PLOTTED and value is not None:
+                self._writer.add_scalar(name, value, line["step"])
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class RunLog:
+    """Writer of `log.jsonl`. It accumulates steps and writes their means as one line."""
+
+    def __init__(
+        self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: TensorBoardEvents
+    ) -> None:
+        """Open the log and remove lines of steps after `start`.
+
+        Args:
+            path: The file.
+            start: The progress at which training starts or resumes.
+            peak: The FLOPs per second of a large matrix product, for the utilisation.
+            device: The device whose memory is logged.
+            events: Receives every line as well.
+        """
+        self._path, self._peak, self._device, self._events = path, peak, device, events
+        self._seconds = start.seconds
+        if path.exists():
+            lines = path.read_text("utf-8", errors="replace").splitlines()
+            kept = [line for line in lines if _step(line) <= start.step]
+            with atomic_file(path) as file:
+                file.write_text("".join(f"{line}\n" for line in kept))
+        self._clear()
+
+    def _clear(self) -> None:
+        self._results: list[StepResult] = []
+        self._source = self._target = self._places = 0
+        self._flops = 0.0
+
+    def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
+        """Add a step.
+
+        Args:
+            size: The size of the whole batch.
+            result: The losses.
+            flops: The FLOPs of the matrix products in the forward and backward pass, without padding.
+        """
+        self._results.append(result)
+        self._source += size.source_tokens
+        self._target += size.target_tokens
+        self._places += size.padded_tokens
+        self._flops += flops
+
+    def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
+        """Append a line for all steps since the last one, and return it.
+
+        It contains loss and perplexity per target token, speed, share of padding, utilisation and memory. Skipped
+        steps do not count for loss and perplexity.
+
+        Args:
+            progress: The progress after the last step.
+            rate: The learning rate of the last step.
+            figures: More figures, such as the score of the dev set.
+        """
+        seconds = max(progress.seconds - self._seconds, 1e-9)
+        taken = [r for r in self._results if bool(r.taken)]
+        tokens = sum(r.tokens for r in taken)
+        smoothed, plain = (math.fsum(float(getattr(r, n)) for r in taken) for n in ("smoothed", "plain"))
+        line = {
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "loss": round(smoothed / tokens, 5) if tokens else None,
+            "perplexity": round(math.exp(min(plain / tokens, 700)), 4) if tokens else None,
+            "learning_rate": float(f"{rate:.6g}"),
+            "source_tokens_per_second": round(self._source / seconds, 1),
+            "target_tokens_per_second": round(self._target / seconds, 1),
+            "padding": round(1 - (self._source + self._target) / max(1, self._places), 4),
+            "utilisation": round(self._flops / seconds / self._peak, 4),
+            "memory_bytes": peak_memory(self._device),
+            "seconds": round(progress.seconds, 2),
+            **figures,
+        }
+        if progress.skipped:
+            line["skipped"] = progress.skipped
+        with convert_disk_errors(self._path), self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        self._events.add(line)
+        self._clear()
+        self._seconds = progress.seconds
+        return line
+
+    def close(self) -> None:
+        """Close the files for TensorBoard."""
+        self._events.close()
+
+
+def _step(line: str) -> float:
+    """Return the step of a line, or infinity if the line is incomplete."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """Totals of a run, computed from its log."""
+
+    steps: int
+    seconds: float
+    """Time spent in steps."""
+    devices: int
+    """Number of devices that trained at the same time."""
+    flops: float
+    """FLOPs of the matrix products, forward and backward, from the plan and the number of tokens, without padding.
+    Sentences are assumed to have the plan's length. An error of 10 % in the length changes the result by 0.1 %."""
+    peak: float
+    """FLOPs per second of a large matrix product on one device, measured at each start. 0 if the log lacks it."""
+
+    @property
+    def estimated_flops(self) -> float:
+        """FLOPs by the estimate of section 6.1: time, times devices, times sustained FLOPs per second."""
+        return self.seconds * self.devices * self.peak
+
+
+def read_log(run: ModelFolder) -> list[Mapping[str, Any]]:
+    """Return the complete lines of a run's log, in order. Empty if it has no log yet."""
+    path = run.folder / "log.jsonl"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return [line for line in map(_complete_line, text.splitlines()) if line is not None]
+
+
+def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
+    """Return the totals of a run's log.
+
+    Returns:
+        The totals. None if there is no log, or no complete line in it.
+
+    Raises:
+        ZooError: A file of the run cannot be read.
+    """
+    lines = read_log(run)
+    if not lines:
+        return None
+    ends = [0.0, *(line["seconds"] for line in lines)]
+    spans = [(line, max(0.0, end - start)) for line, (start, end) in zip(lines, pairwise(ends), strict=True)]
+    source, target = (
+        sum(line[f"{side}_tokens_per_second"] * span for line, span in spans) for side in ("source", "target")
+    )
+    flops, busy = _training_flops(spec, source, target), sum(line["utilisation"] * span for line, span in spans)
+    identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
+    devices = identity.get("processes", 1)
+    return TrainingRecord(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
+
+
+def _training_flops(spec: Spec, source: float, target: float) -> float:
+    """Return the FLOPs of a training, forward and backward, from its numbers of tokens.
+
+    Keys and values of the memory count with the source tokens, the attention to them with the target tokens.
+    """
+    products = cost(lower(spec, Purpose.TRAIN)).flops
+    encoder, both = (products(batch=1, source=LENGTH, target=length) for length in (0, LENGTH))
+    return 3 * (encoder * source + (both - encoder) * target) / LENGTH
+
+
+def _complete_line(text: str) -> Mapping[str, Any] | None:
+    """Parse a line of the log. Return None if it is incomplete."""
+    try:
+        line = json.loads(text)
+        return line if all(isinstance(line[name], int | float) for name in _REQUIRED) else None
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,209 @@
+"""Comparison of a sweep's rows: their scores, the differences between them, and whether these exceed chance.
+
+Scores vary for two reasons: another seed leads to other weights, and another dev set has other sentences. The variance
+between seeds is assumed to be the same for all rows and is pooled over all rows with several seeds. The variance due to
+sentences comes from the paired bootstrap, applied to the mean over the seeds. A difference counts if it exceeds half of
+the 95 % confidence interval that both make together (Student's t with degrees of freedom by Welch and Satterthwaite).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from statistics import fmean, variance
+
+import numpy as np
+
+import compiler
+from specs import Spec
+from zoo.evaluation import bootstrap
+from zoo.evaluation.bootstrap import FloatArray, interval_half_width
+from zoo.evaluation.evaluate import read_split
+from zoo.report import Report
+from zoo.training.sweeps.rows import SweepRow
+from zoo.training.sweeps.trials import Trial
+
+METRICS = ("perplexity", "bleu", "paper_bleu")
+"""Metrics that are compared. Perplexity is per token, and its natural logarithm is used for all calculations."""
+_INFINITE_PERPLEXITY = 1e300  # stands for a perplexity that is not finite
+_T = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
+    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""Quantiles of Student's t for two-sided 95 % intervals, for 1, 2, ... degrees of freedom."""
+_NORMAL = 1.96
+
+
+class Verdict(StrEnum):
+    """What the measured difference says about an expected ordering of two rows."""
+
+    CONFIRMED = "confirmed"
+    CONTRADICTED = "contradicted"
+    NOISE = "within noise"
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSample:
+    """Scores of a row by one metric."""
+
+    seeds: tuple[float, ...]
+    """Score of each seed."""
+    drawn: FloatArray
+    """Mean over the seeds for each bootstrap sample of sentences."""
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.seeds)
+
+    @property
+    def interval_half_width(self) -> float:
+        """Half of the interval that contains 95 % of the bootstrap samples."""
+        return interval_half_width(self.drawn)
+
+
+@dataclass(frozen=True)
+class SeedVariance:
+    """Pooled variance between seeds. Both fields are 0 if every row has one seed."""
+
+    variance: float
+    degrees: int
+    """Degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of the second row minus that of the first, and half of its 95 % confidence interval."""
+
+    value: float
+    interval_half_width: float
+
+    @property
+    def beyond_noise(self) -> bool:
+        """Whether the difference exceeds the confidence interval."""
+        return abs(self.value) > self.half_interval
+
+    def verdict(self, expected: float) -> Verdict:
+        """Judge an expected ordering. Only the sign of `expected`, which is not 0, counts."""
+        if not self.beyond_noise:
+            return Verdict.NOISE
+        return Verdict.CONFIRMED if self.value * expected > 0 else Verdict.CONTRADICTED
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """Row with the scores of its finished trials."""
+
+    row: SweepRow
+    trials: tuple[Trial, ...]
+    parameters: int
+    seconds: float
+    """Training time, as the mean over the seeds."""
+    samples: Mapping[str, ScoreSample]
+    """Scores by the names of METRICS."""
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """Two rows that can be compared. If one extends the other, the extended row is `first`."""
+
+    first: SweepRow
+    second: SweepRow
+    differences: Mapping[str, Difference]
+    """Differences by metric. Perplexity is missing if the vocabularies differ."""
+
+
+@dataclass(frozen=True)
+class SweepComparison:
+    """Results of all rows with a finished trial, and all pairs of them that can be compared."""
+
+    results: tuple[RowResult, ...]
+    pairs: tuple[RowPair, ...]
+    variances: Mapping[str, SeedVariance]
+    """Variance between seeds by metric."""
+
+
+def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -> SweepComparison:
+    """Compare the rows by their finished trials. Raise ZooError if a run is damaged."""
+    finished = [trial for trial in trials if trial.finished]
+    by_row = {row.name: tuple(trial for trial in finished if trial.row is row) for row in rows}
+    scored_rows = [row for row in rows if by_row[row.name]]
+    with report.progress("bootstrap resampling", len(scored_rows), "rows") as progress:
+        results = []
+        for row in scored_rows:
+            results.append(_row_result(row, by_row[row.name]))
+            progress.advance(1)
+    variances = {name: seed_variance(result.samples[name] for result in results) for name in METRICS}
+    return SweepComparison(tuple(results), tuple(row_pairs(results, variances)), variances)
+
+
+def _row_result(row: SweepRow, trials: tuple[Trial, ...]) -> RowResult:
+    samples, seconds = _samples(row.spec, trials), fmean(trial.seconds for trial in trials)
+    return RowResult(row, trials, compiler.parameters(row.spec), seconds, samples)
+
+
+def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
+    _, references = read_split(spec, "dev", Report())
+    draws = bootstrap.sample_counts(len(references))
+    drawn: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
+    for trial in trials:
+        answers = trial.answers
+        outputs = [answer.output for answer in answers]
+        drawn["bleu"].append(bootstrap.bleu_by_sample(draws, outputs, references))
+        drawn["paper_bleu"].append(bootstrap.paper_bleu_by_sample(draws, outputs, references, spec.corpus.target))
+        logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
+        drawn["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
+    scores = [trial.run.known_scores["dev"] for trial in trials]
+    by_seed = {
+        name: [_INFINITE_PERPLEXITY if score[name] is None else float(score[name]) for score in scores]
+        for name in METRICS
+    }
+    by_seed["perplexity"] = [math.log(value) for value in by_seed["perplexity"]]
+    return {name: ScoreSample(tuple(by_seed[name]), np.mean(drawn[name], axis=0)) for name in METRICS}
+
+
+def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
+    """Yield all pairs of rows that change the same keys of the same parent, and pairs with that parent."""
+    groups: dict[tuple[str | None, tuple[str, ...]], list[RowResult]] = {}
+    by_name = {result.row.name: result for result in results}
+    for result in results:
+        row = result.row
+        parent = [by_name[row.parent]] if row.parent in by_name else []
+        groups.setdefault((row.parent, row.changed_keys), parent).append(result)
+    for members in groups.values():
+        for first, second in combinations(members, 2):
+            if first.row.spec.corpus == second.row.spec.corpus:
+                yield RowPair(first.row, second.row, _differences(first, second, variances))
+
+
+def _differences(first: RowResult, second: RowResult, variances: Mapping[str, SeedVariance]) -> dict[str, Difference]:
+    """Return the differences by metric. Perplexities per token are comparable only with the same vocabulary."""
+    same_tokens = first.row.spec.vocabulary == second.row.spec.vocabulary
+    names = [name for name in METRICS if same_tokens or name != "perplexity"]
+    return {name: difference(first.samples[name], second.samples[name], variances[name]) for name in names}
+
+
+def seed_variance(samples: Iterable[ScoreSample]) -> SeedVariance:
+    """Return the variance between seeds, pooled over all rows."""
+    groups = [sample.seeds for sample in samples if len(sample.seeds) > 1]
+    degrees = sum(len(seeds) - 1 for seeds in groups)
+    total = sum((len(seeds) - 1) * variance(seeds) for seeds in groups)
+    return SeedVariance(total / degrees if degrees else 0.0, degrees)
+
+
+def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> Difference:
+    """Return the difference of two rows that were scored on the same sentences."""
+    by_seeds = seeds.variance * (1 / len(first.seeds) + 1 / len(second.seeds))
+    by_sentences = float(np.var(second.drawn - first.drawn, ddof=1))
+    total = by_seeds + by_sentences
+    degrees = seeds.degrees * (total / by_seeds) ** 2 if by_seeds else math.inf
+    return Difference(second.mean - first.mean, t_quantile(degrees) * math.sqrt(total))
+
+
+def t_quantile(degrees: float) -> float:
+    """Return the quantile of Student's t for a two-sided 95 % interval."""
+    if degrees >= len(_T):
+        return _NORMAL + 2.46 / degrees
+    return _T[max(1, int(degrees)) - 1]

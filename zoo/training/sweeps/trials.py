@@ -1,0 +1,246 @@
+"""Trials of a sweep: each row trained with each seed by its own `zoo train` process, several at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from compiler.host import cores
+from specs import Spec, ZooError
+from zoo.evaluation.outputs import SavedOutput, load_outputs
+from zoo.models.folder import RUNS
+from zoo.models.weights import read_facts
+from zoo.report import Report
+from zoo.training.averaging import format_steps
+from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
+from zoo.training.run import IN_USE, Run
+from zoo.training.sweeps.rows import SEED, SweepRow
+
+_POLL_SECONDS = 0.2
+_THREADS = "OMP_NUM_THREADS"
+_OTHER_SWEEP_HINT = "use another folder with `--folder DIR`, or set the fields that this run was started with"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row trained with one seed. It is one run and one command line."""
+
+    row: SweepRow
+    seed: int
+    run: Run
+
+    @property
+    def name(self) -> str:
+        return self.run.folder.name
+
+    @property
+    def spec(self) -> Spec:
+        """The row's spec with the trial's seed."""
+        spec = self.row.spec
+        return spec.model_copy(update={"training": spec.training.model_copy(update={"seed": self.seed})})
+
+    def command(self, device: str = "auto") -> list[str]:
+        """Return the command line that trains or resumes the run."""
+        words = ["zoo", "train", self.row.reference, *self.row.overrides, f"{SEED}={self.seed}"]
+        return [*words, "--run", str(self.run.folder), *(["--device", device] if device != "auto" else [])]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is trained to its end, averaged as its spec says, and scored on the dev set."""
+        checkpoints, training = list_checkpoints(self.run), self.spec.training
+        scored = self.run.trained and self.run.known_scores.get("dev") and self.run.answers("dev").is_file()
+        if not (checkpoints and scored):
+            return False
+        try:
+            averaged = read_facts(self.run.weights).get("steps")
+        except ZooError:  # damaged: `zoo train` will write the weights again
+            return False
+        expected = format_steps(scheduled_checkpoints(self.run)[-training.average :])
+        return checkpoints[-1].progress.ended(training) and averaged == expected
+
+    @property
+    def lock_problem(self) -> str | None:
+        """Message that another process is training the run. None if no process is."""
+        if not self.run.folder.is_dir():
+            return None
+        try:
+            with self.run.locked():
+                return None
+        except ZooError as error:
+            return error.problem
+        except OSError:  # for example a full disk, which the training will report
+            return None
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in steps."""
+        return list_checkpoints(self.run)[-1].progress.seconds
+
+    @property
+    def answers(self) -> Sequence[SavedOutput]:
+        """Stored outputs for the dev set."""
+        return load_outputs(self.run.answers("dev"))
+
+
+def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
+    """Return the trials: all rows with seed 1, then all rows with seed 2, and so on.
+
+    Raises:
+        ZooError: A run exists that was started with another spec.
+    """
+    trials = tuple(
+        Trial(row, seed, Run(folder / f"{row.name}.seed{seed}")) for seed in range(1, seeds + 1) for row in rows
+    )
+    for trial in trials:
+        try:
+            trial.run.check(trial.spec)
+        except ZooError as error:
+            raise ZooError(error.problem, hint=_OTHER_SWEEP_HINT) from None
+    return trials
+
+
+def default_folder(rows: Sequence[SweepRow]) -> Path:
+    """Return the default folder for the runs: `runs/sweep-FOLDER` if all specs are in one folder, else `runs/sweep`."""
+    folders = {row.spec.short_name.rpartition("/")[0] for row in rows}
+    return RUNS / "-".join(["sweep", *(folders.pop().split("/") if len(folders) == 1 else [])]).rstrip("-")
+
+
+class TrainingProcess:
+    """Process that trains a trial. Its output is reported with the trial's name."""
+
+    def __init__(self, trial: Trial, device: str, threads: int | None, report: Report) -> None:
+        command = [sys.executable, "-m", *trial.command(device)]
+        environment = {**os.environ, _THREADS: str(threads)} if threads else None
+        self.trial, self._report, self._error = trial, report, ""
+        # In its own process group: Ctrl-C is forwarded once, and a second signal would prevent the checkpoint. If this
+        # process is killed, the child ends when it next writes to the closed pipe.
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env=environment,
+            process_group=0,
+        )
+        self._reader = Thread(target=self._read, args=[self._process.stdout], daemon=True)
+        self._reader.start()
+
+    def _read(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                self._error = line.rstrip() if line.startswith("error: ") else self._error
+                if line.strip():
+                    self._report.info(f"{self.trial.name}: {line.rstrip()}")
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, after all output has been read. None while the process is running."""
+        if self._process.poll() is not None:
+            self._reader.join()
+        return self._process.returncode
+
+    @property
+    def problem(self) -> str:
+        """Error message of a process that failed."""
+        return self._error.removeprefix("error: ") or f"its process ended with status {self.status}"
+
+    def stop(self) -> None:
+        """Ask the process to write a checkpoint and end."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Wait until the process has ended."""
+        self._process.wait()
+        self._reader.join()
+
+
+def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
+    """Train all unfinished trials, `jobs` at a time, in their order.
+
+    Trials that another process is training are tried again after the others. Ctrl-C or SIGTERM makes each process
+    write its checkpoint.
+
+    Returns:
+        Whether all trials are finished. False if the sweep was stopped.
+
+    Raises:
+        ZooError: Some trials failed. All others are finished by then.
+    """
+    waiting = [trial for trial in trials if not trial.finished]
+    report.info(f"{len(trials):,} runs, {len(trials) - len(waiting):,} of them finished")
+    threads = max(1, cores() // jobs) if jobs > 1 and _THREADS not in os.environ else None
+    running: list[TrainingProcess] = []
+    failed: list[TrainingProcess] = []
+    reported = ""
+    with _forwarded_stop(running) as stopped:
+        while running or (waiting and not stopped):
+            for process in [process for process in running if process.status is not None]:
+                running.remove(process)
+                if process.status and not stopped:
+                    # A process locks its run some seconds after its start, and another one may have been faster.
+                    trial = process.trial
+                    if IN_USE in process.problem or trial.lock_problem or trial.finished:
+                        waiting.append(trial)
+                    else:
+                        failed.append(process)
+            following = _take_next(waiting) if len(running) < jobs and not stopped else None
+            if following is not None:
+                running.append(TrainingProcess(following, device, threads, report))
+                if stopped:  # the signal came while the process was started
+                    running[-1].stop()
+                continue
+            if waiting and not running and (problem := waiting[0].lock_problem) and problem != reported:
+                report.info(f"waiting: {(reported := problem)}")
+            time.sleep(_POLL_SECONDS)
+    if failed:
+        raise _failure(failed, len(trials))
+    return not stopped
+
+
+def _take_next(waiting: list[Trial]) -> Trial | None:
+    """Remove and return the first trial that no process is training. Drop trials that others have finished."""
+    for trial in list(waiting):
+        if not trial.lock_problem:
+            waiting.remove(trial)
+            if not trial.finished:
+                return trial
+    return None
+
+
+@contextmanager
+def _forwarded_stop(running: Sequence[TrainingProcess]) -> Iterator[list[int]]:
+    """Make SIGINT and SIGTERM stop the running processes. Yield the list of signals received."""
+    received: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        for process in running:
+            process.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for process in running:  # not empty only after an exception
+            process.stop()
+            process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _failure(failed: Sequence[TrainingProcess], count: int) -> ZooError:
+    problems = "".join(f"\n  {process.trial.name}: {process.problem}" for process in failed)
+    hint = "repeat the command to try them again; `--list` prints the command line of each run"
+    return ZooError(f"{len(failed)} of {count} runs failed:{problems}", hint=hint, exit_code=1)

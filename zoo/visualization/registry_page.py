@@ -1,0 +1,150 @@
+"""Write the HTML page of a registry: a table of its models to search, sort and load. It is one file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo.visualization.page import escape_text, page
+
+_FOLDER = Path(__file__).parent
+_SCRIPT, _STYLE = ((_FOLDER / f"registry_page.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
+_COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters", "Score", "Published")
+_NUMBER_COLUMNS = ("Parameters", "Score")
+_INTRODUCTION = (
+    "Load a model by its name, with <code>zoo.load(NAME)</code> or <code>zoo decode --model NAME</code>, after you "
+    "have added this registry to <code>ZOO_REGISTRIES</code>. <code>NAME@2</code> is the second revision, "
+    "<code>NAME@sha256:...</code> exactly these bytes. Scores are the publisher’s, of the test set if there is one."
+)
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """What the page shows of a model's newest revision. All text may come from a stranger and is escaped.
+
+    Attributes:
+        name: The model's name.
+        revision: The number of the newest revision.
+        digest: SHA-256 of its manifest in hexadecimal, as in `NAME@sha256:...`.
+        task: `translation` or `parsing`.
+        languages: Language codes of source and target; one for a parser.
+        parameters: The number of parameters, tied ones counted once.
+        metric: The name of the scores' metric.
+        dev: The score of the dev set.
+        test: The score of the test set.
+        description: One sentence.
+        licence: The licence of the weights; empty if none is given.
+        when: The time of publication, ISO 8601; may be empty.
+        by: The version of zoo that published it; may be empty.
+    """
+
+    name: str
+    revision: int
+    digest: str
+    task: str
+    languages: tuple[str, ...]
+    parameters: int
+    metric: str
+    dev: float | None
+    test: float | None
+    description: str
+    licence: str
+    when: str
+    by: str
+
+
+def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
+    """Return a complete HTML page that lists the models in the given order."""
+    if not models:
+        return page(title, f"<h1>{escape_text(title)}</h1>\n<p>This registry contains no models yet.</p>")
+    headings = "".join(f'<th scope="col" role="columnheader"{_class(name)}>{name}</th>' for name in _COLUMNS)
+    return page(
+        title,
+        f"<h1>{escape_text(title)}</h1>",
+        f'<p class="quiet">{_INTRODUCTION}</p>',
+        *_filters(models),
+        f'<p id="count" role="status">{len(models):,} model{"" if len(models) == 1 else "s"}</p>',
+        f'<table role="table" aria-labelledby="count">\n<thead role="rowgroup"><tr role="row">{headings}</tr></thead>',
+        '<tbody role="rowgroup">',
+        *map(_row, models),
+        "</tbody>\n</table>",
+        style=_STYLE,
+        script=_SCRIPT,
+    )
+
+
+def _filters(models: Sequence[ModelEntry]) -> Iterator[str]:
+    """Yield the form for searching and filtering. It is hidden until the page's script runs."""
+    yield '<form class="screen" role="search" aria-label="Filter" hidden>'
+    yield '<label class="search"><span>Search</span> <input type="search" id="search" autocomplete="off"></label>'
+    filters = {
+        "source": ("From", [model.languages[0] for model in models if model.languages]),
+        "target": ("To", [model.languages[-1] for model in models if len(model.languages) > 1]),
+        "task": ("Task", [model.task for model in models]),
+    }
+    for key, (label, values) in filters.items():
+        if len(distinct := sorted(set(values))) > 1:
+            options = "".join(f'<option value="{escape_text(v)}">{escape_text(v)}</option>' for v in distinct)
+            choice = f'<select name="{key}"><option value="">all</option>{options}</select>'
+            yield f"<label><span>{label}</span> {choice}</label>"
+    yield "</form>"
+
+
+def _row(model: ModelEntry) -> str:
+    source, target = (model.languages[0], model.languages[-1]) if model.languages else ("", "")
+    score, split = (model.test, "test") if model.test is not None else (model.dev, "dev")
+    quality = (
+        "not scored" if score is None else f"{escape_text(model.metric)} {score:.2f} <span class='quiet'>{split}</span>"
+    )
+    day = _DAY.match(model.when)
+    cells = [
+        _description(model),
+        " → ".join(f'<span class="language">{escape_text(code)}</span>' for code in model.languages),
+        escape_text(model.task),
+        f"{model.parameters:,}",
+        quality,
+        f"<time>{day[0]}</time>" if day else escape_text(model.when),
+    ]
+    sort_keys = (
+        "",
+        " ".join(model.languages),
+        model.task,
+        str(model.parameters),
+        "" if score is None else f"{score!r}",
+    )
+    name = escape_text(model.name)
+    return "".join(
+        [
+            f'<tr role="row" id="{name}" data-source="{escape_text(source)}" data-target="{escape_text(target)}" ',
+            f'data-task="{escape_text(model.task)}">',
+            f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
+            f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
+            *_cells(cells, (*sort_keys, model.when)),
+            "</tr>",
+        ]
+    )
+
+
+def _cells(cells: Iterable[str], sort_keys: Iterable[str]) -> Iterator[str]:
+    for column, cell, key in zip(_COLUMNS[1:], cells, sort_keys, strict=True):
+        yield f'<td role="cell" data-column="{column}" data-key="{escape_text(key)}"{_class(column)}>{cell}</td>'
+
+
+def _description(model: ModelEntry) -> str:
+    name = escape_text(model.name)
+    licence = f"<p class='quiet'>Licence: <bdi>{escape_text(model.licence)}</bdi></p>" if model.licence else ""
+    by = f"<p class='quiet'>Published by zoo {escape_text(model.by)}.</p>" if model.by else ""
+    return (
+        f"<p><bdi>{escape_text(model.description)}</bdi></p>{licence}"
+        f"<details><summary>Load it<span class='hidden'>: {name}</span></summary>"
+        f"<pre><code>zoo.load(&quot;{name}@{model.revision}&quot;)</code></pre>"
+        "<p class='quiet'>or, byte for byte,</p>"
+        f"<pre><code>zoo.load(&quot;{escape_text(f'{model.name}@sha256:{model.digest}')}&quot;)</code></pre>{by}</details>"
+    )
+
+
+def _class(column: str) -> str:
+    return ' class="number"' if column in _NUMBER_COLUMNS else ""
