@@ -46,7 +46,7 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
             lock.acquire(blocking=False)
         except Timeout:
             if report:
-                report.say(f"waiting for another process that fetches {path.name}")
+                report.info(f"waiting for another process that fetches {path.name}")
             lock.acquire()
     except NotImplementedError:
         pass

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from specs import ZooError
-from specs.notation import shown
+from specs.notation import quote
 from zoo.files.atomic import write_json
 from zoo.files.hashes import file_identity, has_digest, sha256
 from zoo.files.reading import MAX_BYTES, open_file, read_bytes, read_json
@@ -100,7 +100,7 @@ class Manifest:
 
     def _entry(self, name: str) -> ManifestEntry:
         if name not in self.entries:
-            raise _damaged(self.folder, f"it has no entry for {shown(name)}")
+            raise _damaged(self.folder, f"it has no entry for {quote(name)}")
         return self.entries[name]
 
 
@@ -125,10 +125,10 @@ def _parse_entry(folder: Path, name: str, value: object) -> ManifestEntry:
     path = PurePosixPath(name)
     is_inside = path.parts and str(path) == name and not path.is_absolute() and ".." not in path.parts
     if not is_inside or not name.isprintable():
-        raise _damaged(folder, f"{shown(name)} is not a valid file name")
+        raise _damaged(folder, f"{quote(name)} is not a valid file name")
     size, digest = (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
     if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise _damaged(folder, f"the entry of {shown(name)} has no size or no SHA-256")
+        raise _damaged(folder, f"the entry of {quote(name)} has no size or no SHA-256")
     return ManifestEntry(size, digest)
 
 

@@ -195,7 +195,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
     if architecture.get("positional_encoding") == "learned":
         corpus["max_length"] = min(_MAX_LENGTH, architecture["max_positions"] - 1)
     fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}
-    return specs.load("base", fields).called(request.name)
+    return specs.load("base", fields).with_short_name(request.name)
 
 
 def _without_markup(text: str) -> str:

@@ -18,7 +18,7 @@ from zoo.models.folder import MAX_SPEC_BYTES, SCORES, SPEC, ModelFolder
 from zoo.models.local_store import bundle_digest, read_origin
 from zoo.models.pull import RegistryModel, describe_search, find_in_registries
 from zoo.models.registries.revision import parse_reference
-from zoo.report import Library, Report
+from zoo.report import Report, WarningsReport
 
 _MAX_SCORES_BYTES = 1_000_000
 
@@ -65,7 +65,7 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
     Raises:
         ZooError: There is no such model, or one of its files is damaged.
     """
-    report = report or Library()
+    report = report or WarningsReport()
     folder, reference = find.local_model(name, report), parse_reference(os.fspath(name))
     if folder is not None:
         return _describe_folder(folder)

@@ -23,7 +23,7 @@ from zoo.models.folder import (
 from zoo.models.pull import describe_search, pull, registry_names
 from zoo.models.registries.registry import configured_registries, skipped_registries
 from zoo.models.registries.revision import Reference, parse_reference
-from zoo.report import Library, Report
+from zoo.report import Report, WarningsReport
 
 _YAML = (".yaml", ".yml")
 
@@ -69,7 +69,7 @@ def of_spec(reference: str) -> Path:
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
-        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short}` can publish it",
+        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short_name}` can publish it",
     )
 
 
@@ -83,7 +83,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled.
     """
-    name, report = os.fspath(reference), report or Library()
+    name, report = os.fspath(reference), report or WarningsReport()
     searched = [Path(name)]
     if ModelFolder(searched[0]).exists:
         return _require_trained(ModelFolder(searched[0]))
@@ -108,7 +108,7 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
     Raises:
         ZooError: There is no such model, or it cannot be pulled.
     """
-    report = report or Library()
+    report = report or WarningsReport()
     folder, parsed = local_model(reference, report), parse_reference(os.fspath(reference))
     if folder is None and parsed is not None:
         folder = pull(parsed, report)
@@ -123,7 +123,7 @@ def local_model(reference: str | os.PathLike[str], report: Report | None = None)
     parsed = parse_reference(name)
     if ModelFolder(Path(name)).published:
         return Path(name)
-    return None if parsed is None else _find_local(parsed, report or Library())
+    return None if parsed is None else _find_local(parsed, report or WarningsReport())
 
 
 def pull_model(reference: str, report: Report) -> Path:
@@ -236,7 +236,7 @@ def _run_of_name(name: str) -> ModelFolder | None:
         ZooError: A file is named, and the run in its default folder is of another spec.
     """
     spec = specs.load(name) if name.endswith(_YAML) else None
-    path = Path((spec.short if spec else name).removeprefix("specs/"))
+    path = Path((spec.short_name if spec else name).removeprefix("specs/"))
     if path.is_absolute() or ".." in path.parts or path == Path():
         return None
     run = ModelFolder(RUNS / path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from specs import Spec, ZooError, difference, parse
-from specs.notation import on_one_line
+from specs.notation import quote_in_full
 from zoo.files import manifest
 from zoo.files.reading import file_exists, read_bytes, read_json
 
@@ -32,7 +32,7 @@ class ModelFolder:
     @classmethod
     def default(cls, spec: Spec) -> Self:
         """Return the default folder of a run of this spec."""
-        return cls(RUNS / spec.short)
+        return cls(RUNS / spec.short_name)
 
     @property
     def exists(self) -> bool:
@@ -142,6 +142,6 @@ def _have_different_folders(spec: Spec, other: Spec) -> bool:
 def format_differences(differences: Differences, other: str, this: str) -> str:
     """Return one line per field with the value in each spec. `other` and `this` say where the values are from."""
     return "".join(
-        f"\n  {field}: {on_one_line(old)} {other}, {on_one_line(new)} {this}"
+        f"\n  {field}: {quote_in_full(old)} {other}, {quote_in_full(new)} {this}"
         for field, (old, new) in differences.items()
     )

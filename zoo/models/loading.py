@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import Purpose, lower
-from compiler.graph import stored
-from compiler.weights import check
+from compiler.graph import stored_tensors
+from compiler.weights import check_weights
 from specs import Parsing, Spec, ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced
@@ -16,7 +16,7 @@ from zoo.files.reading import read_bytes
 from zoo.models import weights
 from zoo.models.folder import MAX_SPEC_BYTES, SPEC, ModelFolder
 from zoo.models.weights import Weights
-from zoo.text.trees.symbols import Symbols
+from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
 _MAX_ATTEMPTS = 20
@@ -66,7 +66,7 @@ def _read(model: ModelFolder, listed: Manifest | None) -> Model:
     _require_matching_vocabulary(model.folder, spec, vocabulary)
     loaded = weights.read(model.weights, listed)
     try:
-        check(loaded.tensors, stored([lower(spec, Purpose.SCORE)]), spec.name)
+        check_weights(loaded.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
     except ZooError as error:
         raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
     return Model(spec, vocabulary, loaded)
@@ -75,7 +75,7 @@ def _read(model: ModelFolder, listed: Manifest | None) -> Model:
 def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:
     """Raise ZooError if the vocabulary is not the one that the spec describes."""
     expected = spec.vocabulary
-    shared = vocabulary.shared or (expected.separate_models and vocabulary.alike)
+    shared = vocabulary.shared or (expected.separate_models and vocabulary.same_on_both_sides)
     actual_layout = (vocabulary.sizes, shared, not vocabulary.shared)
     expected_layout = (expected.sizes, expected.shared, expected.separate_models or not expected.shared)
     if actual_layout != expected_layout:
@@ -84,7 +84,7 @@ def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabular
             f"{_describe_layout(*expected_layout)}"
         )
         raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
-    has_brackets = isinstance(vocabulary.target, Symbols)
+    has_brackets = isinstance(vocabulary.target, TreeTokenizer)
     if has_brackets != isinstance(spec.task, Parsing):
         problem = (
             f"the target tokens in `{folder}` are {'brackets of trees' if has_brackets else 'tokens of text'}, but the "

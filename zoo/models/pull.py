@@ -140,11 +140,11 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
     downloads = storage.pulls() / f"{revision.name}@{revision.digest}"
     with convert_disk_errors(downloads), exclusive(downloads, report):
         if _is_complete(folder, revision, report):
-            report.say(f"`{revision.pin}` of `{address}` is already here and complete")
+            report.info(f"`{revision.pin}` of `{address}` is already here and complete")
             if read_origin(folder) is None:
                 Origin.of(revision, address).write(folder)
         else:
-            report.say(f"pulling `{revision.pin}` from `{address}`")
+            report.info(f"pulling `{revision.pin}` from `{address}`")
             downloads.mkdir(parents=True, exist_ok=True)
             _download_files(found, downloads, report)
             _require_consistent(downloads, revision)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
-from specs.task import COMMANDS
-from zoo.evaluation.metric import METRICS, metrics_of
-from zoo.evaluation.scores import MACHINE
+from specs.spec import COMMANDS
+from zoo.evaluation.metrics import METRICS, metrics_for
+from zoo.evaluation.scores import MACHINE_KEY
 from zoo.publishing.facts import CurvePoint, Facts, TrainingFacts
 from zoo.publishing.proof import NAME as PROOF
 from zoo.publishing.proof import OUTPUTS_NAME, ReferenceOutputs
@@ -134,22 +134,22 @@ def _origin(facts: Facts) -> Iterator[str]:
 def _scores(scores: Mapping[str, Any], task: Task) -> str:
     if not scores:
         return "This model was not evaluated before it was published."
-    metrics = [m for m in metrics_of(task) if m.brief or all(m.name in result for result in scores.values())]
+    metrics = [m for m in metrics_for(task) if m.in_summary or all(m.name in result for result in scores.values())]
     columns, keys = ["set"], []
     for metric in metrics:
-        columns += [f"{metric.called}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
+        columns += [f"{metric.title}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
         keys += [(metric, name) for name in (metric.name, *metric.details)]
     rows = [
         [
             split,
-            *(metric.written(result[name]) for metric, name in keys),
+            *(metric.format_score(result[name]) for metric, name in keys),
             f"{result['sentences']:,}",
             "`" + str(result["signature"]).replace("|", r"\|") + "`",
         ]
         for split, result in scores.items()
     ]
     signatures = {
-        f"- {m.called}: `{result[m.signature]}`" for m in metrics if not m.brief for result in scores.values()
+        f"- {m.title}: `{result[m.signature]}`" for m in metrics if not m.in_summary for result in scores.values()
     }
     table = _table([*columns, "sentences", "signature"], rows)
     return "\n\n".join([table, *(["\n".join(sorted(signatures))] if signatures else [])])
@@ -157,10 +157,10 @@ def _scores(scores: Mapping[str, Any], task: Task) -> str:
 
 def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
     for split, result in scores.items():
-        if MACHINE in result and result.get("sentences_per_second"):
+        if MACHINE_KEY in result and result.get("sentences_per_second"):
             yield (
                 f"The {split} set was decoded at {result['sentences_per_second']:,.1f} sentences per second on "
-                f"{escape(str(result[MACHINE]))}, with the beam size and length penalty of the spec."
+                f"{escape(str(result[MACHINE_KEY]))}, with the beam size and length penalty of the spec."
             )
 
 
@@ -213,10 +213,10 @@ def _curve(curve: Sequence[CurvePoint]) -> Iterator[str]:
     points = [(step, value) for step, value in values if value is not None]
     if len(points) < 2:
         return
-    label = f"{metric.called} of the dev set" if metric else "training loss"
+    label = f"{metric.title} of the dev set" if metric else "training loss"
     stride = -(-len(points) // _CURVE_ROWS)
     rows = [
-        [f"{step:,}", metric.written(value) if metric else f"{value:.3f}"]
+        [f"{step:,}", metric.format_score(value) if metric else f"{value:.3f}"]
         for step, value in points[::-1][::stride][::-1]
     ]
     yield f"Learning curve:\n\n{_table(['step', label], rows)}"

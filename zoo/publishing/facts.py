@@ -14,18 +14,18 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 import specs
 from specs import Archive, Spec, ZooError, difference
-from specs.notation import on_one_line
-from zoo.data.prepare import Prepared
-from zoo.evaluation.metric import METRICS
+from specs.notation import quote_in_full
+from zoo.data.prepare import PreparedCorpus
+from zoo.evaluation.metrics import METRICS
 from zoo.files import manifest, storage
 from zoo.files.atomic import write_json
 from zoo.files.download import recorded_sha256
 from zoo.files.manifest import Manifest
 from zoo.files.reading import read_json
 from zoo.models.weights import Weights
-from zoo.planning.footprint import footprint
-from zoo.training.record import lines_of, record_of
+from zoo.planning.memory_estimate import estimate_memory
 from zoo.training.run import Run
+from zoo.training.run_log import read_log, training_record
 from zoo.version import __version__
 
 NAME = "facts.json"
@@ -188,7 +188,7 @@ def _most_similar_spec(spec: Spec) -> NearestSpec:
     differences = {short: dict(_differences(spec, other)) for short, other in _shipped_specs().items()}
     nearest = min(differences, key=lambda short: len(differences[short]))
     if not differences[nearest] and (parent := specs.parent(nearest)):
-        return NearestSpec(parent.short, dict(_differences(spec, parent)))
+        return NearestSpec(parent.short_name, dict(_differences(spec, parent)))
     return NearestSpec(nearest, differences[nearest])
 
 
@@ -200,7 +200,7 @@ def _shipped_specs() -> Mapping[str, Spec]:
 def _differences(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]]]:
     for key, (old, new) in difference(spec, other).items():
         if key.partition(".")[0] in _COMPARED_SECTIONS:
-            yield key, (on_one_line(old).strip("`"), on_one_line(new).strip("`"))
+            yield key, (quote_in_full(old).strip("`"), quote_in_full(new).strip("`"))
 
 
 def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
@@ -211,7 +211,7 @@ def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
     }
     recorded = _identity_value(run, "fingerprint")
     try:
-        prepared = Prepared(storage.prepared() / recorded) if recorded else None
+        prepared = PreparedCorpus(storage.prepared() / recorded) if recorded else None
     except ZooError:  # it was removed
         prepared = None
     if prepared is None:
@@ -230,7 +230,7 @@ def _identity_value(run: Run, key: str) -> str:
 
 def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
     averaged = tuple(int(step) for step in weights.facts.get("steps", "").split(",") if step.isdecimal())
-    record = record_of(run, spec)
+    record = training_record(run, spec)
     common: dict[str, Any] = {
         "averaged_steps": averaged,
         "machine": _identity_value(run, "machine"),
@@ -238,7 +238,7 @@ def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
     }
     if record is None:
         last = weights.last_step
-        flops = None if last is None else float(last * footprint(spec).step_flops)
+        flops = None if last is None else float(last * estimate_memory(spec).step_flops)
         return TrainingFacts(spec.training.seed, steps=last, flops=flops, **common)
     return TrainingFacts(
         spec.training.seed,
@@ -255,7 +255,7 @@ def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
 def _learning_curve(run: Run) -> Iterator[CurvePoint]:
     """Yield points of the log at which the dev set was scored, or any points if it never was. The last one is kept."""
     metrics = {f"dev_{metric.name}": metric.name for metric in METRICS}
-    lines = lines_of(run)
+    lines = read_log(run)
     scored = [line for line in lines if metrics.keys() & line.keys()] or lines
     stride = -(-len(scored) // _MAX_CURVE_POINTS)
     for line in scored[::-1][::stride][::-1]:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import compiler
 import specs
 from specs import Spec, ZooError
-from zoo.evaluation.metric import metrics_of
+from zoo.evaluation.metrics import metrics_for
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import all_names, bundle_digest, read_origin, revisions_of
@@ -221,5 +221,9 @@ def first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> Scores:
         spec: The spec.
         scores: Content of `scores.json`.
     """
-    first, *_ = metrics_of(spec.task)
-    return {"metric": first.name, "dev": first.known(scores.get("dev")), "test": first.known(scores.get("test"))}
+    first, *_ = metrics_for(spec.task)
+    return {
+        "metric": first.name,
+        "dev": first.read_score(scores.get("dev")),
+        "test": first.read_score(scores.get("test")),
+    }

@@ -22,15 +22,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from compiler.program import Scoring
+from compiler.program import Scorer
 from specs import BOS, EOS, PAD, Grammar, HeldOut, Spec, ZooError
-from zoo.evaluation.answers import Answers
-from zoo.evaluation.metric import Metric, metrics_of
-from zoo.evaluation.own_sets import texts
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import Metric, metrics_for
+from zoo.evaluation.outputs import ModelOutputs
 from zoo.files.atomic import atomic_file, write_json
 from zoo.files.manifest import Manifest
 from zoo.files.reading import open_file
-from zoo.generation.groups import padded
+from zoo.generation.batching import pad_sequences
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
 from zoo.report import Report, size
@@ -67,7 +67,7 @@ class ReferenceLogProbabilities:
             safetensors.torch.save_file(vars(self), partial)
 
     @torch.no_grad()
-    def check(self, program: Scoring, device: torch.device | None = None) -> float:
+    def check(self, program: Scorer, device: torch.device | None = None) -> float:
         """Compare with the log-probabilities that a program computes.
 
         Returns:
@@ -93,7 +93,7 @@ class ReferenceLogProbabilities:
 
 
 @torch.no_grad()
-def compute(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> ReferenceLogProbabilities:
+def compute(program: Scorer, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> ReferenceLogProbabilities:
     """Compute reference log-probabilities.
 
     Args:
@@ -101,8 +101,8 @@ def compute(program: Scoring, vocabulary: Vocabulary, pairs: Sequence[tuple[str,
         vocabulary: The model's vocabulary.
         pairs: Source sentences and their translations.
     """
-    source = padded([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
-    target = padded([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
+    source = pad_sequences([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
+    target = pad_sequences([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
     return ReferenceLogProbabilities(source, target, program.score(source, target))
 
 
@@ -258,7 +258,7 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
     """
     spec = translator.spec
     split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
-    pairs = list(zip(*texts(spec, split, report, translator.vocabulary), strict=True))
+    pairs = list(zip(*read_split(spec, split, report, translator.vocabulary), strict=True))
     short = [pair for pair in pairs if _is_short_pair(pair, translator)]
     chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
     if not chosen:
@@ -267,7 +267,7 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
     answers, metric = _decode(translator, sources, references)
     computed = metric.compute(answers)
     return ReferenceOutputs(
-        *(split, len(pairs), sources, references, tuple(answers.outputs)),
+        *(split, len(pairs), sources, references, tuple(answers.texts)),
         metric=metric.name,
         score=float(computed[metric.name]),
         signature=str(computed[metric.signature]),
@@ -295,7 +295,7 @@ def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
     except ValidationError as error:
         problem = f"`{path}` is damaged: {error.error_count()} of its values are invalid"
         raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
-    if not len(outputs.sources) == len(outputs.references) == len(outputs.outputs):
+    if not len(outputs.sources) == len(outputs.references) == len(outputs.texts):
         raise ZooError(f"`{path}` is damaged: its lists have different lengths", exit_code=1)
     return outputs
 
@@ -311,19 +311,19 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
         problem = f"its reference outputs have the metric `{reference.metric}`, but its task uses `{metric.name}`"
         raise ZooError(problem, exit_code=1)
     score = float(metric.compute(answers)[metric.name])
-    identical = sum(one == other for one, other in zip(answers.outputs, reference.outputs, strict=True))
+    identical = sum(one == other for one, other in zip(answers.texts, reference.outputs, strict=True))
     if not abs(score - reference.score) <= SCORE_TOLERANCE:
         raise ZooError(
-            f"its reference outputs score {metric.written(score)} {metric.called} here, but scored "
-            f"{metric.written(reference.score)} when it was published; {identical} of {len(reference.sources)} outputs "
+            f"its reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
+            f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} outputs "
             "are the same",
             hint=f"its weights, its spec or its `{OUTPUTS_NAME}` were changed, or this machine or backend computes "
             "wrong results",
             exit_code=1,
         )
-    return ReproducedOutputs(reference.set, len(reference.sources), identical, metric.called, reference.score, score)
+    return ReproducedOutputs(reference.set, len(reference.sources), identical, metric.title, reference.score, score)
 
 
-def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[Answers, Metric]:
-    metric, *_ = metrics_of(translator.spec.task)
-    return Answers(translator, sources, references, search="beam"), metric
+def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
+    metric, *_ = metrics_for(translator.spec.task)
+    return ModelOutputs(translator, sources, references, search="beam"), metric

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.evaluation.own_sets import texts
+from zoo.evaluation.evaluate import read_split
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder, write_json
 from zoo.files.reading import file_exists, read_json
 from zoo.files.storage import require_space
-from zoo.generation.opening import open_model
+from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models import find, weights
 from zoo.models.folder import CARD, SCORES, ModelFolder, differing_fields, format_differences
@@ -25,7 +25,7 @@ from zoo.publishing.facts import Facts, facts_of_run
 from zoo.publishing.proof import ReferenceOutputs
 from zoo.publishing.verify import EXACT, verify_folder
 from zoo.report import Report
-from zoo.training.run import MAY_DIFFER, Run
+from zoo.training.run import CHANGEABLE_FIELDS, Run
 from zoo.version import __version__
 
 _TRAINING_SECTIONS = ("architecture", "vocabulary", "corpus", "training")
@@ -80,7 +80,7 @@ def publish(
         translator.vocabulary.save(partial)
         source_weights.write(bundle.weights)
         outputs = proof.decode_reference_outputs(translator, report) if with_text else None
-        dev = texts(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
+        dev = read_split(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
         pairs = proof.choose_pairs(dev, translator)
         facts = facts_of_run(spec, source, source_weights)
         _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs)
@@ -186,7 +186,7 @@ def _require_same_training(run: Run, run_weights: Weights, bundle: ModelFolder) 
     if not bundle.published:
         return
     try:
-        differences = differing_fields(run.spec, bundle.spec, _TRAINING_SECTIONS, MAY_DIFFER)
+        differences = differing_fields(run.spec, bundle.spec, _TRAINING_SECTIONS, CHANGEABLE_FIELDS)
         facts = weights.read_facts(bundle.weights)
     except ZooError as error:
         reason = f"cannot be read: {error.summary}"

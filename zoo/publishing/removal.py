@@ -180,7 +180,7 @@ def _reason_to_keep(kind: str, path: Path) -> str | None:
         return "zoo does not use such a name, so it belongs to something else"
     if kind == "run" and Run(path).published:
         return "it is a published model"
-    if kind == "run" and (strangers := Run(path).strangers()):
+    if kind == "run" and (strangers := Run(path).foreign_files()):
         return f"it contains files that are not a part of a run: {', '.join(strangers)}"
     if kind == "fetched" and path.is_dir() and any(partial_target(file.name) for file in path.rglob(".*")):
         return "an archive is being extracted"

@@ -23,7 +23,7 @@ from zoo.publishing.inventory import first_metric_scores
 from zoo.publishing.verify import REQUIRED_FILES, verify
 from zoo.report import Report
 from zoo.version import __version__
-from zoo.visualization.index import Listed, index_page
+from zoo.visualization.registry_page import ModelEntry, registry_page
 
 
 def is_published_model(reference: str) -> bool:
@@ -65,7 +65,7 @@ def upload(
     _record_origin(folder, revision, registry, report)
     if alias is not None:
         publishing.create_alias(registry, alias, name)
-        report.say(f"`{alias}`{_describe_pinnable(registry, alias)} is now an alias of `{name}`")
+        report.info(f"`{alias}`{_describe_pinnable(registry, alias)} is now an alias of `{name}`")
     publishing.write_index(registry, _render_index, report)
     return revision
 
@@ -159,13 +159,13 @@ def _summary(folder: Path) -> Summary:
 
 def _render_index(models: Sequence[IndexEntry]) -> str:
     """Return the HTML page of a registry's index."""
-    return index_page([_listed(model) for model in models])
+    return registry_page([_listed(model) for model in models])
 
 
-def _listed(model: IndexEntry) -> Listed:
+def _listed(model: IndexEntry) -> ModelEntry:
     summary = model.summary
     languages = (summary.source, summary.target) if summary.task == "translation" else (summary.source,)
-    return Listed(
+    return ModelEntry(
         *(model.name, model.revision, model.digest, summary.task, languages, summary.parameters, summary.metric),
         *(summary.dev, summary.test, summary.description, summary.licence, summary.published, summary.zoo),
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.generation.opening import How, open_model
+from zoo.generation.compilation import BackendOptions
+from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS
 from zoo.models.weights import RESTORE_HINT
@@ -18,7 +19,7 @@ from zoo.report import Report
 
 REQUIRED_FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
-EXACT: How = {"device": "cpu", "precision": "float32", "backend": "eager"}
+EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
 """Options that work on every machine and compute reference results."""
 
 
@@ -54,7 +55,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
         ZooError: There is no such model, a file has changed, a log-probability differs by more than
             `proof.TOLERANCE`, or the score of the reference outputs by more than `proof.SCORE_TOLERANCE`.
     """
-    how: How = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
+    how: BackendOptions = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
     report = report or Report()
     return verify_folder(find.published_model(name, report), report, how)
 

@@ -21,7 +21,7 @@ from zoo.models import loading, weights
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import read_model
 from zoo.models.weights import Weights
-from zoo.text.trees.symbols import Symbols
+from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -141,7 +141,7 @@ def test_a_target_vocabulary_of_another_task_is_refused(
 ) -> None:
     fields = {"vocabulary": {"size": 101, "shared": False}, "architecture.tied_embeddings": "target"}
     spec = parsing(**fields) if kind == "parsing" else specs.load("tiny", fields)
-    brackets = Symbols(["NP"], ["XX"], "vinyals", 101)
+    brackets = TreeTokenizer(["NP"], ["XX"], "vinyals", 101)
     Vocabulary(tokens.source, tokens.source if kind == "parsing" else brackets).save(tmp_path)
     (tmp_path / "spec.yaml").write_text(spec.yaml(), encoding="utf-8")
     with pytest.raises(ZooError, match=rf"are .* but the task of its spec is `{kind}`"):

@@ -318,8 +318,8 @@ def test_space_is_required_for_the_missing_bytes_only(publish, monkeypatch, dama
     assert required == [sum(file.bytes for file in files.values()) - reused - 1000]
 
 
-PULL = "from zoo.models.find import published_model; from zoo.report import Plain; "
-PULL += "print(published_model('model', Plain()))"
+PULL = "from zoo.models.find import published_model; from zoo.report import PlainReport; "
+PULL += "print(published_model('model', PlainReport()))"
 
 
 @pytest.mark.integration

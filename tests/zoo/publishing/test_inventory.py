@@ -19,7 +19,7 @@ from zoo.training.run import Run
 
 def names(found: Inventory) -> tuple[list[str], list[str], list[str]]:
     return (
-        [spec.short for spec in found.specs],
+        [spec.short_name for spec in found.specs],
         [run.folder for run in found.runs],
         [model.name for model in found.models],
     )
@@ -30,7 +30,7 @@ def test_everything_is_listed_without_a_pattern(trained: Callable[..., Run], bun
     trained("runs/tiny")
     found = inventory(None, Report())
     assert names(found) == (list(specs.names()), ["runs/table3/a-h1", "runs/tiny"], [bundle.name])
-    parameters = {spec.short: spec.parameters for spec in found.specs}
+    parameters = {spec.short_name: spec.parameters for spec in found.specs}
     assert parameters == {name: compiler.parameters(specs.load(name)) for name in specs.names()}
 
 

@@ -21,12 +21,12 @@ from zoo.models.weights import Weights
 from zoo.publishing import proof, publish
 from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.training.run import Basis, Run
+from zoo.training.run import Run, RunIdentity
 
 Trained = Callable[..., Run]
 Stored = Callable[..., Path]
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
-IDENTITY = Basis("0123456789abcdef", 30, "eager", 2, 1)
+IDENTITY = RunIdentity("0123456789abcdef", 30, "eager", 2, 1)
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import zoo
 from specs import ZooError
 from zoo.files import manifest
-from zoo.generation.opening import open_model
+from zoo.generation.loading import open_model
 from zoo.models import folder as model_folder
 from zoo.models import weights
 from zoo.models.weights import Weights

@@ -83,7 +83,7 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
     _require_distinct_names(plain)
     rows: dict[str, SweepRow] = {}
     errors: list[ZooError] = []
-    for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short))):
+    for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short_name))):
         try:
             rows[reference] = _make_row(reference, plain, rows, overrides)
         except NotProportional as error:
