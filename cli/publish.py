@@ -176,10 +176,10 @@ def verify(
     by = f" by {result.backend}" if backend else ""
     print(
         f"{result.sentences} sentences have the published log-probabilities{by}; largest difference "
-        f"{result.difference:.1g}"
+        f"{result.max_difference:.1g}"
     )
-    if sample := result.sample:
-        scores = f"{sample.metric} {sample.here:.2f}; published: {sample.score:.2f}"
+    if sample := result.reference_outputs:
+        scores = f"{sample.metric} {sample.new_score:.2f}; published: {sample.published_score:.2f}"
         print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
     else:
         print("the model contains no sample of its test set, so no score was computed")

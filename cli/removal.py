@@ -64,24 +64,24 @@ def remove(
     _remove(plan_model_removal(names), yes=yes)
 
 
-def _remove(plan_cleanup: RemovalPlan, *, yes: bool) -> None:
+def _remove(plan: RemovalPlan, *, yes: bool) -> None:
     """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
     from cli.console import report, show_table
     from zoo.report import size
 
     messages = report()
-    for kept in plan_cleanup.kept:
+    for kept in plan.kept:
         messages.info(f"kept: {kept.path}: {kept.reason}")
-    if not plan_cleanup.removable:
+    if not plan.removable:
         return messages.info("there is nothing to remove")
-    rows = [(item.what, size(item.bytes), str(item.path)) for item in plan_cleanup.removable]
-    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan_cleanup.bytes), "")])
+    rows = [(item.kind, size(item.bytes), str(item.path)) for item in plan.removable]
+    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan.bytes), "")])
     if not yes and not _is_confirmed():
         return messages.info("nothing was removed")
-    failed = plan_cleanup.remove()
+    failed = plan.remove()
     for kept in failed:
         messages.info(f"kept: {kept.path}: {kept.reason}")
-    return messages.info("removed the rest" if failed else f"removed {size(plan_cleanup.bytes)}")
+    return messages.info("removed the rest" if failed else f"removed {size(plan.bytes)}")
 
 
 def _is_confirmed() -> bool:

@@ -83,7 +83,7 @@ def _list_published(pattern: str | None, json: bool) -> None:
     rows = [
         (
             *(model.name, "-" if model.revision is None else str(model.revision), f"{model.parameters:,}"),
-            *(*scores, model.where, model.description),
+            *(*scores, model.location, model.description),
         )
         for model, scores in zip(models, cells, strict=True)
     ]

@@ -57,7 +57,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         raise ZooError(f"`{folder}` already exists", hint="name a new folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
-    manifest.read(path).hold(proof.NAME)
+    manifest.read(path).check_file(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
     target = Path(os.path.realpath(folder))  # if the folder is a link to an empty folder, keep the link

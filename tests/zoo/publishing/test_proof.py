@@ -46,7 +46,7 @@ def test_outputs_of_the_grammar_are_included_and_reproduced(stored: Callable[...
     assert result is not None
     # Ties in the beam search may be decided differently on another processor.
     assert result.sentences == 6
-    assert result.score == pytest.approx(result.published_score, abs=proof.SCORE_TOLERANCE)
+    assert result.new_score == pytest.approx(result.published_score, abs=proof.SCORE_TOLERANCE)
     assert "decodes 6 sentences of the test set" in (folder / "README.md").read_text(encoding="utf-8")
     edit_outputs(folder, lambda outputs: outputs["outputs"].__setitem__(0, "another output"))
     changed = verify(folder.name).reference_outputs
@@ -59,7 +59,7 @@ def test_other_text_is_included_only_on_request(trained: Callable[..., Run], mon
     folder = publish.publish(run.folder)
     assert not (folder / OUTPUTS_NAME).exists()
     sources, references = ["the old dog", "two books"], ["x" * 10_001, "zwei Bücher"]
-    monkeypatch.setattr(proof, "texts", lambda *_: (sources, references))
+    monkeypatch.setattr(proof, "read_split", lambda *_: (sources, references))
     assert publish.publish(run.folder, with_text=True) == folder
     values = read_outputs(folder)
     assert (values["sentences"], values["references"]) == (2, references[1:]), "a line is too long"

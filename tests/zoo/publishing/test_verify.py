@@ -19,7 +19,7 @@ from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing import publish
 from zoo.publishing.verify import verify
-from zoo.text import tokens as tokens_module
+from zoo.text import tokenizer
 from zoo.training.run import Run
 
 Trained = Callable[..., Run]
@@ -115,7 +115,7 @@ def test_a_damaged_file_is_not_parsed(bundle: Path, monkeypatch: pytest.MonkeyPa
     def parsed(*given: object, **options: object) -> None:
         pytest.fail("the damaged file was parsed")
 
-    parsers = ((model_folder, "parse"), (tokens_module, "_opened"), (weights, "safe_open"))
+    parsers = ((model_folder, "parse"), (tokenizer, "_load_model"), (weights, "safe_open"))
     for name, parser in zip(OPENED, parsers, strict=True):
         content = (bundle / name).read_bytes()
         flip(bundle / name, 0.4)
