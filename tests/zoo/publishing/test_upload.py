@@ -101,7 +101,7 @@ def test_an_alias_is_followed_with_a_warning_at_the_callers_line(
 ) -> None:
     upload.upload(NAME, address, alias="tiny-of-before")
     switch_home(tmp_path, monkeypatch)
-    for look_up in (zoo.describe, find.published_model, zoo.load):
+    for look_up in (zoo.describe, find.published_model):
         with pytest.warns(UserWarning, match=f"`tiny-of-before` was renamed to `{NAME}`") as warned:
             assert look_up("tiny-of-before")
         assert [warning.filename for warning in warned] == [__file__]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import zoo
 from specs import ZooError
 from zoo.files import manifest
 from zoo.generation.loading import open_model
@@ -54,10 +53,10 @@ def test_a_bundle_has_these_files_with_equal_permissions(bundle: Path) -> None:
 def test_a_bundle_translates_as_its_run(trained: Trained) -> None:
     run = trained()
     texts = ["the old dog sees the cat", "", "two books?"]
-    before = zoo.load(str(run.folder), device="cpu").translate(texts, n_best=2)
-    publish.publish(run.folder)
+    before = open_model(run.folder, device="cpu").translate(texts, n_best=2)
+    folder = publish.publish(run.folder)
     shutil.rmtree("runs")
-    translator = zoo.load("transformer-tiny-ende", device="cpu")
+    translator = open_model(folder, device="cpu")
     assert translator.translate(texts, n_best=2) == before
     assert translator.longest_source == 31
 
@@ -103,7 +102,7 @@ def test_opening_detects_every_flipped_bit(bundle: Path, trained: Trained) -> No
             for position in (0.0, 0.3, 0.7, 1.0):
                 flip(folder / name, position)
                 with pytest.raises(ZooError, match=name.partition(".")[0]):
-                    zoo.load(str(folder), device="cpu")
+                    open_model(folder, device="cpu")
                 (folder / name).write_bytes(content)
             (folder / name).unlink()
             with pytest.raises(ZooError, match=name):
@@ -122,7 +121,7 @@ def test_a_damaged_file_is_not_parsed(bundle: Path, monkeypatch: pytest.MonkeyPa
         with monkeypatch.context() as patch:
             patch.setattr(*parser, parsed)
             with pytest.raises(ZooError, match=f"{name}` is damaged: its SHA-256"):
-                zoo.load(bundle.name, device="cpu")
+                open_model(bundle, device="cpu")
         (bundle / name).write_bytes(content)
 
 
