@@ -91,7 +91,7 @@ def test_a_fifo_is_written_to_directly(linked: bool) -> None:
 
 @pytest.mark.integration
 def test_a_descriptor_is_written_to_at_its_position() -> None:
-    """As with `>(cat)` and `--output /dev/stdout >> log`."""
+    """This is what `>(cat)` and `--output /dev/stdout >> log` need."""
     script = "import sys; from pathlib import Path; from zoo.files.output import open_output\n"
     script += "for name in sys.argv[1:]:\n with open_output(Path(name)) as stream: print(name, file=stream)"
     known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1") if Path(name).parent.exists()]

@@ -12,7 +12,7 @@ import compiler
 import specs
 from zoo.files import storage
 from zoo.models.local_store import Origin
-from zoo.publishing.inventory import Inventory, inventory
+from zoo.publishing.inventory import Inventory, _matches, inventory
 from zoo.report import Report
 from zoo.training.run import Run
 
@@ -35,15 +35,17 @@ def test_everything_is_listed_without_a_pattern(trained: Callable[..., Run], bun
 
 
 def test_a_pattern_is_a_part_of_a_name_or_has_wildcards() -> None:
+    candidates = ("base", "big", "big-enfr", "table3/big", "table3/a-h1", "table3/a-h16", "table3/a-h4")
     for pattern, expected in (
         ("big", ["big", "big-enfr", "table3/big"]),
         ("BIG-ENFR", ["big-enfr"]),
         ("big*", ["big", "big-enfr"]),
         ("table3/a-h?", ["table3/a-h1", "table3/a-h4"]),
-        ("transformer-big-ende", ["big"]),
         ("nothing", []),
+        (None, list(candidates)),
     ):
-        assert names(inventory(pattern, Report()))[0] == expected
+        assert [name for name in candidates if _matches(pattern, name)] == expected
+    assert _matches("transformer-big", "big", "transformer-big-ende")
 
 
 def test_a_run_is_listed_with_its_progress(trained: Callable[..., Run]) -> None:
