@@ -143,7 +143,7 @@ hint: say either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what ther
 """,
     ("decode", "--spec", "base"): """\
 error: there is no trained model of `base`: the run `runs/base` is not there, no other run in `runs` is of this spec, \
-and `HOME/shelf/transformer-base-ende` is not there
+and `HOME/models/transformer-base-ende` is not there
 
 hint: `zoo train base` trains it; then `zoo publish base` would put it on the shelf
 """,
@@ -178,7 +178,7 @@ error: there is no published model `../x`: looked for `../x`
 hint: `zoo list --published` shows what there is; `zoo publish RUN` puts a model there
 """,
     ("verify", "nope"): """\
-error: there is no published model `nope`: looked for `nope` and `HOME/shelf/nope`
+error: there is no published model `nope`: looked for `nope` and `HOME/models/nope`
 
 hint: `zoo list --published` shows what there is; `zoo publish RUN` puts a model there
 """,

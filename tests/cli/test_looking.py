@@ -165,7 +165,7 @@ def test_schema_is_that_of_the_specs(zoo: Zoo) -> None:
 def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -> None:
     trained("runs/tiny")
     done = zoo("publish", "tiny")
-    assert (done.status, done.out) == (0, f"{home / 'shelf' / 'transformer-tiny-ende'}\n")
+    assert (done.status, done.out) == (0, f"{home / 'models' / 'transformer-tiny-ende'}\n")
     assert "zoo decode --model transformer-tiny-ende" in done.err
     done = zoo("verify", "transformer-tiny-ende")
     assert done.status == 0
@@ -174,7 +174,7 @@ def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -
     assert zoo("publish", "tiny", "--text", "--name", "told").status == 0
     assert re.search(r"\n4 sentences of test score BLEU .* when it was published; 4 outputs", zoo("verify", "told").out)
     assert "`nope` is not a backend" in zoo("verify", "told", "--backend", "nope").err
-    file = home / "shelf" / "transformer-tiny-ende" / "scores.json"
+    file = home / "models" / "transformer-tiny-ende" / "scores.json"
     file.write_text("{}\n")
     done = zoo("verify", "transformer-tiny-ende")
     assert done.status == 1

@@ -23,7 +23,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     done = zoo("publish", "tiny", "--to", place, "--formerly", "old")
     assert done.status == 0, done.err
     folder, pin = done.out.splitlines()
-    assert folder == str(tmp_path / "home" / "shelf" / NAME)
+    assert folder == str(tmp_path / "home" / "models" / NAME)
     assert pin.startswith(f"{NAME}@1 sha256:")
     done = zoo("publish", NAME, "--to", place)
     assert done.out.splitlines()[1] == pin, "what is on the shelf is published by its name, and is the same revision"
@@ -33,7 +33,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     (only,) = json.loads(zoo("list", "--published", "--json").out)
     assert (only["name"], only["where"], only["revision"]) == (NAME, place, 1)
     pulled = zoo("pull", "old")
-    assert pulled.out == f"{tmp_path}/another/shelf/{NAME}\n"
+    assert pulled.out == f"{tmp_path}/another/models/{NAME}\n"
     assert f"warning: `old` is called `{NAME}` now" in pulled.err
     assert f"`{NAME}@1` from `{place}`" in pulled.err
     decoded = zoo("decode", "--model", f"{NAME}@1", "--device", "cpu", stdin="we read\n")
@@ -46,7 +46,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
     assert kept.status == 2
     assert "`--yes` removes it without asking" in kept.err
     assert zoo("remove", NAME, "--yes").status == 0
-    assert not (tmp_path / "another" / "shelf" / NAME).exists()
+    assert not (tmp_path / "another" / "models" / NAME).exists()
 
 
 def test_what_is_nowhere_is_told_with_the_places(
@@ -98,7 +98,7 @@ def test_a_place_is_looked_at_before_anything_is_published(
     done = zoo("publish", "tiny", "--to", place)
     assert (done.status, done.out) == (2, "")
     assert problem in done.err
-    assert not (home / "shelf").exists()
+    assert not (home / "models").exists()
 
 
 def test_a_pull_that_is_interrupted_says_that_it_goes_on(

@@ -136,7 +136,7 @@ def _deep(tree: Any) -> int:
 
 def _verified(draw: Random, trial: Trial) -> None:
     """A cache of hashes that is wrong: the model is as good as before."""
-    shelf = trial.home / "shelf"
+    shelf = trial.home / "models"
     shelf.mkdir(parents=True)
     (shelf / GOOD).symlink_to(trial.world.shelf / GOOD)
     same(zoo.load(GOOD, device="cpu").hypotheses(LINES, n_best=2), trial)

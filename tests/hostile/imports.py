@@ -33,7 +33,7 @@ def run(draw: Random, trial: Trial) -> None:
     insisted = ["--format", kind] if draw.random() < 0.5 else []
     done = trial.zoo("import", str(place.name), "--name", NAME, *insisted)
     right(done.status != 0 or not refused, "it is accepted")
-    shelf = trial.home / "shelf"
+    shelf = trial.home / "models"
     shelved = sorted(path.name for path in shelf.iterdir()) if shelf.exists() else []
     right(shelved == ([NAME] if done.status == 0 else []), f"on the shelf is {shelved}, and the status {done.status}")
     right(not hearing.was_opened(secret), "it was led to what is not its own")

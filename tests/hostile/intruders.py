@@ -48,7 +48,7 @@ def run(draw: Random, trial: Trial) -> None:
 
 def _entries(folder: Path) -> set[str]:
     """What stands in the case's folder and in the shelf; the rest of the home is ours."""
-    return {path.name for path in (*folder.iterdir(), *(folder / "home" / "shelf").iterdir())}
+    return {path.name for path in (*folder.iterdir(), *(folder / "home" / "models").iterdir())}
 
 
 def _yaml(draw: Random, bundle: Path, trial: Trial) -> bool:

@@ -81,7 +81,7 @@ def _pulled(draw: Random, trial: Trial, refused: bool) -> None:
     done = trial.zoo("pull", f"{GOOD}{pin}")
     judge.printable(done.out)
     right(done.status != 0 or pin or not refused, f"it is pulled: {done.out}")
-    shelf = trial.home / "shelf"
+    shelf = trial.home / "models"
     found = {path.name for path in shelf.iterdir()} if shelf.exists() else set()
     of_good = {name for name in found if name != OTHER}
     right(len(of_good) <= (done.status == 0), f"status {done.status}, and on the shelf is {found}")

@@ -32,7 +32,7 @@ def same(found: Any, trial: Trial) -> None:
 def checked(draw: Random, trial: Trial, often: float = 0.05) -> None:
     """`zoo verify` must see what is not as it was published; `zoo list` goes on in any case."""
     if draw.random() < 0.6:
-        bundle = trial.home / "shelf" / GOOD
+        bundle = trial.home / "models" / GOOD
         done = trial.zoo("verify", GOOD)
         if done.status == 0:
             right(_contents(bundle) == _contents(trial.world.shelf / GOOD), f"it is verified: {done.out}")

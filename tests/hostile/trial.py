@@ -33,8 +33,8 @@ class Trial:
     def shelve(self, *names: str) -> Path:
         """Puts copies of the world's published models on the shelf, and returns where the first is."""
         for name in names:
-            shutil.copytree(self.world.shelf / name, self.home / "shelf" / name)
-        return self.home / "shelf" / names[0]
+            shutil.copytree(self.world.shelf / name, self.home / "models" / name)
+        return self.home / "models" / names[0]
 
     def answer(self, action: Callable[[], T]) -> T | ZooError:
         """What the action gives, or the error of the house that it ends in. Raises Wrong for another."""

@@ -50,7 +50,7 @@ class World:
     @property
     def shelf(self) -> Path:
         """With GOOD and OTHER."""
-        return self.folder / "home" / "shelf"
+        return self.folder / "home" / "models"
 
     @property
     def run(self) -> Path:

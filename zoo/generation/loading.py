@@ -34,7 +34,7 @@ def open_model(
     max_batch_tokens: int | None = None,
     report: Report | None = None,
 ) -> Translator:
-    """Open the model in a run's or a bundle's folder. Compiled artefacts are stored in `places.compiled()`.
+    """Open the model in a run's or a bundle's folder. Compiled artefacts are stored in `storage.compiled()`.
 
     Args:
         folder: The folder.

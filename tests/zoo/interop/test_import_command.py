@@ -174,7 +174,7 @@ def test_names_of_files_are_words_on_the_card(zoo: Zoo, model: Path) -> None:
 
 def test_it_is_trained_on(zoo: Zoo, model: Path) -> None:
     assert zoo("import", str(model), "--name", "mine", "--languages", "en", "de").status == 0
-    spec = str(Path("home/shelf/mine/spec.yaml").absolute())
+    spec = str(Path("home/models/mine/spec.yaml").absolute())
     bare = zoo("train", spec, "training.start_from=mine", "--run", "on")
     assert bare.status == 2
     assert "there is nothing to train on: `corpus.train` is empty" in bare.err

@@ -99,7 +99,7 @@ def test_another_library_must_be_clearly_faster(other: float, chosen: str) -> No
 
 def test_a_damaged_entry_is_measured_anew(world: World) -> None:
     calibration.save_calibration(world(), FOUND)
-    (file,) = calibration.places.calibrations().iterdir()
+    (file,) = calibration.storage.calibrations().iterdir()
     for text in ("{", "{}", '{"calibration": {"name": "x"}}', '{"calibration": 3}', "[]"):
         file.write_text(text)
         assert calibration.load_calibration(world()) is None
