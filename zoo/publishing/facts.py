@@ -244,7 +244,7 @@ def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
         spec.training.seed,
         steps=record.steps,
         flops=record.flops,
-        paper_flops=record.priced or None,
+        paper_flops=record.estimated_flops or None,
         seconds=record.seconds,
         devices=record.devices,
         curve=tuple(_learning_curve(run)),

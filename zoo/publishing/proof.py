@@ -225,7 +225,7 @@ class ReproducedOutputs:
         identical: Number of outputs that are the same as when the model was published.
         metric: Name of the metric for people.
         published_score: Score when the model was published, in points.
-        score: Score now, in points.
+        new_score: Score now, in points.
     """
 
     set: str
@@ -233,7 +233,7 @@ class ReproducedOutputs:
     identical: int
     metric: str
     published_score: float
-    score: float
+    new_score: float
 
 
 _OUTPUTS = TypeAdapter(ReferenceOutputs)
@@ -291,13 +291,13 @@ def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
         return None
     content, path = listed.read_file(OUTPUTS_NAME), listed.folder / OUTPUTS_NAME
     try:
-        outputs = _OUTPUTS.validate_json(content)
+        parsed = _OUTPUTS.validate_json(content)
     except ValidationError as error:
         problem = f"`{path}` is damaged: {error.error_count()} of its values are invalid"
         raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
-    if not len(outputs.sources) == len(outputs.references) == len(outputs.texts):
+    if not len(parsed.sources) == len(parsed.references) == len(parsed.outputs):
         raise ZooError(f"`{path}` is damaged: its lists have different lengths", exit_code=1)
-    return outputs
+    return parsed
 
 
 def reproduce(reference: ReferenceOutputs, translator: Translator) -> ReproducedOutputs:
@@ -315,8 +315,8 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
     if not abs(score - reference.score) <= SCORE_TOLERANCE:
         raise ZooError(
             f"its reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
-            f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} outputs "
-            "are the same",
+            f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} "
+            "outputs are the same",
             hint=f"its weights, its spec or its `{OUTPUTS_NAME}` were changed, or this machine or backend computes "
             "wrong results",
             exit_code=1,

@@ -60,7 +60,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
     return verify_folder(find.published_model(name, report), report, how)
 
 
-def verify_folder(folder: Path, report: Report, how: How = EXACT) -> Verified:
+def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
     """Verify the bundle in a folder, which may not be published yet. Raises ZooError as `verify` does."""
     listed = manifest.read(folder)
     names = {*listed.entries, *REQUIRED_FILES}

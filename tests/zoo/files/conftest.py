@@ -1,4 +1,4 @@
-"""A web server with faults."""
+"""A web server that can fail in many ways."""
 
 import http.server
 import threading
@@ -9,25 +9,25 @@ import pytest
 
 @dataclass
 class Site:
-    """What the server does; every answer takes the next fault of each list, as long as there are any."""
+    """Behaviour of the server. Each answer takes the next item of each list, if there is one."""
 
     content: bytes = b""
     tag: str | None = '"one"'
     date: str | None = None
     ranges: bool = True
-    heedless: bool = False
-    """Whether it sends the rest of a file that is another by now."""
+    ignores_if_range: bool = False
+    """Whether it sends the rest of a file that has changed."""
     length: bool = True
     statuses: list[int] = field(default_factory=list)
-    """Answered in place of the file."""
+    """Status codes to answer instead of the file."""
     headers: dict[str, str] = field(default_factory=dict)
     breaks: list[int] = field(default_factory=list)
-    """Bytes of the body after which the connection ends."""
+    """Numbers of bytes of the body after which the connection ends."""
     longer: int = 0
-    """Bytes that are announced and never come."""
+    """Number of bytes that are announced but not sent."""
     after: list[object] = field(default_factory=list)
-    """Called after an answer."""
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Functions to call after an answer."""
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     address: str = ""
 
 
@@ -39,7 +39,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         site = self.server.site
-        site.asked.append((self.path, dict(self.headers)))
+        site.requests.append((self.path, dict(self.headers)))
         self.close_connection = True
         if site.statuses and (status := site.statuses.pop(0)) != 200:
             self.send_response(status)
@@ -73,17 +73,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body[: site.breaks.pop(0)] if site.breaks else body)
 
     def start(self, site):
-        """The first byte asked for, or None for the whole file."""
-        asked, unchanged = self.headers["Range"], self.headers["If-Range"]
-        changed = unchanged and unchanged not in (site.tag, site.date) and not site.heedless
-        if not site.ranges or not asked or changed:
+        """Return the first requested byte. None for the whole file."""
+        requested, unchanged = self.headers["Range"], self.headers["If-Range"]
+        changed = unchanged and unchanged not in (site.tag, site.date) and not site.ignores_if_range
+        if not site.ranges or not requested or changed:
             return None
-        return int(asked.removeprefix("bytes=").rstrip("-"))
+        return int(requested.removeprefix("bytes=").rstrip("-"))
 
 
 @pytest.fixture
 def site(monkeypatch):
-    """A server on this machine, reached without waiting; nothing is in it yet."""
+    """An empty server on this machine, and a client that does not wait between attempts."""
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
     monkeypatch.setattr("zoo.files.transfer.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "*")

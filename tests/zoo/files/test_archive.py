@@ -1,4 +1,4 @@
-"""Members of archives."""
+"""Members of archives are extracted completely or not at all, and hostile archives are refused."""
 
 import errno
 import gzip
@@ -52,45 +52,43 @@ KINDS = {
 }
 
 
+def stored_files():
+    return sorted(path for path in storage.archives().rglob("*") if path.is_file())
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_are_taken_out_and_nothing_else(tmp_path, kind):
+def test_only_the_requested_members_are_extracted(tmp_path, kind):
     archive = KINDS[kind](tmp_path / kind)
     names = ["training/corpus.de", "training/corpus.fr.gz"]
     assert extracted(archive.sha256, names) is None
     paths = extract(archive, names)
     assert [path.read_bytes() for path in paths] == [MEMBERS[name] for name in names]
-    assert paths == extracted(archive.sha256, names)
     assert paths[1].name.endswith("fr.gz")
-    assert sorted(path for path in storage.archives().rglob("*") if path.is_file()) == sorted(paths)
-
-
-def test_what_was_taken_out_needs_no_archive(tmp_path):
-    archive = tar(tmp_path / "a.tgz")
-    (first,) = extract(archive, ["README"])
+    assert stored_files() == sorted(paths)
     archive.path.unlink()
-    assert extracted(archive.sha256, ["README"]) == [first]
-    assert extracted(archive.sha256, ["README", "training/corpus.en"]) is None
-    assert extracted("0" * 64, ["README"]) is None
+    assert extracted(archive.sha256, names) == paths
+    assert extracted(archive.sha256, [*names, "README"]) is None
+    assert extracted("0" * 64, names) is None
 
 
-def test_members_of_two_archives_do_not_meet(tmp_path):
+def test_members_of_two_archives_are_kept_apart(tmp_path):
     one, two = tar(tmp_path / "one", {"a": b"1"}), tar(tmp_path / "two", {"a": b"2"})
     assert [extract(archive, ["a"])[0].read_bytes() for archive in (one, two)] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("kind", ["a.tgz", "a.zip"])
-def test_a_missing_member_is_told_with_those_there_are(tmp_path, kind):
+def test_a_missing_member_is_an_error_with_a_suggestion(tmp_path, kind):
     archive = KINDS[kind](tmp_path / kind)
-    with pytest.raises(ZooError, match=rf"`{kind}` has no member `training/corpus\.dee`") as told:
+    with pytest.raises(ZooError, match=rf"`{kind}` has no member `training/corpus\.dee`") as raised:
         extract(archive, ["training/corpus.en", "training/corpus.dee"])
-    assert "did you mean `training/corpus.de`?" in told.value.hint
-    assert "`README`" in told.value.hint
-    with pytest.raises(ZooError) as told:
+    assert "did you mean `training/corpus.de`?" in raised.value.hint
+    assert "`README`" in raised.value.hint
+    with pytest.raises(ZooError) as raised:
         extract(archive, ["somewhere/else/entirely/corpus.en"])
-    assert "did you mean `training/corpus.en`?" in told.value.hint
+    assert "did you mean `training/corpus.en`?" in raised.value.hint
 
 
-def test_folders_and_links_are_no_members(tmp_path):
+def test_folders_and_links_are_not_members(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         folder, link = tarfile.TarInfo("folder"), tarfile.TarInfo("link")
         folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "/etc/passwd"
@@ -102,35 +100,35 @@ def test_folders_and_links_are_no_members(tmp_path):
             extract(fetched, [name])
 
 
-@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a\0b"])
 @pytest.mark.parametrize("make", [tar, zipped])
-def test_nothing_is_written_outside(tmp_path, name, make):
-    archive = make(tmp_path / "evil", {"fine": b"fine"}) if "\0" in name else make(tmp_path / "evil", {name: b"evil"})
-    with pytest.raises(ZooError, match="cannot be the path"):
-        extract(archive, [name])
-    assert not storage.archives().exists()
+def test_nothing_is_written_outside_the_folder(tmp_path, make):
+    for name in ("../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a\0b"):
+        archive = make(tmp_path / "evil", {"fine": b"fine"} if "\0" in name else {name: b"evil"})
+        with pytest.raises(ZooError, match="is not a valid path"):
+            extract(archive, [name])
+        assert not storage.archives().exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8])
-def test_an_archive_cut_short_is_told_and_leaves_nothing(tmp_path, kind, share):
+def test_a_truncated_archive_is_an_error_and_leaves_nothing(tmp_path, kind):
     archive = KINDS[kind](tmp_path / kind)
-    whole = archive.path.read_bytes()
-    # The end of a .tar is filled up with zeros, which nobody misses.
-    archive.path.write_bytes(whole[: int(share * len(whole.rstrip(b"\0")))])
-    with pytest.raises(ZooError, match=r"is cut short, damaged|has no member") as told:
-        extract(archive, ["training/corpus.en", "README"])
-    assert told.value.hint
-    assert [path for path in storage.archives().rglob("*") if path.is_file()] == []
+    content = archive.path.read_bytes()
+    for share in (0.0, 0.1, 0.5, 0.8):
+        # The end of a .tar consists of zeros that do not matter.
+        archive.path.write_bytes(content[: int(share * len(content.rstrip(b"\0")))])
+        with pytest.raises(ZooError, match=r"or it is damaged|has no member") as raised:
+            extract(archive, ["training/corpus.en", "README"])
+        assert raised.value.hint
+        assert stored_files() == []
 
 
 def lzma_zipped(path, members):
     return zipped(path, members, zipfile.ZIP_LZMA)
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 @pytest.mark.parametrize("make", [tar, zipped])
-def test_a_disk_that_takes_no_more_is_no_damage(tmp_path, monkeypatch, make, number):
+def test_a_full_disk_is_not_reported_as_damage(tmp_path, monkeypatch, make, number):
     class Full(io.BytesIO):
         def write(self, content):
             raise OSError(number, os.strerror(number))
@@ -138,27 +136,27 @@ def test_a_disk_that_takes_no_more_is_no_damage(tmp_path, monkeypatch, make, num
     archive, opened = make(tmp_path / "archive"), Path.open
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", lambda path, mode="r", **how: Full() if mode == "wb" else opened(path, mode, **how))
-        with pytest.raises(ZooError, match="cannot be written: ") as told:
+        with pytest.raises(ZooError, match="cannot be written: ") as raised:
             extract(archive, ["README"])
-    assert "remove" not in told.value.hint
+    assert "remove" not in raised.value.hint
     (path,) = extract(archive, ["README"])
     assert path.read_bytes() == MEMBERS["README"]
 
 
 @pytest.mark.parametrize("make", [tar, zipped, lzma_zipped])
-def test_a_flipped_bit_is_told_and_leaves_nothing(tmp_path, make):
+def test_a_flipped_bit_is_an_error_and_leaves_nothing(tmp_path, make):
     content = random.Random(1).randbytes(5_000)
     archive = make(tmp_path / "archive", {"a": content, "b": content[::-1]})
     data = bytearray(archive.path.read_bytes())
     data[2_000] ^= 4
     archive.path.write_bytes(data)
-    with pytest.raises(ZooError, match="is cut short, damaged"):
+    with pytest.raises(ZooError, match="or it is damaged"):
         extract(archive, ["a"])
-    assert [path for path in storage.archives().rglob("*") if path.is_file()] == []
+    assert stored_files() == []
 
 
 class Zeros(io.RawIOBase):
-    """So many bytes that are nothing."""
+    """Stream of `amount` zero bytes."""
 
     def __init__(self, amount):
         self.left = amount
@@ -189,37 +187,35 @@ def zipped_zeros(path, amount):
 
 
 @pytest.mark.parametrize("make", [zeros, zipped_zeros])
-@pytest.mark.parametrize("wanted", ["a", "b"])
-def test_what_unpacks_to_more_than_text_does_is_told_with_the_sizes(tmp_path, make, wanted):
-    archive = make(tmp_path / "archive", 100_000_000)
-    with pytest.raises(
-        ZooError, match=r"has \d+ kB and unpacks to more than \d+ MB, which no text|no member `b`"
-    ) as told:
-        extract(archive, [wanted])
-    assert told.value.hint
-    assert [path for path in storage.archives().rglob("*") if path.is_file()] == []
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_archive_that_unpacks_to_more_than_text_is_refused(tmp_path, make, name):
+    archive = make(tmp_path / "archive", 50_000_000)
+    with pytest.raises(ZooError, match=r"has \d+ kB but unpacks to more than \d+ MB|no member `b`") as raised:
+        extract(archive, [name])
+    assert raised.value.hint
+    assert stored_files() == []
 
 
-def test_a_small_archive_may_unpack_to_what_it_likes(tmp_path):
+def test_a_small_archive_may_have_any_ratio(tmp_path):
     (path,) = extract(zeros(tmp_path / "archive", 5_000_000), ["a"])
     assert path.stat().st_size == 5_000_000
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_a_header_that_is_none_is_not_held_in_memory(tmp_path, kind):
-    with pytest.raises(ZooError, match=r"a header takes 20 MB"):
+def test_an_oversized_header_is_not_read_into_memory(tmp_path, kind):
+    with pytest.raises(ZooError, match=r"a header has 20 MB"):
         extract(zeros(tmp_path / "archive", 20_000_000, kind), ["a"])
 
 
-def test_very_many_members_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive_module, "_MEMBERS", 3)
+def test_the_number_of_members_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_module, "_MAX_MEMBERS", 3)
     with pytest.raises(ZooError, match="more than 3 members"):
         extract(tar(tmp_path / "a.tgz"), ["README"])
 
 
-def test_what_is_no_archive_is_told(tmp_path):
+def test_another_kind_of_file_is_an_error(tmp_path):
     (tmp_path / "page").write_text("<html>moved</html>")
-    with pytest.raises(ZooError, match=r"no \.tar, \.tar\.gz or \.zip") as told:
+    with pytest.raises(ZooError, match=r"not a \.tar, \.tar\.gz or \.zip") as raised:
         extract(Fetched(tmp_path / "page", "0" * 64), ["a"])
-    assert told.value.exit_code == 1
-    assert "corpus.lock" in told.value.hint
+    assert raised.value.exit_code == 1
+    assert "corpus.lock" in raised.value.hint

@@ -1,4 +1,4 @@
-"""A manifest leads nowhere but into its folder, and says enough or is damaged."""
+"""A manifest names files inside its folder only, and detects every change."""
 
 import json
 
@@ -14,85 +14,86 @@ DIGEST = "0" * 64
 @pytest.fixture
 def folder(tmp_path):
     """Two files and their manifest."""
-    place = tmp_path / "folder"
-    (place / "inner").mkdir(parents=True)
-    (place / "one").write_text("1")
-    (place / "inner" / "two").write_text("22")
-    manifest.write(place)
-    return place
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "one").write_text("1")
+    (folder / "inner" / "two").write_text("22")
+    manifest.write(folder)
+    return folder
 
 
-def test_what_was_written_holds(folder):
+def forbid_opening(monkeypatch):
+    for name in ("open_file", "read_bytes"):
+        monkeypatch.setattr(manifest, name, lambda path, *_: pytest.fail(f"opened {path}"))
+
+
+def test_unchanged_files_pass(folder):
     listed = manifest.read(folder)
     assert {name: entry.bytes for name, entry in listed.entries.items()} == {"inner/two": 2, "one": 1}
-    assert listed.content("one") == b"1"
-    listed.hold("inner/two")
+    assert listed.read_file("one") == b"1"
+    listed.check_file("inner/two")
+    listed.check_file("inner/two", use_cache=False)
     assert manifest.check(folder)
     assert not manifest.check(folder, hashed_bytes=2)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["/etc/hostname", "../one", "inner/../../one", "..", ".", "", "./one", "inner//two", "\ud800", "a\nb", "\x1b[1m"],
-)
-def test_a_name_that_leads_out_is_damage_and_is_not_opened(folder, name, monkeypatch):
-    (folder / "manifest.json").write_text(json.dumps({name: {"bytes": 1, "sha256": DIGEST}}))
-    monkeypatch.setattr(manifest, "opened", lambda path: pytest.fail(f"opened {path}"))
-    with pytest.raises(ZooError, match=r"manifest.json` is damaged: .* names no file of its folder") as told:
-        manifest.check(folder)
-    assert str(told.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        *({}, [], None, 3, "x", {"bytes": 1}, {"sha256": DIGEST}, {"bytes": True, "sha256": DIGEST}),
-        *({"bytes": 1.0, "sha256": DIGEST}, {"bytes": 1e400, "sha256": DIGEST}, {"bytes": 1, "sha256": 3}),
-        *({"bytes": 1, "sha256": "0"}, {"bytes": "1", "sha256": DIGEST}),
-    ],
-)
-def test_an_entry_that_does_not_say_enough_is_damage(folder, entry):
-    (folder / "manifest.json").write_text(json.dumps({"one": entry}))
-    with pytest.raises(ZooError, match=r"manifest.json` is damaged"):
-        manifest.check(folder)
-
-
-@pytest.mark.parametrize("listed", ["one", "inner/two", "inner"])
-def test_a_link_out_of_the_folder_is_refused_unread(folder, listed, tmp_path, monkeypatch):
-    """Whatever it leads to: it has the right content here. One that stays within is as good as a file."""
-    whole = manifest.read(folder)
-    (folder / listed).rename(tmp_path / "outside")
-    (folder / listed).symlink_to(tmp_path / "outside")
-    monkeypatch.setattr(manifest, "opened", lambda path: pytest.fail(f"opened {path}"))
-    name = "one" if listed == "one" else "inner/two"
-    for ask in (whole.content, whole.hold, whole.check_size):
-        with pytest.raises(ZooError, match=f"folder/{name}` is damaged: it is a link out of its folder"):
-            ask(name)
-    monkeypatch.undo()
-    (folder / listed).unlink()
-    (tmp_path / "outside").rename(folder / "moved")
-    (folder / listed).symlink_to(folder / "moved")
-    assert manifest.check(folder, [name])
-
-
-def test_another_size_is_told_even_where_it_looks_alike(folder):
+def test_changed_files_fail(folder):
+    listed = manifest.read(folder)
+    (folder / "one").write_text("2")
+    for check in (listed.read_file, listed.check_file, lambda name: listed.check_file(name, use_cache=False)):
+        with pytest.raises(ZooError, match="one` is damaged: its SHA-256"):
+            check("one")
     (folder / "one").write_bytes(b"1" * 1500)
     manifest.write(folder)
     (folder / "one").write_bytes(b"1" * 1501)
-    with pytest.raises(ZooError, match="it has 1,501 bytes, not 1,500 bytes"):
-        manifest.check(folder)
+    with pytest.raises(ZooError, match="it has 1,501 bytes instead of 1,500 bytes"):
+        manifest.check(folder, hashed_bytes=2)
+    with pytest.raises(ZooError, match="no entry for"):
+        listed.read_file("three")
 
 
-def test_a_manifest_is_current_until_another_stands_there(folder):
+def test_a_name_that_leads_out_of_the_folder_is_damage(folder, monkeypatch):
+    forbid_opening(monkeypatch)
+    leading_out = ["/etc/hostname", "../one", "inner/../../one", "..", "."]
+    for name in [*leading_out, "", "./one", "inner//two", "\ud800", "a\nb", "\x1b[1m"]:
+        (folder / "manifest.json").write_text(json.dumps({name: {"bytes": 1, "sha256": DIGEST}}))
+        with pytest.raises(ZooError, match=r"manifest.json` is damaged: .* is not a valid file name") as raised:
+            manifest.check(folder)
+        assert str(raised.value).isprintable()
+
+
+def test_an_incomplete_entry_is_damage(folder):
+    entries = [
+        *({}, [], None, 3, "x", {"bytes": 1}, {"sha256": DIGEST}, {"bytes": True, "sha256": DIGEST}),
+        *({"bytes": 1.0, "sha256": DIGEST}, {"bytes": 1e400, "sha256": DIGEST}, {"bytes": 1, "sha256": 3}),
+        *({"bytes": 1, "sha256": "0"}, {"bytes": "1", "sha256": DIGEST}),
+    ]
+    for content in [{"one": entry} for entry in entries] + [{}]:
+        (folder / "manifest.json").write_text(json.dumps(content))
+        with pytest.raises(ZooError, match=r"manifest.json` is damaged"):
+            manifest.check(folder)
+
+
+@pytest.mark.parametrize("linked", ["one", "inner/two", "inner"])
+def test_a_link_out_of_the_folder_is_not_opened(folder, linked, tmp_path, monkeypatch):
+    """Its target has the right content here. A link to another file in the folder is accepted."""
     listed = manifest.read(folder)
-    assert listed.current
+    (folder / linked).rename(tmp_path / "outside")
+    (folder / linked).symlink_to(tmp_path / "outside")
+    forbid_opening(monkeypatch)
+    name = "one" if linked == "one" else "inner/two"
+    for check in (listed.read_file, listed.check_file, listed.check_size):
+        with pytest.raises(ZooError, match=f"folder/{name}` is damaged: it is a link out of its folder"):
+            check(name)
+    monkeypatch.undo()
+    (folder / linked).unlink()
+    (tmp_path / "outside").rename(folder / "moved")
+    (folder / linked).symlink_to(folder / "moved")
+    assert manifest.check(folder, [name])
+
+
+def test_a_manifest_is_current_until_it_is_replaced(folder):
+    listed = manifest.read(folder)
+    assert listed.is_current
     write_json(folder / "manifest.json", json.loads((folder / "manifest.json").read_text()))
-    assert not listed.current
-
-
-def test_of_a_link_to_a_device_nothing_is_read(folder):
-    (folder / "one").unlink()
-    (folder / "one").symlink_to("/dev/zero")
-    for look in (lambda: manifest.check(folder), lambda: manifest.read(folder).content("one")):
-        with pytest.raises(ZooError, match="is a link out of its folder"):
-            look()
+    assert not listed.is_current

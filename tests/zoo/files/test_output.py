@@ -1,4 +1,4 @@
-"""Files of the user's own: what stands where he wants it written stays what it is."""
+"""Output files that the user names keep their kind: files, links, pipes and devices."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from zoo.files.output import open_output, require_different_files
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "place"
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
@@ -33,7 +33,7 @@ def names() -> list[str]:
     return sorted(os.listdir())
 
 
-def test_a_file_appears_whole_or_not_at_all() -> None:
+def test_a_file_appears_complete_or_not_at_all() -> None:
     with open_output(Path("out")) as stream:
         stream.write("new")
         assert not Path("out").exists()
@@ -49,17 +49,17 @@ def test_a_file_appears_whole_or_not_at_all() -> None:
     assert (Path("out").read_text(), names()) == ("new", ["out"])
 
 
-def test_a_file_keeps_who_may_read_it() -> None:
+def test_an_existing_file_keeps_its_permissions() -> None:
     Path("out").write_text("secret")
     Path("out").chmod(0o600)
     write("out")
     assert (Path("out").read_text(), stat.S_IMODE(Path("out").stat().st_mode)) == ("new\n", 0o600)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_links_are_followed_and_stay(there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_links_are_followed_and_kept(exists: bool) -> None:
     Path("deep").mkdir()
-    if there:
+    if exists:
         Path("deep/file").write_text("old")
     Path("deep/second").symlink_to("file")
     Path("first").symlink_to("deep/second")
@@ -71,30 +71,30 @@ def test_links_are_followed_and_stay(there: bool) -> None:
 
 
 def fifo(path: str, use: Callable[[], None]) -> str:
-    """What comes out of a FIFO while it is used."""
+    """Return the text that `use` writes to a FIFO."""
     os.mkfifo(path)
-    came: list[str] = []
-    reader = threading.Thread(target=lambda: came.append(Path(path).read_text()), daemon=True)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(Path(path).read_text()), daemon=True)
     reader.start()
     use()
     reader.join(20)
     assert not reader.is_alive()
-    return came[0]
+    return received[0]
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_a_fifo_is_written_to(linked: bool) -> None:
+def test_a_fifo_is_written_to_directly(linked: bool) -> None:
     Path("link").symlink_to("pipe")
     assert fifo("pipe", lambda: write("link" if linked else "pipe")) == "new\n"
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
 
 
-def test_a_descriptor_is_written_to_where_it_stands() -> None:
-    """As `>(cat)` and `--output /dev/stdout >> log` have it."""
-    script = "import sys; from pathlib import Path; from zoo.files.output import output\n"
-    script += "for name in sys.argv[1:]:\n with output(Path(name)) as stream: print(name, file=stream)"
-    Path("mine").symlink_to("/dev/stdout")
-    known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "mine") if Path(name).parent.exists()]
+@pytest.mark.integration
+def test_a_descriptor_is_written_to_at_its_position() -> None:
+    """This is what `>(cat)` and `--output /dev/stdout >> log` need."""
+    script = "import sys; from pathlib import Path; from zoo.files.output import open_output\n"
+    script += "for name in sys.argv[1:]:\n with open_output(Path(name)) as stream: print(name, file=stream)"
+    known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1") if Path(name).parent.exists()]
     Path("log").write_text("before\n")
     with Path("log").open("a") as log:
         subprocess.run([sys.executable, "-c", script, *known], stdout=log, check=True, env=environment())
@@ -102,13 +102,13 @@ def test_a_descriptor_is_written_to_where_it_stands() -> None:
     assert Path("log").read_text().splitlines() == ["before", *known, "after"]
 
 
-def test_a_device_stays_one_and_a_full_one_is_told() -> None:
-    """A node of our own that is as /dev/full is."""
+def test_a_full_device_is_a_clear_error_and_stays_a_device() -> None:
+    """The test creates a device like /dev/full."""
     try:
         os.mknod("full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
         Path("full").write_bytes(b"")
     except (OSError, AttributeError):
-        pytest.skip("only root makes devices, and not everywhere")
+        pytest.skip("only root can create devices")
     for text in ("new\n", "new\n" * 100_000):
         with pytest.raises(ZooError, match="`full` cannot be written: the disk is full") as error:
             write("full", text)
@@ -117,12 +117,12 @@ def test_a_device_stays_one_and_a_full_one_is_told() -> None:
     assert names() == ["full"]
 
 
-def test_no_folder_is_made() -> None:
+def test_a_path_that_cannot_be_written_is_a_clear_error() -> None:
     with pytest.raises(ZooError, match="`new/out` cannot be written: there is no folder `new`") as error:
         write("new/out")
     assert (error.value.exit_code, names()) == (2, [])
     Path("link").symlink_to("gone/out")
-    with pytest.raises(ZooError, match=r"there is no folder `.*/place/gone`"):
+    with pytest.raises(ZooError, match=r"there is no folder `.*/folder/gone`"):
         write("link")
     Path("file").touch()
     with pytest.raises(ZooError, match="`file/out` cannot be written: "):
@@ -136,21 +136,21 @@ def test_no_folder_is_made() -> None:
         write("/dev/fd/9999")
 
 
-def test_what_is_read_is_not_written_to() -> None:
+def test_an_input_cannot_be_the_output() -> None:
     for name in ("a", "b"):
         Path(name).touch()
     Path("link").symlink_to("a")
     os.link("a", "same")
     require_different_files(Path("a"), [Path("b"), Path("gone")])
     require_different_files(Path("gone"), [Path("gone")])
-    for other in ("a", "link", "same", "../place/a"):
-        with pytest.raises(ZooError, match="`a` would be read and written at once") as error:
+    for other in ("a", "link", "same", "../folder/a"):
+        with pytest.raises(ZooError, match="`a` would be read and written at the same time") as error:
             require_different_files(Path("a"), [Path("b"), Path(other)])
         assert error.value.exit_code == 2
     with Path("a").open() as opened, Path(os.devnull).open() as device:
-        with pytest.raises(ZooError, match="`a` would be read and written at once"):
+        with pytest.raises(ZooError, match="`a` would be read and written at the same time"):
             require_different_files(Path("a"), [opened.fileno()])
-        require_different_files(device.fileno(), [device.fileno(), 10_000])  # no file, and none that is open
+        require_different_files(device.fileno(), [device.fileno(), 10_000])  # not a regular file, and not open
 
 
 def environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What SPEC, NAME and RUN lead to, and what is said where they lead nowhere."""
+"""SPEC, NAME and RUN name the right model, and a missing one is a helpful error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 import specs
 from specs import ZooError
+from zoo.files import manifest, storage
 from zoo.models import find
 from zoo.models.folder import differing_fields
-from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
@@ -25,15 +25,23 @@ def age(run: Run, seconds: int) -> Run:
     return run
 
 
-def own(run: Run, file: str = "own.yaml") -> str:
-    """A file with the spec that a run is of."""
+def write_spec(run: Run, file: str = "own.yaml") -> str:
+    """Write the spec of a run to a file, and return its name."""
     Path(file).parent.mkdir(exist_ok=True)
     Path(file).write_text(run.spec.yaml(), encoding="utf-8")
     return file
 
 
-def test_how_a_run_was_trained_decoded_and_compiled_does_not_matter(trained: Callable[..., Run]) -> None:
-    spec = own(trained("runs/own"))
+def store(run: Run, name: str = "") -> Path:
+    """Copy a run into the local model store, with a manifest, which makes it a bundle."""
+    folder = storage.models() / (name or run.spec.name)
+    shutil.copytree(run.folder, folder)
+    manifest.write(folder)
+    return folder
+
+
+def test_training_decoding_and_compilation_do_not_identify_a_model(trained: Callable[..., Run]) -> None:
+    spec = write_spec(trained("runs/own"))
     more = {"decoding": {"beam": 9}, "training": {"steps": 7, "seed": 3}, "compilation": {"backend": "native"}}
     shutil.rmtree("runs")
     run = trained("runs/own", **more)
@@ -48,59 +56,47 @@ def test_how_a_run_was_trained_decoded_and_compiled_does_not_matter(trained: Cal
         ("corpus.train", {"corpus": {"train": [{"grammar": 10}]}}),
     ],
 )
-def test_a_run_of_another_spec_is_told_with_what_differs(
+def test_a_run_of_another_spec_is_an_error_with_the_differences(
     trained: Callable[..., Run], key: str, fields: dict[str, object]
 ) -> None:
-    spec = own(trained("runs/elsewhere"))
+    spec = write_spec(trained("runs/elsewhere"))
     shutil.rmtree("runs")
     trained("runs/own", **fields)
-    for look in (find.of_spec, find.run, find.model):
-        with pytest.raises(ZooError, match=r"^`runs/own` is of another spec than `own.yaml`:") as caught:
-            look(spec)
-        assert f"\n  {key}: " in str(caught.value)
-    assert find.model("own") == find.run("own") == Path("runs/own"), "called by its own name it is meant"
-    there = trained("runs/there")
-    assert find.of_spec(spec) == there.folder
+    for look_up in (find.of_spec, find.run, find.model):
+        with pytest.raises(ZooError, match=r"^`runs/own` has another spec than `own.yaml`:") as raised:
+            look_up(spec)
+        assert f"\n  {key}: " in str(raised.value)
+    assert find.model("own") == find.run("own") == Path("runs/own")
+    matching = trained("runs/matching")
+    assert find.of_spec(spec) == matching.folder
 
 
-def test_a_published_model_of_another_spec_does_not_stand_in(trained: Callable[..., Run]) -> None:
-    publish(trained("runs/there").folder)
+def test_a_published_model_of_another_spec_is_an_error(trained: Callable[..., Run]) -> None:
+    store(trained("runs/there"))
     shutil.rmtree("runs")
     Path("mine.yaml").write_text("extends: tiny\n")
-    with pytest.raises(ZooError, match=r"shelf/transformer-tiny-ende` is of another spec than `mine.yaml`"):
+    with pytest.raises(ZooError, match=r"models/transformer-tiny-ende` has another spec than `mine.yaml`"):
         find.of_spec("mine.yaml")
 
 
-def test_a_run_that_a_newer_zoo_wrote_is_said(trained: Callable[..., Run]) -> None:
-    run = trained("runs/newer")
-    spec = own(run)
-    text = run.spec_file.read_text()
-    run.spec_file.write_text(text.replace(text.partition("\n")[0], "format: 99"))
-    with pytest.raises(ZooError, match=r"no trained model of `own.yaml`.*; a newer zoo wrote this, in format 99"):
-        find.of_spec(spec)
-    other = trained("runs/other")
-    assert find.of_spec(spec) == other.folder
-
-
-def test_the_newest_run_of_a_spec_is_meant(trained: Callable[..., Run]) -> None:
+def test_the_newest_run_of_a_spec_is_used(trained: Callable[..., Run]) -> None:
     run = age(trained("runs/own"), 100)
-    spec = own(run)
+    spec = write_spec(run)
     newer = age(trained("runs/elsewhere/second"), 50)
     assert find.of_spec(spec) == newer.folder
     age(run, 10)
     assert find.of_spec(spec) == run.folder
 
 
-def test_a_run_without_weights_is_passed_over(trained: Callable[..., Run]) -> None:
+def test_a_run_without_weights_is_ignored(trained: Callable[..., Run]) -> None:
     Path("mine.yaml").write_text("extends: tiny\nname: mine\n")
-    older = age(trained("runs/older", **_as("mine.yaml")), 100)
-    trained("runs/mine", **_as("mine.yaml")).weights.unlink()
+    older = age(trained("runs/older", **_fields_of("mine.yaml")), 100)
+    trained("runs/mine", **_fields_of("mine.yaml")).weights.unlink()
     assert find.of_spec("mine.yaml") == older.folder
 
 
-def test_a_spec_that_inherits_its_name_does_not_take_its_parents_place(trained: Callable[..., Run]) -> None:
-    """Whoever forgets `name:` must not be given the other's model."""
-    parent = own(trained("runs/parent"), "parent.yaml")
+def test_an_inherited_name_does_not_confuse_two_specs(trained: Callable[..., Run]) -> None:
+    parent = write_spec(trained("runs/parent"), "parent.yaml")
     Path("mine.yaml").write_text(f"extends: {parent}\narchitecture: {{dropout: 0.3}}\n")
     shutil.rmtree("runs")
     mine = trained("runs/mine", architecture={**SIZES, "dropout": 0.3})
@@ -109,33 +105,33 @@ def test_a_spec_that_inherits_its_name_does_not_take_its_parents_place(trained: 
     assert find.of_spec("mine.yaml") == mine.folder
 
 
-def test_a_published_model_stands_in_for_a_run(trained: Callable[..., Run]) -> None:
+def test_a_published_model_is_used_if_there_is_no_trained_run(trained: Callable[..., Run]) -> None:
     run = trained()
-    bundle, spec = publish(run.folder), own(run)
+    bundle, spec = store(run), write_spec(run)
     assert find.of_spec(spec) == run.folder
     run.weights.unlink()
     assert find.of_spec(spec) == bundle
 
 
-def test_a_damaged_run_hides_no_other(trained: Callable[..., Run]) -> None:
+def test_a_damaged_run_does_not_hide_others(trained: Callable[..., Run]) -> None:
     trained("runs/broken").spec_file.write_bytes(b"\xff\xfe")
     run = trained("runs/tiny")
-    assert find.of_spec(own(run)) == run.folder
+    assert find.of_spec(write_spec(run)) == run.folder
 
 
-def test_where_there_is_neither_the_places_and_the_commands_are_named(home: Path) -> None:
-    with pytest.raises(ZooError) as caught:
+def test_a_missing_model_is_an_error_with_paths_and_commands(home: Path) -> None:
+    with pytest.raises(ZooError) as raised:
         find.of_spec("base")
-    assert "`runs/base` is not there" in str(caught.value)
-    assert str(home / "shelf" / "transformer-base-ende") in str(caught.value)
-    assert "`zoo train base`" in str(caught.value.hint)
-    assert "`zoo publish base`" in str(caught.value.hint)
-    assert caught.value.exit_code == 2
+    assert "`runs/base` does not exist" in str(raised.value)
+    assert str(home / "models" / "transformer-base-ende") in str(raised.value)
+    assert "`zoo train base`" in str(raised.value.hint)
+    assert "`zoo publish base`" in str(raised.value.hint)
+    assert raised.value.exit_code == 2
 
 
-def test_a_model_is_a_folder_a_published_name_or_a_specs_run(trained: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_model_is_named_by_folder_published_name_or_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
     run, other = trained("runs/table3/a-h1"), trained(tmp_path / "other")
-    bundle = publish(run.folder, name="published")
+    bundle = store(run, "published")
     assert find.model("published") == bundle
     assert find.model("table3/a-h1") == run.folder
     assert find.model("runs/table3/a-h1") == run.folder
@@ -145,66 +141,66 @@ def test_a_model_is_a_folder_a_published_name_or_a_specs_run(trained: Callable[.
     assert find.model(".") == Path()
 
 
-def test_a_folder_that_is_no_model_hides_no_name(trained: Callable[..., Run]) -> None:
+def test_a_folder_that_is_not_a_model_is_ignored(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
     Path("tiny").mkdir()
     assert find.model("tiny") == Path("runs/tiny")
 
 
-@pytest.mark.parametrize("name", ["../x", "..", "", "/no/such", "a b", "x\0y"])
-def test_a_name_that_leads_nowhere_leads_nowhere_else(home: Path, name: str) -> None:
-    for folder in (home / "shelf", home / "x", Path("runs"), Path("x")):
+def test_a_name_never_leads_out_of_the_folders(home: Path) -> None:
+    for folder in (home / "models", home / "x", Path("runs"), Path("x")):
         folder.mkdir(parents=True)
-    for folder in (home, home / "x", Path("x")):  # models, where `..` leads out of shelf and runs
+    for folder in (home, home / "x", Path("x")):  # models that `..` would reach
         for file in ("spec.yaml", "manifest.json", "weights.safetensors"):
             (folder / file).write_text("")
-    with pytest.raises(ZooError, match="there is no model"):
-        find.model(name)
+    for name in ("../x", "..", "", "/no/such", "a b", "x\0y"):
+        with pytest.raises(ZooError, match="there is no model"):
+            find.model(name)
 
 
-def test_a_missing_model_suggests_the_nearest(trained: Callable[..., Run]) -> None:
-    publish(trained().folder)
+def test_a_missing_model_suggests_a_similar_name(trained: Callable[..., Run]) -> None:
+    store(trained())
     for written in ("transformer-tiny-endde", "transformer-tiny", "tiny-ende"):
-        with pytest.raises(ZooError) as caught:
+        with pytest.raises(ZooError) as raised:
             find.model(written)
-        assert "did you mean `transformer-tiny-ende`?" in str(caught.value.hint)
+        assert "did you mean `transformer-tiny-ende`?" in str(raised.value.hint)
 
 
-def test_a_run_is_a_folder_or_the_name_of_a_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_run_is_named_by_folder_or_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
     run, other = trained(), trained(tmp_path / "other")
     assert find.run("tiny") == find.run("runs/tiny") == run.folder
     assert find.run(other.folder) == other.folder
 
 
-def test_a_bundle_is_no_run(trained: Callable[..., Run]) -> None:
-    bundle = publish(trained().folder)
+def test_a_bundle_is_not_a_run(trained: Callable[..., Run]) -> None:
+    bundle = store(trained())
     with pytest.raises(ZooError, match="no run"):
         find.run(bundle)
 
 
-def test_weights_that_are_not_there_yet_are_told_with_what_makes_them(trained: Callable[..., Run]) -> None:
+def test_a_run_without_weights_is_an_error_with_the_next_command(trained: Callable[..., Run]) -> None:
     run = trained()
     run.weights.unlink()
-    with pytest.raises(ZooError, match="has no weights yet") as caught:
+    with pytest.raises(ZooError, match="has no weights yet") as raised:
         find.model("tiny")
-    assert "zoo train" in str(caught.value.hint)
+    assert "zoo train" in str(raised.value.hint)
     (run.checkpoints / "0000010").mkdir(parents=True)
-    with pytest.raises(ZooError, match="has no weights yet") as caught:
+    with pytest.raises(ZooError, match="has no weights yet") as raised:
         find.model("tiny")
-    assert "`zoo average runs/tiny`" in str(caught.value.hint)
+    assert "`zoo average runs/tiny`" in str(raised.value.hint)
 
 
-def test_exactly_one_says_which_model_is_meant(trained: Callable[..., Run]) -> None:
+def test_exactly_one_option_names_the_model(trained: Callable[..., Run]) -> None:
     run = trained()
-    assert find.from_options(own(run), None) == find.from_options(None, "tiny") == run.folder
+    assert find.from_options(write_spec(run), None) == find.from_options(None, "tiny") == run.folder
     for spec, model in ((None, None), ("tiny", "tiny")):
-        with pytest.raises(ZooError) as caught:
+        with pytest.raises(ZooError) as raised:
             find.from_options(spec, model)
-        assert "`--spec SPEC` or `--model NAME|RUN`" in str(caught.value.hint)
+        assert "`--spec SPEC` or `--model NAME|RUN`" in str(raised.value.hint)
 
 
-def _as(reference: str) -> dict[str, object]:
-    """The fields by which a run is known to be of a spec."""
+def _fields_of(reference: str) -> dict[str, object]:
+    """Return the fields that identify the model of a spec."""
     spec = specs.load(reference)
     return {
         "name": spec.name,
@@ -212,7 +208,7 @@ def _as(reference: str) -> dict[str, object]:
     }
 
 
-def test_the_same_words_about_other_texts_are_another_model(tmp_path: Path) -> None:
+def test_the_folder_of_the_corpus_counts_if_both_exist(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         Path(folder).mkdir()
         Path(folder, "own.yaml").write_text(
@@ -221,5 +217,5 @@ def test_the_same_words_about_other_texts_are_another_model(tmp_path: Path) -> N
     a, b = (specs.load(f"{folder}/own.yaml") for folder in ("a", "b"))
     assert list(differing_fields(a, b)) == ["corpus.folder"]
     assert not differing_fields(a, a)
-    Path("b").rename("elsewhere")  # where the texts lie now, the spec does not know
+    Path("b").rename("elsewhere")  # a corpus may have been moved
     assert not differing_fields(a, b)

@@ -1,4 +1,4 @@
-"""From a registry to the shelf: whole, as it was published, and once."""
+"""A pulled model is complete, is what was published, and is downloaded once."""
 
 import json
 import os
@@ -13,26 +13,25 @@ from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models import pull as pull_module
-from zoo.models.local_store import bundle_digest, read_origin
-from zoo.models.origin import of as origin_of
+from zoo.models.local_store import Origin, bundle_digest, read_origin
 from zoo.models.pull import pull
 from zoo.models.registries import publishing
 from zoo.models.registries.registry import open_registry
-from zoo.models.registries.revision import Reference, parse_reference
+from zoo.models.registries.revision import parse_reference
 from zoo.report import Report
 
 
 @pytest.fixture
-def published(tmp_path, bundle, summary, monkeypatch):
-    """Publishes bundles of these seeds as revisions of a model, in a registry that is asked."""
+def publish(tmp_path, bundle, summary, monkeypatch):
+    """Function that publishes bundles with these seeds as revisions of a model, in the configured registry."""
     monkeypatch.setenv("ZOO_REGISTRIES", str(tmp_path / "registry"))
 
     def publish(*seeds, name="model", size=30_000):
-        made = open_registry(str(tmp_path / "registry"))
+        registry = open_registry(str(tmp_path / "registry"))
         for seed in seeds:
-            publishing.publish(made, name, bundle(seed, size), summary, Report())
-        publishing.write_index(made, str)
-        return made
+            publishing.publish(registry, name, bundle(seed, size), summary, Report())
+        publishing.write_index(registry, str)
+        return registry
 
     return publish
 
@@ -42,243 +41,241 @@ def seed_of(folder):
     return int((folder / "spec.yaml").read_text().removeprefix("seed: "))
 
 
-def pulled(text, report=None):
+def pull_by(text, report=None):
     return pull(parse_reference(text), report or Report())
 
 
-def test_it_is_the_newest_and_stands_under_its_name(published, home):
-    made = published(1, 2)
-    folder = pulled("model")
-    assert folder == home / "shelf" / "model"
+def store_bundle(folder):
+    storage.models().mkdir(parents=True)
+    return folder.rename(storage.models() / "model")
+
+
+def test_the_newest_revision_is_pulled_under_its_name(publish, home):
+    registry = publish(1, 2)
+    folder = pull_by("model")
+    assert folder == home / "models" / "model"
     assert seed_of(folder) == 2
     assert local_store.names() == ["model"]
     assert read_origin(folder).model_dump() == {
-        "registry": made.address,
+        "registry": registry.address,
         "name": "model",
         "revision": 2,
-        "digest": made.newest("model").digest,
+        "digest": registry.newest("model").digest,
     }
-    assert list(storage.pulls().glob("[!.]*")) == [], "nothing is left of the way"
+    assert list(storage.pulls().glob("[!.]*")) == []
 
 
-def test_what_is_here_stays_until_it_is_pulled(published):
-    published(1)
+def test_a_model_in_the_store_is_used_until_it_is_pulled_again(publish):
+    publish(1)
     assert seed_of(find.published_model("model")) == 1
-    published(2)
+    publish(2)
     assert seed_of(find.published_model("model")) == 1
-    assert seed_of(pulled("model")) == 2
+    assert seed_of(pull_by("model")) == 2
     assert seed_of(find.published_model("model")) == 2
 
 
-def test_a_pinned_one_stands_beside_it(published, home):
-    made = published(1, 2, 3)
+def test_pinned_revisions_are_kept_beside_the_current_one(publish, home):
+    registry = publish(1, 2, 3)
     assert seed_of(find.published_model("model@1")) == 1
-    assert local_store.names() == [], "the name alone is not what was pinned"
+    assert local_store.names() == []
     assert seed_of(find.published_model("model")) == 3
-    two = made.revision("model", 2).digest
-    assert seed_of(find.published_model(f"model@sha256:{two}")) == 2
-    assert (home / "shelf" / f"model@{two[:16]}").is_dir()
-    for text, seed in (("model@1", 1), ("model@2", 2), ("model", 3), ("model@3", 3), (f"model@sha256:{two}", 2)):
+    digest = registry.revision("model", 2).digest
+    assert seed_of(find.published_model(f"model@sha256:{digest}")) == 2
+    assert (home / "models" / f"model@{digest[:16]}").is_dir()
+    for text, seed in (("model@1", 1), ("model@2", 2), ("model", 3), ("model@3", 3), (f"model@sha256:{digest}", 2)):
         assert seed_of(find.local_model(text)) == seed
-    assert pulled("model@3") == home / "shelf" / "model", "it is here already"
-    assert len(list((home / "shelf").iterdir())) == 3
+    assert pull_by("model@3") == home / "models" / "model"
+    assert len(list((home / "models").iterdir())) == 3
 
 
-def test_what_no_registry_has_is_none(published):
-    made = published(1)
-    assert pulled("another") is pulled("model@2") is pulled(f"model@sha256:{'0' * 64}") is None
-    with pytest.raises(ZooError, match="there is no published model `model@2`: looked for") as told:
+def test_a_missing_model_is_an_error_that_lists_what_registries_have(publish):
+    registry = publish(1)
+    assert pull_by("another") is pull_by("model@2") is pull_by(f"model@sha256:{'0' * 64}") is None
+    with pytest.raises(ZooError, match="there is no published model `model@2`: searched") as raised:
         find.published_model("model@2")
-    assert f"in `{made.address}`, which has revision 1 of `model`" in told.value.problem
-    published(2)
+    assert f"`{registry.address}` (which has revision 1 of `model`)" in raised.value.problem
+    publish(2)
     for pin in ("3", f"sha256:{'0' * 64}"):
-        with pytest.raises(ZooError, match=f"in `{made.address}`, which has revisions 1 to 2 of `model`"):
+        with pytest.raises(ZooError, match="which has revisions 1 to 2 of `model`"):
             find.published_model(f"model@{pin}")
-    for look in (find.model, find.published_model, lambda name: find.pull_model(name, Report())):
-        with pytest.raises(ZooError) as told:
-            look("modle")
-        assert "did you mean `model`?" in str(told.value.hint)
+    for look_up in (find.model, find.published_model, lambda name: find.pull_model(name, Report())):
+        with pytest.raises(ZooError) as raised:
+            look_up("modle")
+        assert "did you mean `model`?" in str(raised.value.hint)
 
 
-def test_a_web_server_is_pulled_from_in_parts(published, web, monkeypatch):
-    published(1)
+def test_a_broken_download_is_resumed(publish, web, monkeypatch):
+    registry = publish(1)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     web.breaks = [10_000, 1, 5_000]
-    assert seed_of(pulled("model")) == 1
+    assert seed_of(pull_by("model")) == 1
     assert [wanted for path, wanted in web.asked if "blobs" in path and wanted] != []
+    file = registry.newest("model").files["weights.safetensors"]
+    content = (registry.store.folder / "blobs/sha256" / file.sha256).read_bytes()
+    downloads = storage.pulls() / f"model@{registry.newest('model').digest}"
+    for offset in (0, 1, 29_999):
+        shutil.rmtree(storage.models())
+        web.asked.clear()
+        downloads.mkdir(parents=True)
+        (downloads / "weights.safetensors.partial").write_bytes(content[:offset])
+        assert seed_of(pull_by("model")) == 1
+        ranges = [wanted for path, wanted in web.asked if file.sha256 in path]
+        assert ranges == [f"bytes={offset}-" if offset else None]
 
 
-@pytest.mark.parametrize("break_at", [0, 1, 29_999])
-def test_a_pull_goes_on_from_what_has_arrived(published, web, monkeypatch, break_at):
-    made = published(1)
-    monkeypatch.setenv("ZOO_REGISTRIES", web.address)
-    monkeypatch.setattr("zoo.files.transfer._TRIES", 1)
-    file = made.newest("model").files["weights.safetensors"]
-    whole = (made.place.folder / "blobs/sha256" / file.sha256).read_bytes()
-    (folder,) = [storage.pulls() / f"model@{made.newest('model').digest}"]
-    folder.mkdir(parents=True)
-    (folder / "weights.safetensors.partial").write_bytes(whole[:break_at])
-    assert seed_of(pulled("model")) == 1
-    ranges = [wanted for path, wanted in web.asked if file.sha256 in path]
-    assert ranges == [f"bytes={break_at}-" if break_at else None]
-
-
-def test_what_had_arrived_wrongly_is_fetched_anew(published, report):
-    made = published(1)
-    folder = storage.pulls() / f"model@{made.newest('model').digest}"
-    folder.mkdir(parents=True)
-    (folder / "weights.safetensors.partial").write_bytes(b"x" * 100)
-    (folder / "vocabulary.model").write_bytes(b"y")
-    assert seed_of(pulled("model", report)) == 1
+def test_a_partial_download_with_wrong_content_is_started_again(publish, report):
+    registry = publish(1)
+    downloads = storage.pulls() / f"model@{registry.newest('model').digest}"
+    downloads.mkdir(parents=True)
+    (downloads / "weights.safetensors.partial").write_bytes(b"x" * 100)
+    (downloads / "vocabulary.model").write_bytes(b"y")
+    assert seed_of(pull_by("model", report)) == 1
     assert len(report.warnings) == 1
     assert "weights.safetensors" in report.warnings[0]
 
 
-@pytest.mark.parametrize("change", ["flipped", "cut", "longer", "gone"])
+CHANGES = {"flipped": lambda c: bytes([c[0] ^ 1]) + c[1:], "cut": lambda c: c[:-1], "longer": lambda c: c + b"x"}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, "removed"])
 @pytest.mark.parametrize("kind", ["folder", "web"])
-def test_a_changed_blob_is_refused_and_nothing_appears(published, web, monkeypatch, home, change, kind):
-    made = published(1)
+def test_a_changed_blob_is_refused_and_nothing_is_stored(publish, web, monkeypatch, home, change, kind):
+    registry = publish(1)
     if kind == "web":
         monkeypatch.setenv("ZOO_REGISTRIES", web.address)
-    file = made.place.folder / "blobs/sha256" / made.newest("model").files["weights.safetensors"].sha256
-    content = file.read_bytes()
-    changed = {"flipped": bytes([content[0] ^ 1]) + content[1:], "cut": content[:-1], "longer": content + b"x"}
-    file.write_bytes(changed.get(change, b""))
-    if change == "gone":
+    file = registry.store.folder / "blobs/sha256" / registry.newest("model").files["weights.safetensors"].sha256
+    if change == "removed":
         file.unlink()
-    with pytest.raises(ZooError) as told:
-        pulled("model")
-    assert told.value.exit_code == 1
-    assert "pull another" in str(told.value.hint) or (kind, change) == ("web", "longer")
-    assert ("is missing" in told.value.problem) is (change == "gone")
-    assert not (home / "shelf").exists()
+    else:
+        file.write_bytes(CHANGES[change](file.read_bytes()))
+    with pytest.raises(ZooError) as raised:
+        pull_by("model")
+    assert raised.value.exit_code == 1
+    assert "pull another" in str(raised.value.hint) or (kind, change) == ("web", "longer")
+    assert ("is missing" in raised.value.problem) is (change == "removed")
+    assert not (home / "models").exists()
 
 
-def test_a_manifest_that_lists_other_files_is_refused(published, home):
-    made = published(1)
-    file = made.place.folder / "models/model/1.json"
-    said = json.loads(file.read_text())
-    said["files"]["extra.txt"] = said["files"]["spec.yaml"]
-    file.write_text(json.dumps(said))
-    with pytest.raises(ZooError, match="its manifest lists other files"):
-        pulled("model")
-    assert not (home / "shelf").exists()
+def test_a_revision_with_other_files_than_its_manifest_is_refused(publish, home):
+    file = publish(1).store.folder / "models/model/1.json"
+    revision = json.loads(file.read_text())
+    revision["files"]["extra.txt"] = revision["files"]["spec.yaml"]
+    file.write_text(json.dumps(revision))
+    with pytest.raises(ZooError, match="its manifest does not list its files"):
+        pull_by("model")
+    assert not (home / "models").exists()
 
 
-def test_a_model_that_was_made_here_is_not_replaced(published, bundle, home, report):
-    published(1, 2)
-    bundle(9).rename(home.joinpath("shelf").mkdir(parents=True) or home / "shelf" / "model")
-    with pytest.raises(ZooError, match="was published here") as told:
-        pulled("model")
-    assert "zoo remove model" in str(told.value.hint)
-    assert seed_of(find.published_model("model")) == 9
+def test_a_model_that_was_published_here_is_not_replaced(publish, bundle):
+    publish(1, 2)
+    store_bundle(bundle(9))
+    with pytest.raises(ZooError, match="was published on this machine") as raised:
+        pull_by("model")
+    assert "zoo remove model" in str(raised.value.hint)
     assert seed_of(find.published_model("model@2")) == 2
     assert seed_of(find.published_model("model")) == 9
 
 
-def test_what_was_published_from_here_is_recognised(published, bundle, home):
-    made = published(1)
-    bundle(1, 30_001).rename(home.joinpath("shelf").mkdir(parents=True) or home / "shelf" / "model")
-    publishing.publish(made, "model", home / "shelf" / "model", made.newest("model").summary, Report())
-    assert read_origin(home / "shelf" / "model") is None
-    assert pulled("model") == home / "shelf" / "model"
-    assert read_origin(home / "shelf" / "model").revision == 2
+def test_a_model_that_is_published_here_during_a_pull_is_not_lost(publish, home, bundle, monkeypatch):
+    publish(1)
+    download = pull_module._download_file
+
+    def publish_meanwhile(found, path, file, report):
+        download(found, path, file, report)
+        if path.name == manifest.NAME:
+            shutil.copytree(bundle(7, 100), home / "models" / "model", dirs_exist_ok=True)
+
+    monkeypatch.setattr(pull_module, "_download_file", publish_meanwhile)
+    with pytest.raises(ZooError, match="was published on this machine"):
+        pull_by("model")
+    assert seed_of(home / "models" / "model") == 7
 
 
-@pytest.mark.parametrize("change", ["flipped", "cut", "gone"])
-@pytest.mark.parametrize("name", ["weights.safetensors", "spec.yaml", manifest.NAME])
-def test_what_is_damaged_here_is_fetched_anew(published, report, change, name):
-    made = published(1)
-    file = pulled("model") / name
-    content = file.read_bytes()
-    file.write_bytes({"flipped": content[:-2] + b"~" + content[-1:]}.get(change, content[:-1]))
-    if change == "gone":
+def test_a_bundle_in_the_store_that_a_registry_has_gets_its_number(publish, bundle):
+    registry = publish(1)
+    folder = store_bundle(bundle(1, 30_001))
+    publishing.publish(registry, "model", folder, registry.newest("model").summary, Report())
+    assert read_origin(folder) is None
+    assert pull_by("model") == folder
+    assert read_origin(folder).revision == 2
+
+
+@pytest.mark.parametrize("change", ["flipped", "cut", "removed"])
+@pytest.mark.parametrize("name", ["weights.safetensors", manifest.NAME])
+def test_a_damaged_model_in_the_store_is_downloaded_again(publish, report, change, name):
+    registry = publish(1)
+    file = pull_by("model") / name
+    if change == "removed":
         file.unlink()
-    folder = pulled("model", report)
+    else:
+        file.write_bytes(CHANGES[change](file.read_bytes()))
+    folder = pull_by("model", report)
     assert seed_of(folder) == 1
-    assert bundle_digest(folder) == made.newest("model").digest
+    assert bundle_digest(folder) == registry.newest("model").digest
     assert len(report.warnings) == (name != manifest.NAME)
-    assert pulled("model", report) == folder
-    assert [line.partition(" ")[0] for line in report.said] == ["`model@1`", "`model@1`"]
-    assert report.said[0] == f"`model@1` from `{made.address}`"
-    assert report.said[1] == f"`model@1` of `{made.address}` is here already, and whole"
+    assert pull_by("model", report) == folder
+    assert report.said == [
+        f"pulling `model@1` from `{registry.address}`",
+        f"`model@1` of `{registry.address}` is already here and complete",
+    ]
 
 
-def test_a_home_that_is_read_only_is_told(published, home):
-    published(1)
-    home.write_text("no folder")
-    with pytest.raises(ZooError, match="pulls` cannot be written") as told:
-        pulled("model")
-    assert "ZOO_HOME" in str(told.value.hint)
-
-
-def test_files_that_are_here_are_not_fetched(published, web, monkeypatch):
-    published(1, 2)
+def test_files_of_other_revisions_are_reused_unless_they_are_damaged(publish, web, monkeypatch):
+    publish(1, 2)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
-    pulled("model@1")
-    web.asked.clear()
-    pulled("model")
-    fetched = [path for path, _ in web.asked if "blobs" in path]
-    assert len(fetched) == 3, "the vocabulary is the one of revision 1"
+    old = pull_by("model@1")
+    for damaged in (False, True):
+        if damaged:
+            shutil.rmtree(storage.models() / "model")
+            (old / "vocabulary.model").write_bytes(b"the SAME in all")
+        web.asked.clear()
+        assert seed_of(pull_by("model")) == 2
+        assert len([path for path, _ in web.asked if "blobs" in path]) == 3 + damaged
 
 
-def test_a_damaged_file_that_is_here_is_not_taken(published):
-    published(1, 2)
-    (pulled("model@1") / "vocabulary.model").write_bytes(b"the SAME in all")
-    assert seed_of(pulled("model")) == 2
-
-
-def test_an_old_name_leads_to_the_new_one_with_a_warning(published, report, monkeypatch, home):
-    publishing.create_alias(published(1), "old", "model")
-    assert find.published_model("old", report) == home / "shelf" / "model"
-    assert report.warnings == ["`old` is called `model` now: write that name"]
+def test_an_alias_is_followed_with_a_warning_also_without_the_registry(publish, report, monkeypatch, home):
+    registry = publish(2, name="old")
+    publish(1)
+    publishing.create_alias(registry, "old", "model")
+    assert find.published_model("old", report) == home / "models" / "model"
+    assert report.warnings == ["`old` was renamed to `model`: use the new name"]
+    assert seed_of(pull_by("old@1")) == 2
     monkeypatch.delenv("ZOO_REGISTRIES")
-    assert find.published_model("old", report) == home / "shelf" / "model", "known without the registry, too"
+    assert find.published_model("old", report) == home / "models" / "model"
     assert len(report.warnings) == 2
     assert local_store.names() == ["model"]
 
 
-def test_names_that_lead_to_one_another_end(published, report):
-    made = published(1)
-    publishing.create_alias(made, "one", "two")
-    publishing.create_alias(made, "two", "one")
-    with pytest.raises(ZooError, match="without end"):
-        pulled("one", report)
+def test_aliases_in_a_circle_are_an_error(publish, report):
+    registry = publish(1)
+    publishing.create_alias(registry, "one", "two")
+    publishing.create_alias(registry, "two", "one")
+    with pytest.raises(ZooError, match="is an alias of an alias"):
+        pull_by("one", report)
 
 
-def test_revisions_of_an_old_name_can_still_be_pinned(published):
-    made = published(1, name="old")
-    published(2, name="new")
-    publishing.create_alias(made, "old", "new")
-    assert seed_of(pulled("old@1")) == 1
-    assert seed_of(pulled("old")) == 2
-
-
-def test_the_first_registry_that_has_it_is_taken(published, tmp_path, bundle, summary, monkeypatch, report):
-    published(1)
+def test_registries_are_searched_in_order_and_unreachable_ones_are_warned_of(
+    publish, tmp_path, bundle, summary, web, monkeypatch, report
+):
+    publish(1)
     second = open_registry(str(tmp_path / "second"))
     for name in ("model", "other"):
         publishing.publish(second, name, bundle(5, 10 + len(name)), summary, report)
     monkeypatch.setenv("ZOO_REGISTRIES", f"{tmp_path}/nothing {tmp_path}/registry {tmp_path}/second")
-    assert seed_of(pulled("model")) == 1
-    assert seed_of(pulled("other")) == 5
-
-
-def test_a_registry_that_fails_is_warned_of_and_the_next_is_asked(published, tmp_path, web, monkeypatch, report):
-    published(1)
-    monkeypatch.setattr("zoo.files.transfer._TRIES", 1)
+    assert seed_of(pull_by("model")) == 1
+    assert seed_of(pull_by("other")) == 5
     monkeypatch.setenv("ZOO_REGISTRIES", f"http://127.0.0.1:1/x {tmp_path}/registry")
-    assert seed_of(pulled("model", report)) == 1
+    assert seed_of(pull_by("model", report)) == 1
     assert len(report.warnings) == 1
-    with pytest.raises(ZooError, match="could not be fetched"):
-        pulled("another", report)
+    with pytest.raises(ZooError, match="could not be downloaded"):
+        pull_by("another", report)
 
 
-def test_offline_nothing_outside_is_asked(published, web, monkeypatch):
-    published(1)
+def test_offline_only_the_store_is_used(publish, web, monkeypatch):
+    publish(1)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    with pytest.raises(ZooError, match=f"and not in `{web.address}`: ZOO_OFFLINE forbids it"):
+    with pytest.raises(ZooError, match=f"`{web.address}` was not searched because of ZOO_OFFLINE"):
         find.published_model("model")
     assert web.asked == []
     monkeypatch.delenv("ZOO_OFFLINE")
@@ -289,80 +286,66 @@ def test_offline_nothing_outside_is_asked(published, web, monkeypatch):
     assert web.asked == []
 
 
-def test_a_disk_that_is_full_is_told_before_anything_is_fetched(published, monkeypatch, home):
-    made = published(1)
-    file = made.place.folder / "models/model/1.json"
-    said = json.loads(file.read_text())
-    said["files"]["weights.safetensors"]["bytes"] = 10**14
-    file.write_text(json.dumps(said))
+def test_a_full_disk_and_a_data_folder_that_is_a_file_are_errors(publish, home):
+    file = publish(1).store.folder / "models/model/1.json"
+    content = file.read_text()
+    revision = json.loads(content)
+    revision["files"]["weights.safetensors"]["bytes"] = 10**14
+    file.write_text(json.dumps(revision))
     with pytest.raises(ZooError, match=r"`model@1` needs 100\.0 TB in"):
-        pulled("model")
+        pull_by("model")
+    file.write_text(content)
+    shutil.rmtree(home)
+    home.write_text("a file")
+    with pytest.raises(ZooError, match="pulls` cannot be written") as raised:
+        pull_by("model")
+    assert "ZOO_HOME" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_room_is_asked_for_what_has_to_be_fetched(published, monkeypatch, damaged):
-    """A file with the content of one that is here takes none, unless that one is damaged; nor what has arrived."""
-    files = published(1, 2).newest("model").files
-    old = pulled("model@1")
+def test_space_is_required_for_the_missing_bytes_only(publish, monkeypatch, damaged):
+    registry = publish(1, 2)
+    files, old = registry.newest("model").files, pull_by("model@1")
     if damaged:
         (old / "vocabulary.model").write_bytes(b"the SAME in all")
-    folder = storage.pulls() / f"model@{open_registry(os.environ['ZOO_REGISTRIES']).newest('model').digest}"
-    folder.mkdir(parents=True)
-    (folder / "weights.safetensors.partial").write_bytes(b"x" * 1000)
-    asked = []
-    monkeypatch.setattr(pull_module, "require_space", lambda folder, needed, what: asked.append(needed))
-    assert seed_of(pulled("model")) == 2
-    here = 0 if damaged else files["vocabulary.model"].bytes
-    assert asked == [sum(file.bytes for file in files.values()) - here - 1000]
+    downloads = storage.pulls() / f"model@{registry.newest('model').digest}"
+    downloads.mkdir(parents=True)
+    (downloads / "weights.safetensors.partial").write_bytes(b"x" * 1000)
+    required = []
+    monkeypatch.setattr(pull_module, "require_space", lambda folder, needed, purpose: required.append(needed))
+    assert seed_of(pull_by("model")) == 2
+    reused = 0 if damaged else files["vocabulary.model"].bytes
+    assert required == [sum(file.bytes for file in files.values()) - reused - 1000]
 
 
-PULLS = "from zoo.models.find import published; from zoo.report import PlainReport; print(published('model', PlainReport()))"
+PULL = "from zoo.models.find import published_model; from zoo.report import PlainReport; "
+PULL += "print(published_model('model', PlainReport()))"
 
 
-def test_processes_that_ask_at_once_share_one_download(published, web, monkeypatch):
-    made = published(1, size=3_000_000)
+@pytest.mark.integration
+def test_concurrent_processes_share_one_download(publish, web, monkeypatch):
+    registry = publish(1, size=3_000_000)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    several = [
-        subprocess.Popen([sys.executable, "-c", PULLS], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PULL], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
     ]
-    assert {process.communicate()[0].strip() for process in several} == {str(storage.models() / "model")}
+    assert {process.communicate()[0].strip() for process in processes} == {str(storage.models() / "model")}
     fetched = [path for path, _ in web.asked if "blobs" in path]
-    assert len(fetched) == len(set(fetched)) == len(made.newest("model").files)
+    assert len(fetched) == len(set(fetched)) == len(registry.newest("model").files)
 
 
-def test_a_digest_is_of_all_of_a_bundle(published, home):
-    made = published(1)
-    folder = pulled("model")
-    assert bundle_digest(folder) == made.newest("model").digest
-    assert local_store.find_revision(Reference("model", digest=bundle_digest(folder))) == folder
-
-
-def test_what_is_published_here_while_a_pull_goes_on_is_not_lost(published, home, bundle, monkeypatch):
-    published(1)
-
-    def meanwhile(found, path, file, report, arrive=pull_module._arrive):
-        arrive(found, path, file, report)
-        if path.name == manifest.NAME:
-            shutil.copytree(bundle(7, 100), home / "shelf" / "model", dirs_exist_ok=True)
-
-    monkeypatch.setattr(pull_module, "_arrive", meanwhile)
-    with pytest.raises(ZooError, match="was published here"):
-        pulled("model")
-    assert seed_of(home / "shelf" / "model") == 7
-
-
-def test_a_number_that_two_registries_gave_to_others_is_refused(published, home, tmp_path, bundle, summary):
-    published(1, 2)
-    first = pulled("model@2")
+def test_a_number_of_two_different_models_is_ambiguous(publish, tmp_path, bundle, summary):
+    publish(1, 2)
+    first = pull_by("model@2")
     other = open_registry(str(tmp_path / "other"))
     for seed in (5, 6):
         publishing.publish(other, "model", bundle(seed, 100), summary, Report())
-    bundle_digest = other.newest("model").digest
-    second = local_store.pinned_path("model", bundle_digest)
+    digest = other.newest("model").digest
+    second = local_store.pinned_path("model", digest)
     shutil.copytree(bundle(6, 100), second)
-    origin_of(other.newest("model"), other.address).write(second)
-    assert local_store.find_revision(parse_reference(f"model@sha256:{bundle_digest}")) == second != first
+    Origin.of(other.newest("model"), other.address).write(second)
+    assert local_store.find_revision(parse_reference(f"model@sha256:{digest}")) == second != first
     with pytest.raises(ZooError, match="both are here"):
         local_store.find_revision(parse_reference("model@2"))

@@ -1,171 +1,138 @@
-"""What the card of a bundle tells of its vocabulary, its scores and its task; test_bundle.py has the rest."""
+"""The model card gives scores, training, data, limitations and use of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import specs
 from specs import Spec
-from zoo.publishing.card import card
-from zoo.publishing.facts import Facts, Parent, Point, Text, Training
-from zoo.publishing.origin import cell, drawn
-from zoo.publishing.sample import Sample
+from zoo.publishing.card import card, escape
+from zoo.publishing.facts import CorpusFacts, CurvePoint, Facts, NearestSpec, TrainingFacts
+from zoo.publishing.proof import ReferenceOutputs
 from zoo.text.vocabulary import Vocabulary
 
+RESULT = {"signature": "a|b", "perplexity": 9.8765, "sentences": 1234, "seconds": 1.0}
+PARSING_RESULT = {"f1": 92.108, "recall": 91.5, "precision": 92.7, "complete_match": 40.0, **RESULT}
 
-def test_it_says_what_becomes_of_unknown_characters(tokens: Vocabulary) -> None:
-    spec = specs.load("tiny")
+
+def test_the_card_of_a_bundle(bundle: Path) -> None:
+    text = (bundle / "README.md").read_text(encoding="utf-8")
+    assert text.startswith("# transformer-tiny-ende\n")
+    for expected in (
+        *('zoo.load("transformer-tiny-ende")', "It translates from `en` to `de`.", "12.35", "`pairs.en`"),
+        *("mean of 3 checkpoints, from step 3 to step 9", "comply with the licences"),
+        *("| 2 | 16 | 24 | 2 | 6 | 4 | 0.1 | sinusoidal | post | 101 bpe tokens |", "31 tokens"),
+    ):
+        assert expected in text, expected
+
+
+def test_unknown_characters_depend_on_the_vocabulary(tokens: Vocabulary) -> None:
     section = specs.load("base", {"vocabulary.size": 285}).vocabulary
     spelling = Vocabulary.learn(lambda: [("the old dog", "der alte Hund")] * 9, section)
-    told = [card(spec, vocabulary, {}, Facts()) for vocabulary in (tokens, spelling)]
-    assert ["have no word token are unknown: " in each for each in told] == [True, False]
-    assert ["are read and written in bytes" in each for each in told] == [False, True]
+    texts = [card(specs.load("tiny"), vocabulary, {}, Facts()) for vocabulary in (tokens, spelling)]
+    assert ["outside the vocabulary are unknown" in text for text in texts] == [True, False]
+    assert ["are read and written as bytes" in text for text in texts] == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("tiny", []),
-        ("variants/recurrent", ["encoder is `ssru`, `feed_forward`", "decoder is `ssru`, `cross_attention`, `feed_"]),
-        ("variants/restricted", ["encoder is `restricted_attention` (radius 4), `feed_forward`", "decoder is `restr"]),
+        ("variants/recurrent", ["encoder layer consists of `ssru`, `feed_", "decoder layer consists of `ssru`, `cro"]),
+        ("variants/restricted", ["encoder layer consists of `restricted_attention` (radius 4), `f", "decoder layer"]),
     ],
 )
-def test_layers_that_are_not_the_papers_are_named(tokens: Vocabulary, name: str, told: list[str]) -> None:
-    lines = [line for line in card(specs.load(name), tokens, {}, Facts()).splitlines() if "A layer of its" in line]
-    assert len(lines) == len(told)
-    assert all(words in line for words, line in zip(told, lines, strict=True))
+def test_layers_that_differ_from_the_paper_are_described(tokens: Vocabulary, name: str, expected: list[str]) -> None:
+    lines = [line for line in card(specs.load(name), tokens, {}, Facts()).splitlines() if "layer consists" in line]
+    assert len(lines) == len(expected)
+    assert all(words in line for words, line in zip(expected, lines, strict=True))
 
 
-OF_A_SET = {"signature": "a|b", "perplexity": 9.8765, "sentences": 1234, "seconds": 1.0}
-OF_TREES = {"f1": 92.108, "recall": 91.5, "precision": 92.7, "complete_match": 40.0}
+def test_the_scores_are_those_of_the_task(tokens: Vocabulary, parsing: Callable[..., Spec]) -> None:
+    text = card(specs.load("tiny"), tokens, {"dev": {"bleu": 93.758, **RESULT}}, Facts())
+    assert "| dev | 93.76 | 9.877 | 1,234 | `a\\|b` |\n" in text
+    assert "cannot be reproduced" in text
+    text = card(parsing(), tokens, {"test": PARSING_RESULT, "dev": {**PARSING_RESULT, "f1": None}}, Facts())
+    assert "| set | F1 | recall | precision | complete match |" in text
+    assert "| test | 92.11 | 91.50 | 92.70 | 40.00 | 9.877 | 1,234 | `a\\|b` |\n" in text
+    assert "| dev | - | 91.50 |" in text
+    for missing in ("f1", "recall", "signature", "perplexity"):
+        scores = {name: score for name, score in {**PARSING_RESULT, "bleu": 93.7}.items() if name != missing}
+        with pytest.raises(KeyError, match=missing):
+            card(parsing(), tokens, {"dev": scores}, Facts())
 
 
-def test_the_scores_are_those_of_its_task(tokens: Vocabulary, parsing: Callable[..., Spec]) -> None:
-    told = card(specs.load("tiny"), tokens, {"dev": {"bleu": 93.758, **OF_A_SET}}, Facts())
-    assert "| set | BLEU | perplexity a token | sentences | signature |\n" in told
-    assert "| dev | 93.76 | 9.877 | 1,234 | `a\\|b` |\n" in told
-    scores = {"test": {**OF_TREES, **OF_A_SET}, "dev": {**OF_TREES, **OF_A_SET, "f1": None}}
-    told = card(parsing(), tokens, scores, Facts())
-    heading = "| set | F1 | recall | precision | complete match | perplexity a token | sentences | signature |\n"
-    assert heading in told
-    assert "| test | 92.11 | 91.50 | 92.70 | 40.00 | 9.877 | 1,234 | `a\\|b` |\n" in told
-    assert "| dev | - | 91.50 |" in told
-
-
-@pytest.mark.parametrize("missing", ["f1", "recall", "signature", "perplexity"])
-def test_scores_of_another_task_are_not_its_own(tokens: Vocabulary, parsing: Callable[..., Spec], missing: str) -> None:
-    scores = {**OF_TREES, **OF_A_SET, "bleu": 93.7}
-    with pytest.raises(KeyError, match=missing):
-        card(parsing(), tokens, {"dev": {name: score for name, score in scores.items() if name != missing}}, Facts())
-
-
-def test_a_parsers_card_speaks_of_trees(tokens: Vocabulary, parsing: Callable[..., Spec]) -> None:
+def test_the_card_of_a_parser_is_about_trees(tokens: Vocabulary, parsing: Callable[..., Spec]) -> None:
     trees = [{"grammar": 500}, {"trees": "/home/of/somebody/wsj/02"}]
-    told = card(parsing(**{"corpus.train": trees}), tokens, {"dev": {**OF_TREES, **OF_A_SET}}, Facts())
-    assert not [word for word in ("transl", "BLEU", "decode", "pairs", "somebody") if word in told]
-    assert "- 500 trees of zoo's own grammar (no licence applies)\n- trees of the publisher: `02`\n" in told
-    assert 'parser.parse("...")' in told
-    assert "zoo parse --model transformer-tiny-ende < sentences.txt > trees.txt" in told
+    text = card(parsing(**{"corpus.train": trees}), tokens, {"dev": PARSING_RESULT}, Facts())
+    assert not [word for word in ("transl", "BLEU", "decode", "pairs", "somebody") if word in text]
+    assert "- 500 trees from zoo's built-in grammar (no licence applies)\n- trees of the publisher: `02`\n" in text
+    assert 'parser.parse("...")' in text
+    assert "zoo parse --model transformer-tiny-ende < sentences.txt > trees.txt" in text
 
 
-def test_a_licence_is_told_where_one_is_said(tokens: Vocabulary) -> None:
-    assert "Its publisher says no licence." in card(specs.load("tiny"), tokens, {}, Facts())
-    told = card(specs.load("tiny", {"licence": "[CC](javascript:x)\n# MIT"}), tokens, {}, Facts())
-    assert r"Its licence: \[CC\](javascript:x) \# MIT." in told
-
-
-def test_languages_that_nobody_said_are_not_told(tokens: Vocabulary) -> None:
-    corpus = {"source": "und", "target": "und", "train": [], "dev": [], "test": []}
-    told = card(specs.load("tiny", {"corpus": corpus}), tokens, {}, Facts(imported={"format": "marian"}))
-    assert "Between which languages it translates is not known here." in told
-    assert "und" not in told.split()
-
-
-def test_what_was_imported_describes_itself_in_words_alone(tokens: Vocabulary) -> None:
-    spec = specs.load("tiny", {"description": "[a](javascript:b)\n\n# <b>Heading</b>"})
-    assert "\n# <b>" in card(spec, tokens, {}, Facts())
-    told = card(spec, tokens, {}, Facts(imported={"format": "marian"}))
-    assert "\\[a\\](javascript:b) \\# \\<b\\>Heading" in told
-
-
-KNOWN = Facts(
+FACTS = Facts(
     spec="ab" * 32,
     published="2026-11-22T10:00:00+00:00",
-    by="0.1.0",
-    parent=Parent("base", {"architecture.h": ("8", "1")}),
-    text=Text("0123456789abcdef", {"dev/source.txt": "cd" * 32}),
-    training=Training(
+    zoo_version="0.1.0",
+    nearest=NearestSpec("base", {"architecture.h": ("8", "1")}),
+    corpus=CorpusFacts("0123456789abcdef", {"dev/source.txt": "cd" * 32}),
+    training=TrainingFacts(
         *(1, (80, 90, 100), 100, 2.4e13, 5.1e13, 283.0, 2, "A processor, 2 threads"),
-        curve=tuple(Point(step, 1.0, {"perplexity": 800.0 / step}) for step in range(10, 101, 10)),
+        curve=tuple(CurvePoint(step, 1.0, {"perplexity": 800.0 / step}) for step in range(10, 101, 10)),
     ),
     notes=("It has *no* table <b>of</b> names.",),
 )
 
 
-def test_what_is_known_of_the_training_is_told(tokens: Vocabulary) -> None:
-    scores = {"test": {"bleu": 93.7, **OF_A_SET, "sentences_per_second": 917.6, "machine": "A processor, eager"}}
-    sample = Sample("test", 1000, ("a",) * 32, ("b",) * 32, ("c",) * 32, "bleu", 95.24, "x")
-    told = card(specs.load("tiny"), tokens, scores, KNOWN, 40, sample)
-    for words in (
-        "`base` is the nearest; it differs from that in:",
+def test_everything_that_is_known_is_in_the_card(tokens: Vocabulary) -> None:
+    scores = {"test": {"bleu": 93.7, **RESULT, "sentences_per_second": 917.6, "machine": "A processor, eager"}}
+    outputs = ReferenceOutputs("test", 1000, ("a",) * 32, ("b",) * 32, ("c",) * 32, "bleu", 95.24, "x")
+    spec = specs.load("tiny", {"licence": "[CC](javascript:x)\n# MIT", "training.start_from": "/home/of/me/base"})
+    text = card(spec, tokens, scores, FACTS, 40, outputs)
+    for expected in (
+        "It differs from the spec `base`",
         "| `architecture.h` | 8 | 1 |",
-        "the mean of 3 checkpoints, of the steps 80 to 100. ",
-        "2.4e+13 FLOPs for 100 steps",
-        "in 4:43 on A processor, 2 threads, 2 processes together. Section 6.1 of the paper would put it at 5.1e+13",
-        "perplexity of the dev set, logarithmic, over steps:",
+        "the mean of 3 checkpoints, from step 80 to step 100. ",
+        "2.4e+13 FLOPs for 100 steps and 4:43 on A processor, 2 threads with 2 processes.",
+        "section 6.1 of the paper gives 5.1e+13",
+        "| step | perplexity of the dev set |",
         "| 100 | 8.000 |",
-        "The test set went at 917.6 sentences a second",
-        "its training had none of more than 40",
+        "The test set was decoded at 917.6 sentences per second on A processor, eager",
+        "Its longest training sentence had 40 tokens.",
         r"- It has \*no\* table \<b\>of\</b\> names.",
-        "32 of 1,000 sentences are in `sample.json`",
-        "they score 95.24",
-        "Published on 2026-11-22 by zoo 0.1.0.",
+        "decodes 32 sentences of the test set, which has 1,000",
+        "Their score was 95.24",
+        "Published on 2026-11-22 with zoo 0.1.0.",
+        r"Licence: \[CC\](javascript:x) \# MIT.",
+        "started from the weights of base.",
+        "The fingerprint of the prepared corpus is `0123456789abcdef`",
     ):
-        assert words in told, words
+        assert expected in text, expected
+    assert "/home/of" not in text
 
 
-def test_what_is_not_known_is_not_told(tokens: Vocabulary) -> None:
-    told = card(specs.load("tiny"), tokens, {}, Facts())
-    assert "How it was trained is not known here." in told
-    assert not [
-        word
-        for word in (
-            "score is",
-            "scores are",
-            "It began with",
-            "FLOPs",
-            "None",
-            "Published on",
-            "Imported",
-            "curve",
-            "a second",
-        )
-        if word in told
-    ]
-    scored = card(specs.load("tiny"), tokens, {"dev": {"bleu": 93.758, **OF_A_SET}}, Facts())
-    assert "its score is the publisher's word" in scored
-    begun = card(specs.load("tiny", {"training.start_from": "/home/of/somebody/base"}), tokens, {}, Facts())
-    assert "It began with the weights of base: " in begun
-    assert "somebody" not in begun
-    alone = card(specs.load("tiny"), tokens, {}, Facts(training=Training(1, (5,), 5, 1e12)))
-    assert "1e+12 FLOPs for 5 steps, by the compiler's count of full batches." in alone
+def test_nothing_is_said_about_unknown_facts(tokens: Vocabulary) -> None:
+    text = card(specs.load("tiny"), tokens, {}, Facts())
+    for expected in ("The publisher gives no licence.", "unknown how this model was trained", "was not evaluated"):
+        assert expected in text
+    absent = ["started from", "FLOPs", "None", "Published on", "imported", "curve", "per second", "reproduced"]
+    assert not [words for words in absent if words in text]
+    text = card(specs.load("tiny"), tokens, {}, Facts(training=TrainingFacts(1, (5,), 5, 1e12)))
+    assert "1e+12 FLOPs for 5 steps, estimated from full batches." in text
+    assert "The weights are those of step 5." in text
 
 
-def test_an_imported_model_says_whence(tokens: Vocabulary) -> None:
-    told = card(specs.load("tiny"), tokens, {}, Facts(imported={"format": "marian | npz", "source": "x\n# y"}))
-    assert "| format | marian \\| npz |\n| source | x \\# y |" in told
-
-
-def test_a_strangers_words_make_no_markdown() -> None:
-    assert cell("a|b\n# c <img> [x](y) `z`") == r"a\|b \# c \<img\> \[x\](y) \`z\`"
-
-
-def test_a_curve_has_its_ends_at_the_ends() -> None:
-    lines = drawn([(10, 5.0), (20, 3.0), (40, 1.5)]).splitlines()
-    assert lines[0] == "  5 │•"
-    assert lines[-3].startswith("1.5 │")
-    assert lines[-3].index("•") == len(lines[-2]) - 1, "the last one is at the end of the axis"
-    assert (lines[-1].split()[0], lines[-1].split()[-1]) == ("10", "40")
-    assert drawn([(1, 2.0), (2, 2.0)]).count("•") == 2, "a level one is a curve, too"
+def test_an_imported_model_has_its_origin_and_no_markdown_of_strangers(tokens: Vocabulary) -> None:
+    imported = Facts(imported={"format": "marian | npz", "source": "x\n# y"})
+    languages = {"source": "und", "target": "und", "train": [], "dev": [], "test": []}
+    spec = specs.load("tiny", {"description": "[a](javascript:b)\n\n# <b>Heading</b>", "corpus": languages})
+    text = card(spec, tokens, {}, imported)
+    assert "| format | marian \\| npz |\n| source | x \\# y |" in text
+    assert "\\[a\\](javascript:b) \\# \\<b\\>Heading" in text
+    assert "Its languages are unknown." in text
+    assert "und" not in text.split()
+    assert escape("a|b\n# c <img> [x](y) `z`") == r"a\|b \# c \<img\> \[x\](y) \`z\`"

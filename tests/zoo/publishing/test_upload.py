@@ -1,189 +1,234 @@
-"""`zoo publish --to`, `zoo.describe`, `zoo remove`: real models between shelf and registry."""
+"""Models are published to registries, described, listed, pulled and removed."""
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 import zoo
 from specs import ZooError
-from zoo.files import manifest
+from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.local_store import read_origin
+from zoo.models.registries import publishing
 from zoo.models.registries.registry import open_registry
 from zoo.publishing import inventory, upload
-from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
-from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.training.run import Run
 
 NAME = "transformer-tiny-ende"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty registry that is asked."""
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Address of an empty registry that is configured."""
     monkeypatch.setenv("ZOO_REGISTRIES", str(tmp_path / "registry"))
     return str(tmp_path / "registry")
 
 
 @pytest.fixture
-def published(trained: Callable[..., Run], place: str) -> Path:
-    """A real model on the shelf, and in the registry as its first revision."""
-    folder = publish(trained().folder)
-    assert upload.upload(folder, place).pin == f"{NAME}@1"
-    return folder
+def published(bundle: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Bundle in the local model store that is also the first revision in the registry. Bundles are not verified."""
+    monkeypatch.setattr(upload, "verify", lambda *_, **__: None)
+    assert upload.upload(bundle, address).pin == f"{NAME}@1"
+    return bundle
 
 
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another user's home, empty."""
+def switch_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use another data folder, which is empty. Return its local model store."""
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
-    return tmp_path / "another"
+    return storage.models()
 
 
-@pytest.mark.parametrize("damage", ["no proof", "other weights", "no scores", "no manifest"])
-def test_what_does_not_prove_itself_is_published_nowhere(trained: Callable[..., Run], place: str, damage: str) -> None:
-    folder = publish(trained().folder)
-    if damage == "other weights":
-        content = bytearray((folder / "weights.safetensors").read_bytes())
-        content[-1] ^= 1
-        (folder / "weights.safetensors").write_bytes(content)
-        manifest.write(folder)
-    else:
-        gone = {"no proof": "proof.safetensors", "no scores": "scores.json", "no manifest": "manifest.json"}[damage]
-        (folder / gone).unlink()
-        if damage != "no manifest":
-            manifest.write(folder)
-    with pytest.raises(ZooError):
-        upload.upload(folder, place)
-    assert not (Path(place) / "models").exists()
-    assert not (Path(place) / "blobs").exists()
+def replace_bundle(bundle: Path, stored: Callable[..., Path]) -> None:
+    shutil.rmtree(bundle)
+    stored(bundle.name, training={"seed": 2})
 
 
-def test_where_it_is_published_is_known_on_the_shelf(published: Path, place: str, trained: Callable[..., Run]) -> None:
-    known = read_origin(published)
-    assert known is not None
-    assert (known.registry, known.revision) == (place, 1)
-    assert find.local_model(f"{NAME}@1") == find.local_model(f"{NAME}@sha256:{known.digest}") == published
-    assert upload.upload(NAME, place).revision == 1, "the same is no new revision"
-    verify(NAME)
-    publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
+def test_a_bundle_that_fails_its_verification_is_not_published(bundle: Path, address: str) -> None:
+    intact = shutil.copytree(bundle, bundle.with_name("intact"))
+    for name in ("weights.safetensors", "proof.safetensors", "scores.json", "manifest.json"):
+        if name == "weights.safetensors":
+            content = bytearray((bundle / name).read_bytes())
+            content[-1] ^= 1
+            (bundle / name).write_bytes(content)
+        else:
+            (bundle / name).unlink()
+        if name != "manifest.json":
+            manifest.write(bundle)
+        with pytest.raises(ZooError):
+            upload.upload(bundle, address)
+        shutil.copytree(intact, bundle, dirs_exist_ok=True)
+    assert not (Path(address) / "models").exists()
+    assert not (Path(address) / "blobs").exists()
+    assert upload.upload(bundle, address).revision == 1
+
+
+def test_the_store_records_the_revision(published: Path, address: str, stored: Callable[..., Path]) -> None:
+    origin = read_origin(published)
+    assert origin is not None
+    assert (origin.registry, origin.revision) == (address, 1)
+    assert find.local_model(f"{NAME}@1") == find.local_model(f"{NAME}@sha256:{origin.digest}") == published
+    assert upload.upload(NAME, address).revision == 1, "the same bundle is no new revision"
+    page = (Path(address) / "index.html").read_text(encoding="utf-8")
+    assert NAME in page
+    assert origin.digest[:12] in page
+    replace_bundle(published, stored)
     assert read_origin(published) is None
-    assert upload.upload(NAME, place).revision == 2
+    assert upload.upload(NAME, address).revision == 2
 
 
-def test_what_is_published_elsewhere_keeps_its_number(
-    published: Path, place: str, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_pulled_model_keeps_its_number_when_it_is_published_elsewhere(
+    published: Path, address: str, stored: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
-    upload.upload(NAME, place)
-    elsewhere(tmp_path, monkeypatch)
+    replace_bundle(published, stored)
+    upload.upload(NAME, address)
+    switch_home(tmp_path, monkeypatch)
     pinned = find.published_model(f"{NAME}@2")
     assert upload.upload(f"{NAME}@2", str(tmp_path / "other")).revision == 1
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     assert find.local_model(f"{NAME}@2") == pinned
 
 
-def test_an_old_name_leads_to_it(published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    upload.upload(NAME, place, formerly="tiny-of-before")
-    elsewhere(tmp_path, monkeypatch)
-    for look in (zoo.describe, find.published_model, zoo.load):
-        with pytest.warns(UserWarning, match=f"`tiny-of-before` is called `{NAME}` now") as warned:
-            assert look("tiny-of-before")
-        assert [each.filename for each in warned] == [__file__], "the caller's line is shown"
-    for old in (NAME, "../x"):
-        with pytest.raises(ZooError, match=r"cannot be the name|would lead to itself"):
-            upload.upload(NAME, place, formerly=old)
-
-
-def test_the_page_of_a_registry_has_its_models(published: Path, place: str) -> None:
-    made = upload.upload(NAME, place)
-    page = (Path(place) / "index.html").read_text(encoding="utf-8")
-    assert NAME in page
-    assert made.digest[:12] in page
-
-
-def test_a_description_is_the_same_before_it_is_pulled_and_after(
-    published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_alias_is_followed_with_a_warning_at_the_callers_line(
+    published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = zoo.describe(NAME)
-    elsewhere(tmp_path, monkeypatch)
-    there = zoo.describe(NAME)
+    upload.upload(NAME, address, alias="tiny-of-before")
+    switch_home(tmp_path, monkeypatch)
+    for look_up in (zoo.describe, find.published_model):
+        with pytest.warns(UserWarning, match=f"`tiny-of-before` was renamed to `{NAME}`") as warned:
+            assert look_up("tiny-of-before")
+        assert [warning.filename for warning in warned] == [__file__]
+    for alias in (NAME, "../x"):
+        with pytest.raises(ZooError, match=r"is not a valid model name|an alias of itself"):
+            upload.upload(NAME, address, alias=alias)
+
+
+def test_an_alias_is_reported_and_removed_with_its_name(
+    published: Path,
+    address: str,
+    stored: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    report: Any,
+) -> None:
+    upload.upload(stored("new"), address, alias=NAME, report=report)
+    assert report.said == [f"`{NAME}` (its 1 revision can still be pinned) is now an alias of `new`"]
+    page = (Path(address) / "index.html").read_text(encoding="utf-8")
+    assert ('id="new"' in page, f'id="{NAME}"' in page) == (True, False)
+    store = switch_home(tmp_path, monkeypatch)
+    assert [model.name for model in inventory.published_models(None, Report())] == ["new"]
+    find.pull_model(NAME, Report())
+    assert sorted(folder.name for folder in store.iterdir()) == sorted(["new", NAME])
+    assert plan_model_removal([NAME]).remove() == []
+    assert [folder.name for folder in store.iterdir()] == ["new"]
+    with pytest.raises(ZooError, match="there is no published model"):
+        plan_model_removal([NAME])
+
+
+def test_a_name_that_is_an_alias_in_the_registry_cannot_be_published(published: Path, address: str) -> None:
+    registry = open_registry(address)
+    publishing.create_alias(registry, NAME, "another")
+    with pytest.raises(ZooError, match=f"`{NAME}` is an alias of `another`") as raised:
+        upload.upload(NAME, address, alias="another")
+    assert registry.revision(NAME, 2) is None
+    assert f"remove `models/{NAME}/alias.json`" in str(raised.value.hint)
+    (Path(address) / "models" / NAME / "alias.json").unlink()
+    assert upload.upload(NAME, address).revision == 1
+
+
+def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, address: str, report: Any) -> None:
+    (bundle / "revision.json").mkdir()
+    assert upload.upload(bundle, address, alias="old", report=report).pin == f"{NAME}@1"
+    assert len(report.warnings) == 1
+    assert f"the local model store does not record that it is `{NAME}@1`" in report.warnings[0]
+    assert open_registry(address).alias("old") == NAME
+    assert NAME in (Path(address) / "index.html").read_text(encoding="utf-8")
+
+
+def test_an_invalid_file_name_is_refused_before_the_upload(published: Path, address: str) -> None:
+    (published / "LICENSE").write_text("free")
+    manifest.write(published)
+    before = sorted(Path(address).rglob("*"))
+    with pytest.raises(ZooError, match="has a file `LICENSE`"):
+        upload.upload(NAME, address)
+    assert sorted(Path(address).rglob("*")) == before
+
+
+def test_a_description_is_the_same_before_and_after_the_pull(
+    published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = zoo.describe(NAME)
+    switch_home(tmp_path, monkeypatch)
+    remote = zoo.describe(NAME)
     assert local_store.names() == []
-    assert (here.folder, there.folder) == (published, None)
-    for found in (here, there):
-        assert (found.name, found.revision, found.registry) == (NAME, 1, place)
-        assert found.digest == open_registry(place).newest(NAME).digest  # type: ignore[union-attr]
-        assert found.spec == here.spec
-        assert found.scores["dev"]["bleu"] == 12.345
-        assert found.files["weights.safetensors"] == (published / "weights.safetensors").stat().st_size
-        assert found.parameters == sum(each.numel() for each in weights_of(published).values())
-    assert here.files == there.files
-    with pytest.raises(ZooError, match="there is no published model `another`: looked for"):
+    assert (local.folder, remote.folder) == (published, None)
+    tensors = load_file(published / "weights.safetensors").values()
+    for described in (local, remote):
+        assert (described.name, described.revision, described.registry) == (NAME, 1, address)
+        assert described.digest == open_registry(address).newest(NAME).digest  # type: ignore[union-attr]
+        assert described.spec == local.spec
+        assert described.scores["dev"]["bleu"] == 12.345
+        assert described.files["weights.safetensors"] == (published / "weights.safetensors").stat().st_size
+        assert described.parameters == sum(tensor.numel() for tensor in tensors)
+    assert local.files == remote.files
+    with pytest.raises(ZooError, match="there is no published model `another`: searched"):
         zoo.describe("another")
 
 
-def weights_of(folder: Path) -> dict[str, Any]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "weights.safetensors")
-
-
-@pytest.mark.parametrize("file", ["spec.yaml", "scores.json"])
-def test_a_description_of_what_is_damaged_is_refused(
-    published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+def test_a_damaged_file_is_not_described(
+    published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sha = open_registry(place).newest(NAME).files[file].sha256  # type: ignore[union-attr]
-    (Path(place) / "blobs/sha256" / sha).write_text("name: other")
-    elsewhere(tmp_path, monkeypatch)
-    with pytest.raises(ZooError, match=f"what it has of `{NAME}@1`'s `{file}` is no such file"):
+    files = open_registry(address).newest(NAME).files  # type: ignore[union-attr]
+    scores = (published / "scores.json").read_text()
+    (published / "scores.json").write_text('{"test": {"bleu": 99}}')
+    with pytest.raises(ZooError, match=r"scores\.json` is damaged"):
         zoo.describe(NAME)
+    (published / "scores.json").write_text(scores)
+    switch_home(tmp_path, monkeypatch)
+    for name in ("scores.json", "spec.yaml"):
+        blob = Path(address) / "blobs/sha256" / files[name].sha256
+        blob.unlink()
+        blob.write_text("name: other")
+        with pytest.raises(ZooError, match=f"`{name}` of `{NAME}@1` is missing or was changed"):
+            zoo.describe(NAME)
 
 
-def test_the_list_has_shelf_and_registries(
-    published: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_published_models_are_listed_with_their_location(
+    published: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Any
 ) -> None:
-    found = inventory.published_models(None, Report())
-    assert [(each.name, each.where, each.revision, each.dev) for each in found] == [
-        *((NAME, where, 1, 12.345) for where in (inventory.SHELF, place))
+    models = inventory.published_models(None, Report())
+    assert [(model.name, model.location, model.revision, model.dev) for model in models] == [
+        *((NAME, location, 1, 12.345) for location in (inventory.LOCAL, address))
     ]
-    assert found[0].parameters == found[1].parameters
-    assert found[0].digest == found[1].digest
+    assert models[0].parameters == models[1].parameters
+    assert models[0].digest == models[1].digest
     assert inventory.published_models("*enfr*", Report()) == ()
-    elsewhere(tmp_path, monkeypatch)
-    find.published_model(f"{NAME}@1")
-    assert [each.where for each in inventory.published_models(NAME, Report())] == [inventory.SHELF, place]
-    assert inventory.inventory(None, Report()).models == (), "the name alone is not what was pinned"
-
-
-def test_a_registry_that_cannot_be_reached_hides_nothing(
-    published: Path, place: str, monkeypatch: pytest.MonkeyPatch, web: Any
-) -> None:
-    class Warned(Report):
-        def warn(self, text: str) -> None:
-            told.append(text)
-
-    told: list[str] = []
-    monkeypatch.setenv("ZOO_REGISTRIES", f"http://127.0.0.1:1 {place}")
-    assert [each.where for each in inventory.published_models(None, Warned())] == [inventory.SHELF, place]
-    assert len(told) == 1
+    monkeypatch.delenv("ZOO_OFFLINE")
+    monkeypatch.setattr("zoo.files.transfer.time.sleep", lambda seconds: None)
+    monkeypatch.setenv("ZOO_REGISTRIES", f"http://127.0.0.1:1 {address}")
+    assert len(inventory.published_models(None, report)) == 2
+    assert len(report.warnings) == 1
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert len(inventory.published_models(None, Warned())) == 2
-    assert told[1:] == ["`http://127.0.0.1:1` is not asked: ZOO_OFFLINE forbids it"]
+    assert len(inventory.published_models(None, report)) == 2
+    assert report.warnings[1:] == ["`http://127.0.0.1:1` was not searched because of ZOO_OFFLINE"]
+    switch_home(tmp_path, monkeypatch)
+    find.published_model(f"{NAME}@1")
+    assert [model.location for model in inventory.published_models(NAME, Report())] == [inventory.LOCAL, address]
+    assert inventory.inventory(None, Report()).models == (), "only a pinned revision is in the store"
 
 
-def test_a_removed_model_is_gone_and_can_be_pulled_again(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = plan_model_removal([NAME])
-    assert [each.path for each in found.removable] == [published]
-    assert found.bytes > (published / "weights.safetensors").stat().st_size
-    assert found.remove() == []
+def test_a_removed_model_can_be_pulled_again(published: Path) -> None:
+    plan = plan_model_removal([NAME])
+    assert [item.path for item in plan.removable] == [published]
+    assert plan.bytes > (published / "weights.safetensors").stat().st_size
+    assert plan.remove() == []
     assert local_store.names() == []
     assert not published.exists()
     with pytest.raises(ZooError, match=f"there is no published model `{NAME}`"):
@@ -193,94 +238,26 @@ def test_a_removed_model_is_gone_and_can_be_pulled_again(
         assert find.published_model(NAME) == published
 
 
-def test_what_is_put_there_after_the_question_stays(published: Path, trained: Callable[..., Run]) -> None:
-    found = plan_model_removal([NAME])
-    publish(trained("runs/second", training={"seed": 2}).folder, replace=True)
-    (kept,) = found.remove()
-    assert (kept.path, kept.reason) == (published, "another one has been put there")
-    verify(NAME)
-
-
-def test_what_may_not_be_removed_is_told(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("zoo.files.files.remove", lambda path: None)
-        (kept,) = plan_model_removal([NAME]).remove()
-    assert kept.reason == "not all of it may be removed by this user"
+def test_a_model_is_kept_if_it_was_replaced_or_cannot_be_removed(
+    bundle: Path, stored: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_model_removal([NAME])
+    bundle.rename(bundle.with_name("older"))  # keeps its inode in use
+    stored()
+    (kept,) = plan.remove()
+    assert (kept.path, kept.reason) == (bundle, "another model was published there meanwhile")
+    monkeypatch.setattr("zoo.files.atomic.remove_path", lambda path: None)
+    (kept,) = plan_model_removal([NAME]).remove()
+    assert kept.reason == "this user may not remove all of it"
     assert (kept.path / "weights.safetensors").exists()
 
 
 def test_a_pinned_revision_is_removed_alone(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = elsewhere(tmp_path, monkeypatch)
+    store = switch_home(tmp_path, monkeypatch)
     find.published_model(f"{NAME}@1")
     find.published_model(NAME)
-    (one,) = plan_model_removal([f"{NAME}@1"]).removable
-    assert one.path.name.startswith(f"{NAME}@"), "what its name alone means stays"
-    both = plan_model_removal([NAME, f"{NAME}@1"]).removable
-    assert len(both) == 2
+    (item,) = plan_model_removal([f"{NAME}@1"]).removable
+    assert item.path.name.startswith(f"{NAME}@")
+    assert len(plan_model_removal([NAME, f"{NAME}@1"]).removable) == 2
     assert plan_model_removal([NAME]).remove() == []
-    assert list((home / "shelf").iterdir()) == []
-
-
-def test_a_name_that_leads_to_another_is_not_published_under(published: Path, place: str) -> None:
-    from_registry = open_registry(place)
-    upload.publishing.forward(from_registry, NAME, "another")
-    with pytest.raises(ZooError, match=f"`{NAME}` leads to `another`") as told:
-        upload.upload(NAME, place, formerly="another")
-    assert from_registry.revision(NAME, 2) is None
-    assert f"removes its `models/{NAME}/forward.json`" in str(told.value.hint)
-    (Path(place) / "models" / NAME / "forward.json").unlink()
-    assert upload.upload(NAME, place).revision == 1
-
-
-def test_what_becomes_of_an_old_name_is_told(
-    published: Path, place: str, trained: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Said(Report):
-        def info(self, text: str) -> None:
-            told.append(text)
-
-    told: list[str] = []
-    new = publish(trained("runs/second").folder, name="new")
-    upload.upload(new, place, formerly=NAME, report=Said())
-    assert told == [f"`{NAME}` (its 1 revision can still be pinned) leads to `new` now"]
-    page = (Path(place) / "index.html").read_text(encoding="utf-8")
-    assert 'id="new"' in page
-    assert f'id="{NAME}"' not in page
-    home = elsewhere(tmp_path, monkeypatch)
-    assert [each.name for each in inventory.published_models(None, Report())] == ["new"]
-    find.pull_model(NAME, Report())
-    assert sorted(each.name for each in (home / "shelf").iterdir()) == sorted(["new", NAME])
-    assert plan_model_removal([NAME]).remove() == []
-    assert [each.name for each in (home / "shelf").iterdir()] == ["new"]
-    with pytest.raises(ZooError, match="there is no published model"):
-        plan_model_removal([NAME])
-
-
-def test_a_shelf_that_takes_no_note_is_warned_of(trained: Callable[..., Run], place: str) -> None:
-    class Warned(Report):
-        def warn(self, text: str) -> None:
-            told.append(text)
-
-    told: list[str] = []
-    folder = publish(trained().folder)
-    (folder / "revision.json").mkdir()
-    assert upload.upload(folder, place, formerly="old", report=Warned()).pin == f"{NAME}@1"
-    assert len(told) == 1
-    assert f"this shelf does not say that it is `{NAME}@1`" in told[0]
-    assert open_registry(place).forward("old") == NAME
-    assert NAME in (Path(place) / "index.html").read_text(encoding="utf-8")
-
-
-def test_a_file_that_no_registry_can_hold_is_told_before_anything_is_sent(published: Path, place: str) -> None:
-    (published / "LICENSE").write_text("free")
-    manifest.write(published)
-    before = sorted(Path(place).rglob("*"))
-    with pytest.raises(ZooError, match="has a file `LICENSE`"):
-        upload.upload(NAME, place)
-    assert sorted(Path(place).rglob("*")) == before
-
-
-def test_a_description_is_held_to_the_manifest(published: Path) -> None:
-    (published / "scores.json").write_text('{"test": {"bleu": 99}}')
-    with pytest.raises(ZooError, match=r"scores\.json` is damaged"):
-        zoo.describe(NAME)
+    assert list(store.iterdir()) == []

@@ -1,17 +1,19 @@
-"""Registries of every kind, empty: in a folder, and in a bucket of moto's S3."""
+"""Empty registries of every kind: in a folder, and in a bucket of moto's S3 server."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from zoo.models.registries import publishing
 from zoo.models.registries.registry import Registry, open_registry
+from zoo.report import Report
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """The address of moto's server."""
-    reason = "S3 is tried on moto's server: `pip install -e '.[test]'` brings it, and s3fs"
+    """Address of moto's S3 server."""
+    reason = "S3 is tested with moto's server: `pip install -e '.[test]'` installs it and s3fs"
     pytest.importorskip("s3fs", reason=reason)
     server = pytest.importorskip("moto.server", reason=reason).ThreadedMotoServer("127.0.0.1", 0)
     server.start()
@@ -22,7 +24,7 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A bucket of one's own, empty."""
+    """Address in a new, empty bucket."""
     import s3fs
 
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
@@ -36,23 +38,21 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     return f"s3://{name}/models"
 
 
-@pytest.fixture(params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
-    """Where can be published to."""
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.integration)])
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
+    """Empty registry that can be published to."""
     return open_registry(str(tmp_path / "registry") if request.param == "folder" else request.getfixturevalue("bucket"))
 
 
 @pytest.fixture
 def filled(tmp_path: Path, bundle: Callable[..., Path], summary: object) -> Callable[..., Registry]:
-    """Publishes so many revisions of `model` to the folder `registry`."""
-    from zoo.models.registries import publishing
-    from zoo.report import Report
+    """Function that publishes revisions of a model to the folder `registry`."""
 
     def fill(count: int = 1, name: str = "model") -> Registry:
-        made = open_registry(str(tmp_path / "registry"))
+        registry = open_registry(str(tmp_path / "registry"))
         for seed in range(count):
-            publishing.publish(made, name, bundle(seed, 1000 + len(name)), summary, Report())
-        publishing.write_index(made, str)
-        return made
+            publishing.publish(registry, name, bundle(seed, 1000 + len(name)), summary, Report())
+        publishing.write_index(registry, str)
+        return registry
 
     return fill

@@ -1,6 +1,6 @@
-"""The Hugging Face Hub, as its commits are: whoever builds on another state than the newest is refused.
+"""A repository of the Hugging Face Hub is a registry: a commit on an outdated parent is refused.
 
-The Hub itself is not asked: what stands for it keeps files, and counts commits.
+The Hub is replaced by a class that keeps files and counts commits.
 """
 
 from pathlib import Path
@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from specs import ZooError
-from zoo.models.registries import hub, publishing
+from zoo.models.registries import publishing, remote_stores
 from zoo.models.registries.registry import Registry, open_registry
 from zoo.models.registries.remote_stores import HubStore
 from zoo.report import Report
 
-pytest.importorskip("huggingface_hub", reason="the Hub asks for its client: `pip install -e '.[test]'` brings it")
+pytest.importorskip("huggingface_hub", reason="`pip install -e '.[test]'` installs the Hub's client")
 
 
 class Refused(Exception):
-    """The Hub's error of a status."""
+    """Error of the Hub with an HTTP status."""
 
     def __init__(self, status):
         super().__init__(f"{status} of the Hub")
@@ -26,10 +26,10 @@ class Refused(Exception):
 
 
 class Repository:
-    """A repository: its files after each commit, read as fsspec's file system and written as the Hub's client."""
+    """Repository with its files after each commit, with the interfaces of the Hub's fsspec file system and client."""
 
     def __init__(self):
-        self.states, self.before, self.refuses = [{}], [], None
+        self.states, self.before_commit, self.status = [{}], [], None
 
     @property
     def files(self):
@@ -63,16 +63,16 @@ class Repository:
         return filename in self.states[int(revision)]
 
     def create_commit(self, repo_id, repo_type, revision, operations, commit_message, parent_commit):
-        if self.before:
-            self.before.pop(0)()
-        if self.refuses:
-            raise Refused(self.refuses)
+        if self.before_commit:
+            self.before_commit.pop(0)()
+        if self.status:
+            raise Refused(self.status)
         if parent_commit not in (None, str(len(self.states) - 1)):
             raise Refused(412)
-        (adding,) = operations
-        given = adding.path_or_fileobj
-        content = given if isinstance(given, bytes) else Path(given).read_bytes()
-        self.states.append({**self.files, adding.path_in_repo: content})
+        (addition,) = operations
+        source = addition.path_or_fileobj
+        content = source if isinstance(source, bytes) else Path(source).read_bytes()
+        self.states.append({**self.files, addition.path_in_repo: content})
 
 
 @pytest.fixture
@@ -81,41 +81,44 @@ def repository(monkeypatch):
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
     monkeypatch.setattr(HubStore, "files", found)
     monkeypatch.setattr(HubStore, "_api", found)
-    monkeypatch.setattr(hub.huggingface_hub.errors, "HfHubHTTPError", Refused)
+    monkeypatch.setattr(remote_stores.huggingface_hub.errors, "HfHubHTTPError", Refused)
     return found
 
 
 @pytest.mark.parametrize("address", ["hf://org/name", "hf://org/name/some/folder"])
-def test_what_is_published_is_found(repository, bundle, summary, address):
-    place = open_registry(address)
-    made = publishing.publish(place, "model", bundle(1), summary, Report())
-    publishing.write_index(place, str)
-    assert place.newest("model") == made
-    assert [each.name for each in place.entries()] == ["model"]
+def test_a_published_model_is_found(repository, bundle, summary, address):
+    registry = open_registry(address)
+    revision = publishing.publish(registry, "model", bundle(1), summary, Report())
+    publishing.write_index(registry, str)
+    assert registry.newest("model") == revision
+    assert [each.name for each in registry.entries()] == ["model"]
     folder = address.removeprefix("hf://org/name").strip("/")
     assert all(name.startswith(folder) for name in repository.files)
 
 
-def test_whoever_comes_second_takes_the_next_number(repository, bundle, summary):
-    place = open_registry("hf://org/name")
-    publishing.publish(place, "model", bundle(1), summary, Report())
+def test_of_two_publishers_the_second_takes_the_next_number(repository, bundle, summary):
+    registry = open_registry("hf://org/name")
+    publishing.publish(registry, "model", bundle(1), summary, Report())
     others = [bundle(seed) for seed in (2, 3)]
-    commits = len(list(bundle(4).iterdir())) - 1  # the vocabulary is there already
-    late = [lambda: None] * commits
-    repository.before = [*late, lambda: publishing.publish(place, "model", others.pop(), summary, Report())]
-    made = publishing.publish(place, "model", bundle(4), summary, Report())
-    assert made.revision == 3
-    assert [place.revision("model", number).revision for number in (1, 2, 3)] == [1, 2, 3]
-    assert place.newest("model") == made
+    commits = len(list(bundle(4).iterdir())) - 1  # the vocabulary was uploaded before
+    no_actions = [lambda: None] * commits
+    repository.before_commit = [
+        *no_actions,
+        lambda: publishing.publish(registry, "model", others.pop(), summary, Report()),
+    ]
+    revision = publishing.publish(registry, "model", bundle(4), summary, Report())
+    assert revision.revision == 3
+    assert [registry.revision("model", number).revision for number in (1, 2, 3)] == [1, 2, 3]
+    assert registry.newest("model") == revision
 
 
-def test_what_the_hub_refuses_is_told(repository, bundle, summary):
-    repository.refuses = 403
+def test_an_error_of_the_hub_is_reported(repository, bundle, summary):
+    repository.status = 403
     with pytest.raises(ZooError, match=r"`hf://org/name` cannot be reached: 403 of the Hub"):
         publishing.publish(open_registry("hf://org/name"), "model", bundle(1), summary, Report())
 
 
-def test_a_repository_that_never_rests_is_told(repository, monkeypatch):
-    repository.refuses = 412
-    with pytest.raises(ZooError, match="again and again"):
-        Registry(HubStore("hf://org/name")).place.create("models/model/1.json", b"{}")
+def test_endless_conflicts_are_an_error(repository, monkeypatch):
+    repository.status = 412
+    with pytest.raises(ZooError, match="other commits came first 50 times"):
+        Registry(HubStore("hf://org/name")).store.create("models/model/1.json", b"{}")

@@ -1,4 +1,4 @@
-"""Publishing is whole or not at all, and nobody's revision is lost."""
+"""A publication is complete or does not appear, and no revision is lost."""
 
 import threading
 
@@ -14,129 +14,12 @@ from zoo.models.registries.revision import Reference
 from zoo.report import Progress, Report
 
 
-def blobs(place):
-    return {file.name for file in (place.folder / "blobs" / "sha256").iterdir()}
+def render(entries):
+    return " ".join(f"{entry.name}@{entry.revision}" for entry in entries)
 
 
-def test_what_is_published_is_what_is_found(place, bundle, summary, tmp_path):
-    made = publishing.publish(place, "model", bundle(1), summary, Report())
-    assert (made.name, made.revision, made.summary) == ("model", 1, summary)
-    assert made.digest == sha256(bundle_of(tmp_path) / manifest.NAME)
-    assert place.newest("model") == place.find(Reference("model", digest=made.digest)) == made
-    for name, file in made.files.items():
-        partial = tmp_path / f"{name}.partial"
-        place.fetch(file.sha256, partial, file.bytes, Report())
-        assert partial.read_bytes() == (bundle_of(tmp_path) / name).read_bytes()
-
-
-def bundle_of(tmp_path):
-    return tmp_path / "bundle-1-30000"
-
-
-def test_what_has_arrived_is_gone_on_from(place, bundle, summary, tmp_path):
-    made = publishing.publish(place, "model", bundle(1), summary, Report())
-    whole, file = (bundle_of(tmp_path) / "weights.safetensors").read_bytes(), made.files["weights.safetensors"]
-    partial = tmp_path / "weights.partial"
-    partial.write_bytes(b"x" * 100)
-    place.fetch(file.sha256, partial, file.bytes, Report())
-    assert partial.read_bytes() == b"x" * 100 + whole[100:]
-
-
-def test_what_is_there_is_not_sent_again(tmp_path, bundle, summary):
-    place = open_registry(str(tmp_path / "registry"))
-    publishing.publish(place, "model", bundle(1), summary, Report())
-    before = {file.name: file.stat().st_ino for file in (place.place.folder / "blobs/sha256").iterdir()}
-    publishing.publish(place, "model", bundle(2), summary, Report())
-    after = {file.name: file.stat().st_ino for file in (place.place.folder / "blobs/sha256").iterdir()}
-    assert before.items() <= after.items()
-    assert len(after) == len(before) + 3, "the vocabulary is the same"
-
-
-def test_the_same_bundle_is_the_same_revision(place, bundle, summary):
-    one, two = bundle(1), bundle(2)
-    assert publishing.publish(place, "model", one, summary, Report()).revision == 1
-    assert publishing.publish(place, "model", one, summary, Report()).revision == 1
-    assert publishing.publish(place, "model", two, summary, Report()).revision == 2
-    assert publishing.publish(place, "model", one, summary, Report()).revision == 3, "it is not the newest"
-
-
-def test_two_at_once_lose_nothing(place, bundle, summary):
-    several, start = [bundle(seed, 100) for seed in range(6)], threading.Barrier(2)
-    made = []
-
-    def publish(mine):
-        own = open_registry(place.address)
-        start.wait()
-        for folder in mine:
-            made.append(publishing.publish(own, "model", folder, summary, Report()))
-
-    threads = [threading.Thread(target=publish, args=(several[first::2],)) for first in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(each.revision for each in made) == [1, 2, 3, 4, 5, 6]
-    assert place.newest("model").revision == 6
-    assert {place.revision("model", each.revision).digest for each in made} == {each.digest for each in made}
-    assert len({each.digest for each in made}) == 6
-
-
-def test_an_old_name_leads_to_the_new_one(place, bundle, summary):
-    publishing.publish(place, "new", bundle(1), summary, Report())
-    publishing.create_alias(place, "old", "new")
-    assert place.forward("old") == "new"
-    assert place.forward("new") is None
-    assert [each.name for each in place.entries()] == ["new"]
-    publishing.publish(place, "before", bundle(2), summary, Report())
-    assert [each.name for each in place.entries()] == ["before", "new"]
-    publishing.create_alias(place, "before", "new")
-    assert [each.name for each in place.entries()] == ["new"], "who asks for it gets the other"
-    assert place.revision("before", 1) is not None
-
-
-def test_the_index_is_made_again_and_its_page_from_it(place, bundle, summary):
-    publishing.publish(place, "model", bundle(1), summary, Report())
-    publishing.write_index(place, lambda entries: " ".join(f"{each.name}@{each.revision}" for each in entries))
-    publishing.publish(place, "another", bundle(2), summary, Report())
-    publishing.write_index(place, lambda entries: " ".join(f"{each.name}@{each.revision}" for each in entries))
-    assert place.place.read(PAGE, 100) == b"another@1 model@1"
-    assert b'"another"' in place.place.read(INDEX, 10_000)
-
-
-def test_who_publishes_while_the_index_is_written_is_in_it(tmp_path, bundle, summary):
-    class Overtaken(FolderStore):
-        """Somebody else publishes before it is written."""
-
-        def replace(self, path, content):
-            if path == INDEX and others:
-                publishing.publish(plain, "other", others.pop(), summary, Report())
-            super().replace(path, content)
-
-    plain, others = open_registry(str(tmp_path / "registry")), [bundle(2)]
-    publishing.publish(plain, "model", bundle(1), summary, Report())
-    publishing.write_index(Registry(Overtaken(plain.place.folder)), str)
-    assert b'"other"' in plain.place.read(INDEX, 10_000)
-
-
-def test_a_place_that_writes_over_what_is_there_is_refused(tmp_path, bundle, summary):
-    class Heedless(FolderStore):
-        def create(self, path, content):
-            self.replace(path, content)
-            return True
-
-    with pytest.raises(ZooError, match="what is there is written over"):
-        publishing.publish(Registry(Heedless(tmp_path / "registry")), "model", bundle(1), summary, Report())
-    assert not (tmp_path / "registry" / "models").exists()
-
-
-@pytest.mark.parametrize("address", ["http://localhost/x", "memory://x"])
-def test_what_is_only_read_is_refused(address, bundle, summary):
-    with pytest.raises(ZooError, match="cannot be published to: it is only read"):
-        publishing.publish(open_registry(address), "model", bundle(1), summary, Report())
-
-
-def test_progress_counts_what_is_sent(place, bundle, summary):
-    class Counting(Report, Progress):
+def test_a_published_bundle_is_found_and_downloads_are_resumed(registry, bundle, summary, tmp_path):
+    class Counter(Report, Progress):
         def progress(self, label, total, unit):
             self.total, self.sent = total, 0
             return self
@@ -144,43 +27,127 @@ def test_progress_counts_what_is_sent(place, bundle, summary):
         def advance(self, n=1, **figures):
             self.sent += n
 
-    report = Counting()
-    made = publishing.publish(place, "model", bundle(1), summary, report)
-    assert report.total == report.sent == made.bytes
+    folder, report = bundle(1), Counter()
+    revision = publishing.publish(registry, "model", folder, summary, report)
+    assert report.total == report.sent == revision.bytes
+    assert (revision.name, revision.revision, revision.summary) == ("model", 1, summary)
+    assert revision.digest == sha256(folder / manifest.NAME)
+    assert registry.newest("model") == registry.find(Reference("model", digest=revision.digest)) == revision
+    for name, file in revision.files.items():
+        for offset in (0, 5):
+            partial = tmp_path / f"{name}.{offset}.partial"
+            partial.write_bytes(b"x" * offset)
+            registry.fetch_blob(file.sha256, partial, file.bytes, Report())
+            assert partial.read_bytes() == b"x" * offset + (folder / name).read_bytes()[offset:]
 
 
-def test_a_bucket_that_is_not_there_is_told(bucket, bundle, summary):
-    with pytest.raises(ZooError, match="cannot be written to") as told:
-        publishing.publish(open_registry("s3://no-such-bucket/x"), "model", bundle(1), summary, Report())
-    assert "bucket" in str(told.value.hint)
+def test_existing_blobs_are_not_uploaded_again(tmp_path, bundle, summary):
+    registry = open_registry(str(tmp_path / "registry"))
+    inodes = []
+    for seed in (1, 2):
+        publishing.publish(registry, "model", bundle(seed), summary, Report())
+        blobs = (registry.store.folder / "blobs/sha256").iterdir()
+        inodes.append({file.name: file.stat().st_ino for file in blobs})
+    assert inodes[0].items() <= inodes[1].items()
+    assert len(inodes[1]) == len(inodes[0]) + 3, "the vocabulary is the same"
 
 
-def test_the_index_is_made_again_from_what_is_there_though_it_be_damaged(filled):
-    place = filled(2)
+def test_the_newest_bundle_is_not_published_twice(registry, bundle, summary):
+    for seed, number in ((1, 1), (1, 1), (2, 2), (1, 3)):
+        assert publishing.publish(registry, "model", bundle(seed, 100), summary, Report()).revision == number
+
+
+def test_concurrent_publishers_lose_nothing(registry, bundle, summary):
+    folders, start = [bundle(seed, 100) for seed in range(4)], threading.Barrier(2)
+    revisions = []
+
+    def publish(mine):
+        own = open_registry(registry.address)
+        start.wait()
+        for folder in mine:
+            revisions.append(publishing.publish(own, "model", folder, summary, Report()))
+
+    threads = [threading.Thread(target=publish, args=(folders[first::2],)) for first in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    digests = {revision.revision: revision.digest for revision in revisions}
+    assert sorted(digests) == [1, 2, 3, 4]
+    assert registry.newest("model").revision == 4
+    assert {number: registry.revision("model", number).digest for number in digests} == digests
+    assert len(set(digests.values())) == 4
+
+
+def test_an_alias_hides_the_old_name_but_keeps_its_revisions(registry, bundle, summary):
+    for seed, name in ((1, "new"), (2, "before")):
+        publishing.publish(registry, name, bundle(seed, 100), summary, Report())
+    publishing.create_alias(registry, "old", "new")
+    assert (registry.alias("old"), registry.alias("new")) == ("new", None)
+    assert [entry.name for entry in registry.entries()] == ["before", "new"]
+    publishing.create_alias(registry, "before", "new")
+    assert [entry.name for entry in registry.entries()] == ["new"]
+    assert registry.revision("before", 1) is not None
+
+
+def test_the_index_and_its_page_are_written_again(registry, bundle, summary):
+    for seed, name in ((1, "model"), (2, "another")):
+        publishing.publish(registry, name, bundle(seed, 100), summary, Report())
+        publishing.write_index(registry, render)
+    assert registry.store.read(PAGE, 100) == b"another@1 model@1"
+    assert b'"another"' in registry.store.read(INDEX, 10_000)
+
+
+def test_a_model_that_is_published_while_the_index_is_written_is_in_it(tmp_path, bundle, summary):
+    class Overtaken(FolderStore):
+        def replace(self, path, content):
+            if path == INDEX and others:
+                publishing.publish(registry, "other", others.pop(), summary, Report())
+            super().replace(path, content)
+
+    registry, others = open_registry(str(tmp_path / "registry")), [bundle(2)]
+    publishing.publish(registry, "model", bundle(1), summary, Report())
+    publishing.write_index(Registry(Overtaken(registry.store.folder)), str)
+    assert b'"other"' in registry.store.read(INDEX, 10_000)
+
+
+def test_a_damaged_index_is_written_again_and_a_damaged_revision_keeps_its_entry(filled, bundle, summary, report):
+    registry = filled(2)
     for text in (b"{", b'{"format": 2}', b"[]"):
-        place.place.replace(INDEX, text)
-        publishing.write_index(place, str)
-        (entry,) = place.entries()
-        assert entry.revision == 2
+        registry.store.replace(INDEX, text)
+        publishing.write_index(registry, str)
+        assert [entry.revision for entry in registry.entries()] == [2]
+    (registry.store.folder / "models" / "model" / "3.json").write_text("{")
+    publishing.publish(registry, "another", bundle(7), summary, Report())
+    publishing.write_index(registry, render, report)
+    assert registry.store.read(PAGE, 100) == b"another@1 model@2"
+    assert len(report.warnings) == 1
+    assert "3.json` is damaged" in report.warnings[0]
 
 
-def test_a_damaged_revision_stays_in_the_index_as_it_was(filled, bundle, summary):
-    class Warned(Report):
-        def warn(self, text):
-            told.append(text)
+def test_a_store_that_overwrites_files_is_refused(tmp_path, bundle, summary):
+    class Overwriting(FolderStore):
+        def create(self, path, content):
+            self.replace(path, content)
+            return True
 
-    told, place = [], filled(2)
-    (place.place.folder / "models" / "model" / "3.json").write_text("{")
-    publishing.publish(place, "another", bundle(7), summary, Report())
-    publishing.write_index(
-        place, lambda entries: " ".join(f"{each.name}@{each.revision}" for each in entries), Warned()
-    )
-    assert place.place.read(PAGE, 100) == b"another@1 model@2"
-    assert len(told) == 1
-    assert "3.json` is damaged" in told[0]
+    with pytest.raises(ZooError, match="it overwrites existing files"):
+        publishing.publish(Registry(Overwriting(tmp_path / "registry")), "model", bundle(1), summary, Report())
+    assert not (tmp_path / "registry" / "models").exists()
 
 
-def test_nothing_goes_to_the_network_where_that_is_left_alone(monkeypatch):
-    monkeypatch.setenv("ZOO_OFFLINE", "1")
-    with pytest.raises(ZooError, match="ZOO_OFFLINE leaves the network alone"):
-        publishing.require_writable(open_registry("s3://bucket/models"))
+def test_registries_that_cannot_be_written_are_refused(bundle, summary, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    for address, message in (
+        *(("http://localhost/x", "it is read-only"), ("memory://x", "it is read-only")),
+        *((str(tmp_path / "file"), "it is a file"), ("s3://bucket/models", "ZOO_OFFLINE forbids")),
+    ):
+        with pytest.raises(ZooError, match=message):
+            publishing.publish(open_registry(address), "model", bundle(1), summary, Report())
+
+
+@pytest.mark.integration
+def test_a_missing_bucket_is_an_error(bucket, bundle, summary):
+    with pytest.raises(ZooError, match="cannot be written to") as raised:
+        publishing.publish(open_registry("s3://no-such-bucket/x"), "model", bundle(1), summary, Report())
+    assert "bucket" in str(raised.value.hint)

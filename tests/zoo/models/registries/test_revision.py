@@ -1,13 +1,55 @@
-"""A revision's file is believed only where it is whole and says what it can."""
+"""References and the records of a registry are parsed strictly."""
 
 import json
 
 import pytest
 
 from specs import ZooError
-from zoo.models.registries.revision import PublishedFile, Revision, parse_record
+from zoo.models.registries.revision import (
+    PublishedFile,
+    Reference,
+    Revision,
+    is_file_name,
+    parse_record,
+    parse_reference,
+)
 
 ONE, TWO = "1" * 64, "2" * 64
+DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("transformer-big-ende", Reference("transformer-big-ende")),
+        ("a,b_1.2@1", Reference("a,b_1.2", revision=1)),
+        ("a@120", Reference("a", revision=120)),
+        (f"a@sha256:{DIGEST}", Reference("a", digest=DIGEST)),
+    ],
+)
+def test_a_reference_is_parsed_and_written(text, reference):
+    assert parse_reference(text) == reference
+    assert str(reference) == text
+    assert reference.pinned is ("@" in text)
+
+
+def test_a_text_that_is_not_a_name_is_not_a_reference():
+    for text in ("", "../x", "a/b", "runs/tiny@2", "@2", ".a", "a b", "a..b@1", "x" * 101):
+        assert parse_reference(text) is None
+
+
+def test_an_invalid_pin_is_an_error():
+    valid_digits = DIGEST.upper()
+    numbers = ["", "0", "-1", "02", "1.0", "two", "1@2", "1" * 10]
+    for pin in [*numbers, "sha256:", "sha256:abc", f"sha256:{valid_digits}", DIGEST]:
+        with pytest.raises(ZooError, match="is not a revision") as raised:
+            parse_reference(f"model@{pin}")
+        assert "`model@2`" in str(raised.value.hint)
+
+
+def test_file_names_have_a_suffix_and_no_folder():
+    assert all(map(is_file_name, ("spec.yaml", "README.md", "vocabulary.source.model")))
+    assert not any(map(is_file_name, ("a/b.c", "../x.y", ".x", "x", "x.y ", "x" * 99 + ".y")))
 
 
 @pytest.fixture
@@ -19,37 +61,32 @@ def revision(summary):
     return Revision(name="model", revision=3, digest=ONE, files=files, summary=summary)
 
 
-def test_it_is_read_as_it_was_written(revision):
+def test_a_revision_is_read_as_it_was_written_and_unknown_fields_are_ignored(revision):
     assert parse_record(Revision, revision.model_dump_json().encode(), "x") == revision
     assert (revision.bytes, revision.pin, revision.entry.bytes) == (100, "model@3", 100)
+    values = json.loads(revision.model_dump_json())
+    values["licence"], values["summary"]["speed"] = "CC0", 3
+    assert parse_record(Revision, json.dumps(values).encode(), "x") == revision
 
 
-def test_what_a_later_zoo_adds_is_passed_over(revision):
-    said = json.loads(revision.model_dump_json())
-    said["licence"], said["summary"]["speed"] = "CC0", 3
-    assert parse_record(Revision, json.dumps(said).encode(), "x") == revision
+def test_invalid_values_are_refused(revision):
+    manifest = {"sha256": ONE, "bytes": 1}
+    files = [
+        *({}, None, {"spec.yaml": manifest, "x.y": manifest}),
+        *({"manifest.json": manifest, name: {"sha256": TWO, "bytes": 1}} for name in ("../x.y", "a/b.c", ".x")),
+        {"manifest.json": manifest, "x.y": {"sha256": f"../{TWO[3:]}", "bytes": 1}},
+        {"manifest.json": manifest, "x.y": {"sha256": TWO, "bytes": -1}},
+    ]
+    for field, value in [
+        *(("format", 2), ("name", "../x"), ("name", 3), ("revision", 0), ("revision", "1"), ("revision", True)),
+        *(("digest", TWO), ("digest", "x"), ("summary", {}), *(("files", value) for value in files)),
+    ]:
+        values = {**json.loads(revision.model_dump_json()), field: value}
+        with pytest.raises(ZooError, match=r"`x` is damaged"):
+            parse_record(Revision, json.dumps(values).encode(), "x")
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("format", 2), ("name", "../x"), ("name", 3), ("revision", 0), ("revision", "1"), ("digest", TWO)),
-        *(("digest", "x"), ("files", {}), ("files", None), ("summary", {}), ("revision", True)),
-        ("files", {"manifest.json": {"sha256": ONE, "bytes": 1}, "../x.y": {"sha256": TWO, "bytes": 1}}),
-        ("files", {"manifest.json": {"sha256": ONE, "bytes": 1}, "a/b.c": {"sha256": TWO, "bytes": 1}}),
-        ("files", {"manifest.json": {"sha256": ONE, "bytes": 1}, ".x": {"sha256": TWO, "bytes": 1}}),
-        ("files", {"manifest.json": {"sha256": ONE, "bytes": 1}, "x.y": {"sha256": f"../{TWO[3:]}", "bytes": 1}}),
-        ("files", {"manifest.json": {"sha256": ONE, "bytes": 1}, "x.y": {"sha256": TWO, "bytes": -1}}),
-        ("files", {"spec.yaml": {"sha256": ONE, "bytes": 1}, "x.y": {"sha256": TWO, "bytes": 1}}),
-    ],
-)
-def test_what_cannot_be_is_refused(revision, field, value):
-    said = {**json.loads(revision.model_dump_json()), field: value}
-    with pytest.raises(ZooError, match=r"`x` is damaged"):
-        parse_record(Revision, json.dumps(said).encode(), "x")
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"<html>", b"\xff", b"[" * 100_000, b'{"name": NaN}'])
-def test_what_is_no_json_object_is_refused(content):
-    with pytest.raises(ZooError, match="is damaged"):
-        parse_record(Revision, content, "x")
+def test_a_text_that_is_not_a_json_object_is_refused():
+    for content in (b"", b"[]", b"null", b"<html>", b"\xff", b"[" * 100_000, b'{"name": NaN}'):
+        with pytest.raises(ZooError, match="is damaged"):
+            parse_record(Revision, content, "x")

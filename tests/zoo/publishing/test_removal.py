@@ -1,4 +1,4 @@
-"""What `zoo clean` removes: what it says, to the byte, and nothing else."""
+"""`zoo clean` removes what it announces, to the byte, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ import pytest
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.files import storage
+from zoo.files.atomic import write_json
 from zoo.files.download import lock_file
-from zoo.files.lock import Entry, record
 from zoo.files.locks import exclusive
 from zoo.files.storage import reclaimable_bytes
 from zoo.models import find
-from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_cleanup
-from zoo.publishing.verify import verify
 from zoo.report import Report
 from zoo.training.run import Run
 
@@ -41,11 +39,11 @@ def fill(folder: Path, name: str, count: int = 5000) -> Path:
 
 @pytest.fixture
 def caches(home: Path) -> list[Path]:
-    """One of each kind, and what was fetched is known by its digest."""
+    """An entry in item cache, and `corpus.lock`."""
     storage.archives().mkdir(parents=True)
     archive = storage.archives() / "12345678-some.tgz"
     archive.write_bytes(b"y" * 9000)
-    record("https://x.org/some.tgz", Entry("0" * 64, 9000))
+    write_json(lock_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
     return [
         fill(storage.compiled(), COMPILED),
         fill(storage.prepared(), "0123456789abcdef"),
@@ -55,26 +53,28 @@ def caches(home: Path) -> list[Path]:
     ]
 
 
-def paths(wanted: tuple[str, ...] = ()) -> list[Path]:
-    return [each.path for each in plan_cleanup(wanted).removable]
+def paths(targets: tuple[str, ...] = ()) -> list[Path]:
+    return [item.path for item in plan_cleanup(targets).removable]
 
 
-def test_caches_go_and_free_what_was_said_and_the_rest_stays(caches: list[Path], trained: Trained, home: Path) -> None:
-    publish(trained("runs/tiny").folder)
-    found, before = plan_cleanup(), reclaimable_bytes([home])
-    assert [each.path for each in found.removable] == caches
-    assert found.bytes == sum(each.bytes for each in found.removable) >= 5000 * 3 + 9000
-    assert reclaimable_bytes([home]) == before, "a plan removes nothing"
-    assert found.remove() == []
-    assert before - reclaimable_bytes([home]) == found.bytes
+def test_caches_are_removed_and_free_the_announced_bytes(
+    caches: list[Path], trained: Trained, bundle: Path, home: Path
+) -> None:
+    trained("runs/tiny")
+    plan, before = plan_cleanup(), reclaimable_bytes([home])
+    assert [item.path for item in plan.removable] == caches
+    assert plan.bytes == sum(item.bytes for item in plan.removable) >= 5000 * 3 + 9000
+    assert reclaimable_bytes([home]) == before
+    assert plan.remove() == []
+    assert before - reclaimable_bytes([home]) == plan.bytes
     assert not [path for path in caches if path.exists()]
     assert lock_file().is_file()
     assert Run(Path("runs/tiny")).weights.is_file()
-    verify("transformer-tiny-ende")
+    assert (bundle / "weights.safetensors").is_file()
     assert plan_cleanup().removable == ()
 
 
-def test_runs_go_only_when_they_are_named(trained: Trained) -> None:
+def test_only_selected_runs_are_removed(trained: Trained) -> None:
     first, second, third = (trained(f"runs/{name}").folder for name in ("a", "b/c", "d"))
     assert paths(("runs",)) == [first, second, third]
     assert paths(("b/c", "runs/b/c", str(second.absolute()))) == [second.absolute()]
@@ -85,37 +85,34 @@ def test_runs_go_only_when_they_are_named(trained: Trained) -> None:
         plan_cleanup(("nope",))
 
 
-def test_what_is_published_or_is_not_the_runs_own_stays(trained: Trained, home: Path) -> None:
-    mine, bundle = trained("runs/mine").folder, publish(trained("runs/tiny").folder)
+def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: Path) -> None:
+    mine = trained("runs/mine").folder
+    (trained("runs/hidden").folder / ".spec.yaml-mine").write_text("mine")
     (mine / "notes.txt").write_text("mine")
     shutil.copytree(bundle, "runs/copy")
-    kept = {each.path.name: each.reason for each in plan_cleanup(("runs",)).kept}
-    assert kept == {"copy": "it is a published model", "mine": "it holds what is not the run's own: notes.txt"}
+    kept = {item.path.name: item.reason for item in plan_cleanup(("runs",)).kept}
+    foreign = "it contains files that are not a part of a run:"
+    assert kept == {
+        "copy": "it is a published model",
+        "mine": f"{foreign} notes.txt",
+        "hidden": f"{foreign} .spec.yaml-mine",
+    }
     for name in ("transformer-tiny-ende", str(bundle)):
         with pytest.raises(ZooError, match="there is no run"):
             plan_cleanup((name,))
 
 
-def test_what_zoo_did_not_put_there_stays(caches: list[Path]) -> None:
-    """ZOO_HOME may be a folder that has more in it."""
-    mine = [fill(place, "mine") for place in (storage.compiled(), storage.prepared(), storage.archives())]
+def test_other_files_in_the_data_folder_are_kept(caches: list[Path]) -> None:
+    mine = [fill(folder, "mine") for folder in (storage.compiled(), storage.prepared(), storage.archives())]
     (storage.archives() / "notes.txt").write_text("mine")
-    found = plan_cleanup()
-    assert [each.path for each in found.removable] == caches
-    assert {each.path: each.reason for each in found.kept} == dict.fromkeys(
-        [*mine, storage.archives() / "notes.txt"], "zoo gives nothing such a name"
+    plan = plan_cleanup()
+    assert [item.path for item in plan.removable] == caches
+    assert {item.path: item.reason for item in plan.kept} == dict.fromkeys(
+        [*mine, storage.archives() / "notes.txt"], "zoo does not use such a name, so it belongs to something else"
     )
 
 
-def test_hidden_files_of_ones_own_are_not_the_runs(trained: Trained) -> None:
-    run = trained("runs/tiny")
-    (run.folder / ".spec.yaml-mine").write_text("mine")
-    assert [each.reason for each in plan_cleanup(("tiny",)).kept] == [
-        "it holds what is not the run's own: .spec.yaml-mine"
-    ]
-
-
-def test_what_a_killed_removal_left_is_no_run_and_goes_with_the_next(trained: Trained) -> None:
+def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained: Trained) -> None:
     run = trained("runs/tiny")
     process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
     left = Path(f"runs/.gone.partial-{socket.gethostname()}-{process.stdout.strip()}.1.removed")
@@ -126,72 +123,74 @@ def test_what_a_killed_removal_left_is_no_run_and_goes_with_the_next(trained: Tr
 
 
 @pytest.mark.parametrize(("inside", "name"), [("", "."), ("checkpoints", "..")])
-def test_a_run_goes_by_any_name_of_its_folder(
+def test_a_run_can_be_named_by_a_relative_path(
     trained: Trained, monkeypatch: pytest.MonkeyPatch, inside: str, name: str
 ) -> None:
     folder = trained("runs/tiny").folder.absolute()
     (folder / inside).mkdir(exist_ok=True)
     monkeypatch.chdir(folder / inside)
-    found = plan_cleanup((name,))
+    plan = plan_cleanup((name,))
     monkeypatch.chdir(folder.parents[1])
-    assert [each.path for each in found.removable] == [folder]
-    assert found.remove() == []
+    assert [item.path for item in plan.removable] == [folder]
+    assert plan.remove() == []
     assert not folder.exists()
 
 
-def test_a_run_that_is_trained_stays_even_if_it_begins_after_the_plan(trained: Trained) -> None:
+def test_a_run_in_training_is_kept_even_if_it_starts_after_the_plan(trained: Trained) -> None:
     run = trained("runs/tiny")
     planned = plan_cleanup(("runs",))
     with run.locked():
-        found = plan_cleanup(("runs",))
-        assert (found.removable, found.bytes) == ((), 0)
-        assert [each.reason for each in found.kept] == ["it is being trained"]
-        assert [each.reason for each in planned.remove()] == ["it is being trained"]
+        plan = plan_cleanup(("runs",))
+        assert (plan.removable, plan.bytes) == ((), 0)
+        assert [item.reason for item in plan.kept] == ["it is being trained"]
+        assert [item.reason for item in planned.remove()] == ["it is being trained"]
         assert run.weights.is_file()
     assert planned.remove() == []
     assert not run.folder.exists()
 
 
-def test_a_corpus_stays_while_somebody_uses_it(small: Callable[..., Spec]) -> None:
+def test_a_corpus_is_kept_while_a_process_uses_it(small: Callable[..., Spec]) -> None:
     corpus = {"train": [{"grammar": 40}], "dev": [{"held_out": 2}], "test": []}
     spec = small()
     spec = spec.model_copy(update={"corpus": spec.corpus.model_validate({**spec.corpus.model_dump(), **corpus})})
     prepared = prepare(spec, Report())
-    assert [each.reason for each in plan_cleanup(("prepared",)).kept] == ["a process uses it"]
+    assert [item.reason for item in plan_cleanup(("prepared",)).kept] == ["a process uses it"]
     folder = prepared.folder
     del prepared
     gc.collect()
     assert paths(("prepared",)) == [folder]
 
 
-def test_what_is_being_fetched_stays(caches: list[Path]) -> None:
+def test_a_file_that_is_being_downloaded_is_kept(caches: list[Path]) -> None:
     archive = caches[2]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
-        assert [(each.path.name, each.reason) for each in kept] == [(f"{archive.name}.partial", "it is being fetched")]
+        assert [(item.path.name, item.reason) for item in kept] == [
+            (f"{archive.name}.partial", "it is being downloaded")
+        ]
     assert Path(f"{archive}.partial") in paths(("archives",))
 
 
-def test_what_is_being_pulled_stays(caches: list[Path]) -> None:
+def test_a_model_that_is_being_pulled_is_kept(caches: list[Path]) -> None:
     with exclusive(caches[4], Report()):
         kept = plan_cleanup(("pulls",)).kept
-        assert [(each.path, each.reason) for each in kept] == [(caches[4], "it is being pulled")]
+        assert [(item.path, item.reason) for item in kept] == [(caches[4], "it is being pulled")]
     assert paths(("pulls",)) == [caches[4]]
 
 
-def test_links_are_never_followed(caches: list[Path], trained: Trained, tmp_path: Path) -> None:
+def test_links_are_not_followed(caches: list[Path], trained: Trained, tmp_path: Path) -> None:
     elsewhere = fill(tmp_path, "elsewhere", 10**6)
     (caches[0] / "inside").symlink_to(elsewhere)
     (storage.compiled() / "link").symlink_to(elsewhere)
     run = trained(tmp_path / "disk" / "run")
     Path("runs").mkdir()
     Path("runs/link").symlink_to(run.folder)
-    found = plan_cleanup(("compiled", "link"))
-    assert [each.path for each in found.removable] == [caches[0]]
-    assert {each.path.name for each in found.kept} == {"link"}
-    assert found.bytes < 10**5
-    found.remove()
+    plan = plan_cleanup(("compiled", "link"))
+    assert [item.path for item in plan.removable] == [caches[0]]
+    assert {item.path.name for item in plan.kept} == {"link"}
+    assert plan.bytes < 10**5
+    plan.remove()
     assert (elsewhere / "file").stat().st_size == 10**6
     assert run.weights.is_file()
     shutil.rmtree("runs")
@@ -199,7 +198,7 @@ def test_links_are_never_followed(caches: list[Path], trained: Trained, tmp_path
     assert paths(("runs",)) == []
 
 
-def test_a_file_of_two_names_is_freed_with_the_second(home: Path) -> None:
+def test_a_file_with_two_links_is_freed_with_the_second(home: Path) -> None:
     first, second = (fill(storage.compiled(), f"aot-{sign * 24}", 10) for sign in "ab")
     os.link(first / "file", second / "again")
     both, empty = plan_cleanup(("compiled",)), reclaimable_bytes([first]) + reclaimable_bytes([second])

@@ -1,0 +1,327 @@
+"""Files and folders are written completely or not at all, whatever interrupts the writer."""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.files import atomic
+from zoo.files.atomic import (
+    FolderExistsError,
+    atomic_file,
+    atomic_folder,
+    create_file,
+    link_or_copy,
+    partial_target,
+    remove_folder,
+    restore_replaced,
+    write_json,
+)
+from zoo.files.reading import read_json
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "folder"
+    path.mkdir()
+    return path
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fill(folder, text):
+    folder.mkdir(exist_ok=True)
+    for name in ("one", "two"):
+        (folder / name).write_text(text)
+
+
+def content(folder):
+    return {(folder / name).read_text() for name in ("one", "two")}
+
+
+def test_a_file_appears_complete(folder):
+    path = folder / "new" / "file"
+    for text, before in (("first", None), ("second", "first")):
+        with atomic_file(path) as partial:
+            partial.write_text(text)
+            assert partial.parent == path.parent
+            assert partial_target(partial.name) == "file"
+            assert (path.read_text() if path.exists() else None) == before
+        assert path.read_text() == text
+    assert names(path.parent) == ["file"]
+    assert partial_target("file") is None
+
+
+@pytest.mark.parametrize("interruption", [ValueError, KeyboardInterrupt])
+def test_an_interrupted_writer_changes_nothing(folder, interruption):
+    (folder / "file").write_text("before")
+
+    def write_file():
+        with atomic_file(folder / "file") as partial:
+            partial.write_text("half")
+            raise interruption
+
+    def write_folder():
+        with atomic_folder(folder / "inner") as partial:
+            (partial / "half").touch()
+            raise interruption
+
+    for write in (write_file, write_folder):
+        with pytest.raises(interruption):
+            write()
+    assert names(folder) == ["file"]
+    assert (folder / "file").read_text() == "before"
+
+
+def test_a_folder_replaces_an_older_one(folder):
+    path = folder / "inner"
+    for text in ("first", "second"):
+        with atomic_folder(path) as partial:
+            (partial / "deep").mkdir()
+            (partial / "deep" / text).write_text(text)
+    assert names(path / "deep") == ["second"]
+    assert names(folder) == ["inner"]
+
+
+def test_a_folder_that_must_not_be_replaced_is_kept(folder):
+    def overtaken():
+        with atomic_folder(folder / "inner", replace=False) as late:
+            (late / "late").touch()
+            (folder / "inner").mkdir()
+            (folder / "inner" / "early").touch()
+
+    with pytest.raises(FolderExistsError, match="inner` already exists"):
+        overtaken()
+    assert names(folder / "inner") == ["early"]
+    assert names(folder) == ["inner"]
+
+
+# A child process is killed at each event of a replacement that Python reports, until it ends by itself.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from zoo.files.atomic import atomic_folder, restore_replaced
+
+folder = Path(sys.argv[1]) / "inner"
+
+def replace(text):
+    with atomic_folder(folder) as partial:
+        for name in ("one", "two"):
+            (partial / name).write_text(text)
+
+def child(last):
+    seen = 0
+    def hook(event, arguments):
+        nonlocal seen
+        seen += 1
+        if seen == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+    replace("newer")
+    os._exit(0)
+
+last = 0
+while True:
+    replace("older")
+    last += 1
+    process = os.fork()
+    if not process:
+        child(last)
+    _, status = os.waitpid(process, 0)
+    restore_replaced(folder.parent)
+    assert {(folder / name).read_text() for name in ("one", "two")} in ({"older"}, {"newer"}), last
+    if not os.WIFSIGNALED(status):
+        break
+replace("last")
+print(last, [path.name for path in folder.parent.iterdir()])
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
+def test_a_killed_replacement_leaves_the_older_or_the_newer_folder(folder):
+    command = [sys.executable, "-c", KILLED, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    kills, left = done.stdout.split(maxsplit=1)
+    assert int(kills) > 20
+    assert left.strip() == "['inner']"
+
+
+def test_the_newest_replaced_folder_is_restored_if_its_name_is_free(folder):
+    for number, text in ((1, "oldest"), (2, "older")):
+        replaced = folder / f".inner.partial-elsewhere-{number}.1.replaced"
+        fill(replaced, text)
+        os.utime(replaced, (number, number))
+    fill(folder / ".inner.partial-elsewhere-3.1", "half")
+    for _ in range(2):
+        restore_replaced(folder)
+        assert content(folder / "inner") == {"older"}
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_replacement_is_repeated_if_a_reader_restores_the_old_folder(folder, monkeypatch, times):
+    set_aside, restored = atomic._set_aside, []
+
+    def disturbed(path, suffix):
+        renamed = set_aside(path, suffix)
+        if suffix == ".replaced" and len(restored) < times:
+            restored.append(renamed)
+            restore_replaced(folder)
+        return renamed
+
+    fill(folder / "inner", "older")
+    monkeypatch.setattr(atomic, "_set_aside", disturbed)
+    with atomic_folder(folder / "inner") as partial:
+        fill(partial, "newer")
+    assert len(restored) == times
+    assert content(folder / "inner") == {"newer"}
+    assert names(folder) == ["inner"]
+
+
+def test_a_folder_that_cannot_be_replaced_is_kept(folder, monkeypatch):
+    fill(folder / "inner", "older")
+
+    def refuse(self, target):
+        if self.name.endswith(str(threading.get_ident())):
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return os.rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(ZooError, match="Input/output error"), atomic_folder(folder / "inner"):
+        pass
+    assert content(folder / "inner") == {"older"}
+
+
+def dead_process():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def test_the_next_writer_removes_what_a_killed_process_left(folder):
+    dead, alive = (f".{{}}.partial-{socket.gethostname()}-{number}.1" for number in (dead_process(), os.getpid()))
+    (folder / dead.format("file")).write_text("half")
+    fill(folder / dead.format("inner"), "half")
+    (folder / alive.format("other")).write_text("half")
+    (folder / ".other.partial-elsewhere-1.1").touch()
+    write_json(folder / "mine.json", {})
+    assert names(folder) == [".other.partial-elsewhere-1.1", alive.format("other"), "mine.json"]
+
+
+def test_a_leftover_of_another_user_is_ignored(folder, monkeypatch):
+    leftover = folder / f".other.partial-{socket.gethostname()}-{dead_process()}.1"
+    leftover.write_text("half")
+    unlink = Path.unlink
+
+    def refuse(path, **options):
+        if path == leftover:
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+        return unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    write_json(folder / "mine.json", {"a": 1})
+    assert (read_json(folder / "mine.json"), leftover.read_text()) == ({"a": 1}, "half")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+        (RuntimeError('Os { code: 28, message: "No space left on device" }'), "the disk is full"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "the disk quota is used up"),
+        (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), "larger than the file size limit"),
+    ],
+)
+def test_a_full_disk_is_a_clear_error(folder, error, message):
+    def full():
+        with atomic_file(folder / "file"):
+            raise error
+
+    with pytest.raises(ZooError, match=rf"file` cannot be written: .*{message}") as raised:
+        full()
+    assert raised.value.exit_code == 1
+    assert raised.value.hint
+    assert names(folder) == []
+
+
+def test_only_errors_about_the_written_file_are_converted(folder):
+    (folder / "file").touch()
+    with pytest.raises(ZooError, match="file/inner` cannot be written"), atomic_file(folder / "file" / "inner"):
+        pass
+    with pytest.raises(FileNotFoundError), atomic_file(folder / "mine"):
+        (folder / "other").read_text()
+    with pytest.raises(ConnectionError), atomic_file(folder / "mine"):
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_read_only_folder_is_a_clear_error(folder):
+    folder.chmod(0o500)
+    with pytest.raises(ZooError, match="cannot be written: Permission denied"):
+        write_json(folder / "file.json", {})
+
+
+def test_a_folder_is_removed_whether_or_not_it_exists(folder):
+    (folder / "inner" / "deep").mkdir(parents=True)
+    for _ in range(2):
+        assert remove_folder(folder / "inner") is None
+    assert names(folder) == []
+
+
+def test_json_cannot_contain_nan(folder):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(folder / "file.json", {"loss": float("nan")})
+    assert names(folder) == []
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_permissions_follow_the_umask_even_if_a_library_sets_others(folder, umask):
+    before = os.umask(umask)
+    try:
+        with atomic_file(folder / "file") as partial:
+            partial.touch(0o600)
+        with atomic_folder(folder / "inner") as partial:
+            (partial / "file").touch(0o600)
+    finally:
+        os.umask(before)
+    modes = {(path / "file").stat().st_mode & 0o777 for path in (folder, folder / "inner")}
+    assert modes == {0o666 & ~umask}
+
+
+def test_of_concurrent_creators_exactly_one_creates_the_file(folder):
+    path, start, done = folder / "new" / "file", threading.Barrier(8), []
+
+    def create(text):
+        start.wait()
+        done.append((create_file(path, text), text))
+
+    threads = [threading.Thread(target=create, args=(bytes([number]) * 100_000,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ((_, text),) = [each for each in done if each[0]]
+    assert not create_file(path, b"late")
+    assert path.read_bytes() == text
+    assert names(path.parent) == ["file"]
+
+
+def test_a_file_is_linked_or_copied(folder, monkeypatch):
+    (folder / "one").write_text("same")
+    link_or_copy(folder / "one", folder / "two")
+    assert (folder / "one").samefile(folder / "two")
+    monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
+    link_or_copy(folder / "one", folder / "three")
+    assert (folder / "three").read_text() == "same"
+    assert not (folder / "one").samefile(folder / "three")

@@ -1,0 +1,78 @@
+"""Reading stops at a limit, and an error says why a file cannot be read."""
+
+import errno
+import os
+
+import pytest
+
+from specs import ZooError
+from zoo.files.atomic import write_json
+from zoo.files.reading import UnreadableError, file_exists, read_bytes, read_json
+
+
+def test_files_and_links_are_read_up_to_the_limit(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("file")
+    assert read_bytes(tmp_path / "file") == read_bytes(tmp_path / "link", 3) == b"abc"
+    with pytest.raises(ZooError, match="it has 3 bytes; the limit is 2 bytes"):
+        read_bytes(tmp_path / "file", 2)
+
+
+def test_missing_files_are_reported_as_missing(tmp_path):
+    for name in ("none", "none/inner", "a\0b", "x" * 300):
+        assert not file_exists(tmp_path / name)
+        with pytest.raises(ZooError, match=r"is missing|too long") as raised:
+            read_bytes(tmp_path / name)
+        assert raised.value.exit_code == 1
+
+
+def test_only_regular_files_are_read(tmp_path):
+    """A FIFO would block, and a device may have no end."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("folder", "fifo", "device"):
+        assert not file_exists(tmp_path / name)
+        with pytest.raises(ZooError, match="is not a regular file"):
+            read_bytes(tmp_path / name)
+
+
+def test_a_file_without_permission_is_not_reported_as_missing(tmp_path, monkeypatch):
+    def refuse(path, *arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        patch.setattr(os, "stat", refuse)
+        assert file_exists(tmp_path / "file")
+        with pytest.raises(UnreadableError, match="this user may not read") as raised:
+            read_bytes(tmp_path / "file")
+    assert "chmod" in raised.value.hint
+
+
+def test_a_failing_disk_is_reported(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+
+    def fail(descriptor):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", fail)
+        with pytest.raises(UnreadableError, match="cannot be read: Input/output error"):
+            read_bytes(tmp_path / "file")
+
+
+def test_json_is_read_as_it_was_written(tmp_path):
+    value = {"größe": [1, 2.5, None, "ß"], "inner": {}}
+    write_json(tmp_path / "file.json", value)
+    assert read_json(tmp_path / "file.json") == value
+    assert "größe" in (tmp_path / "file.json").read_text(encoding="utf-8")
+
+
+def test_damaged_json_is_reported(tmp_path):
+    path = tmp_path / "file.json"
+    for text in (b"", b"{", b"[1]", b'{"a": \xff}', b'{"a": 1}}', b'{"a": Infinity}', b'{"a":' + b"[" * 10**5):
+        path.write_bytes(text)
+        with pytest.raises(ZooError, match=r"file.json` is damaged") as raised:
+            read_json(path)
+        assert raised.value.exit_code == 1

@@ -1,0 +1,68 @@
+"""Data folders, and the disk space that files take."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from specs import ZooError
+from zoo.files import storage
+from zoo.files.storage import folder_bytes, reclaimable_bytes, require_space
+
+
+def test_home_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for value, expected in (
+        (str(tmp_path / "elsewhere"), tmp_path / "elsewhere"),
+        ("near", Path.cwd() / "near"),
+        ("~/zoo", tmp_path / "zoo"),
+        ("~nobody-here/zoo", Path.cwd() / "~nobody-here/zoo"),
+    ):
+        monkeypatch.setenv("ZOO_HOME", value)
+        assert storage.home() == expected
+        folders = {storage.models(), storage.pulls(), storage.archives(), storage.prepared(), storage.compiled()}
+        assert len(folders) == 5
+        assert {folder.parent for folder in folders} == {expected}
+        assert not expected.exists()
+    for empty in ("", None):
+        monkeypatch.setenv("ZOO_HOME", "") if empty == "" else monkeypatch.delenv("ZOO_HOME")
+        assert storage.home().is_relative_to(tmp_path)
+        assert storage.home().name == "zoo"
+
+
+def test_space_is_required_on_the_disk_of_a_folder_that_does_not_exist_yet(tmp_path):
+    folder = tmp_path / "not" / "yet"
+    require_space(folder, 1, "the corpus")
+    require_space(folder, -5, "the corpus")
+    with pytest.raises(ZooError, match=r"the corpus needs 1,000,000.0 TB in .*yet`, but only .* are free"):
+        require_space(folder, 10**18, "the corpus")
+    assert not folder.parent.exists()
+
+
+def test_folder_bytes_counts_files_and_not_links(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_bytes(b"12345")
+    (tmp_path / "two").write_bytes(b"123")
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "one")
+    assert folder_bytes(tmp_path) == 8
+    assert folder_bytes(tmp_path / "nothing") == 0
+    lstat = os.lstat
+
+    def removed_meanwhile(path, **options):
+        if Path(path) == tmp_path / "two":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", removed_meanwhile)
+    assert folder_bytes(tmp_path) == 5
+
+
+def test_a_file_is_reclaimable_only_with_all_of_its_hard_links(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"x" * 100_000)
+    os.link(tmp_path / "a" / "file", tmp_path / "b" / "file")
+    one, both = reclaimable_bytes([tmp_path / "a"]), reclaimable_bytes([tmp_path / "a", tmp_path / "b"])
+    assert one < 100_000 <= both < 200_000
+    assert reclaimable_bytes([tmp_path / "nothing"]) == 0

@@ -1,0 +1,43 @@
+"""A published model is pulled into another data folder and computes the same there, also offline."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo.publishing import proof
+from zoo.publishing.publish import publish
+from zoo.publishing.upload import upload
+from zoo.publishing.verify import verify
+
+pytestmark = pytest.mark.integration
+NAME = "transformer-tiny-ende"
+ROOT = Path(__file__).parents[4]
+TRANSLATE = f"import zoo; print(zoo.load('{NAME}', device='cpu').translate('we read', beam=1))"
+
+
+@pytest.fixture(params=["web", "s3"])
+def addresses(request, tmp_path):
+    """Addresses to publish to and to pull from."""
+    if request.param == "s3":
+        return (request.getfixturevalue("bucket"),) * 2
+    return str(tmp_path / "registry"), request.getfixturevalue("web").address
+
+
+def test_a_pulled_model_translates_as_the_published_one(trained, addresses, tmp_path, monkeypatch):
+    publish(trained().folder)
+    assert upload(NAME, addresses[0]).pin == f"{NAME}@1"
+    expected = zoo.load(NAME, device="cpu").translate("we read", beam=1)
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "another"))
+    monkeypatch.setenv("ZOO_REGISTRIES", addresses[1])
+    assert zoo.load(f"{NAME}@1", device="cpu").translate("we read", beam=1) == expected
+    # Rows are scored one by one here and together when published: sums are rounded differently.
+    assert verify(NAME).max_difference <= proof.TOLERANCE / 10
+    assert len(list((tmp_path / "another" / "models").iterdir())) == 2
+    environment = {**os.environ, "ZOO_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", TRANSLATE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == (expected, "")

@@ -1,0 +1,171 @@
+"""A model is read from files that belong together, or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import specs
+from specs import Spec, ZooError
+from zoo.files import hashes, manifest, storage
+from zoo.files.atomic import atomic_folder
+from zoo.files.manifest import Manifest
+from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES
+from zoo.models import loading, weights
+from zoo.models.folder import ModelFolder
+from zoo.models.loading import read_model
+from zoo.models.weights import Weights
+from zoo.text.trees.tokenizer import TreeTokenizer
+from zoo.text.vocabulary import Vocabulary
+from zoo.training.run import Run
+
+Trained = Callable[..., Run]
+
+
+def make_bundle(run: Run, name: str) -> Path:
+    """Copy a run into the local model store, with a manifest. No proof or card: `read_model` does not use them."""
+    folder = storage.models() / name
+    shutil.copytree(run.folder, folder)
+    manifest.write(folder)
+    return folder
+
+
+@pytest.fixture
+def bundle(trained: Trained) -> Path:
+    return make_bundle(trained(), "model")
+
+
+@pytest.fixture
+def other(trained: Trained, tmp_path: Path) -> Path:
+    """A bundle with the same sizes and other weights."""
+    return make_bundle(trained(tmp_path / "other", training={"seed": 2}), "other")
+
+
+def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, read_file = {}, Manifest.read_file
+
+    def recorded(self: Manifest, name: str, *max_bytes: int) -> bytes:
+        limits[name] = max_bytes
+        return read_file(self, name, *max_bytes)
+
+    monkeypatch.setattr(Manifest, "read_file", recorded)
+    read_model(bundle)
+    assert limits["vocabulary.model"] == (MAX_VOCABULARY_BYTES,) > (MAX_BYTES,)
+
+
+def remove_metadata(file: Path) -> None:
+    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    save_file(tensors, file)
+
+
+def test_files_of_another_model_are_refused(bundle: Path, other: Path) -> None:
+    intact = shutil.copytree(bundle, bundle.with_name("intact"))
+    for names in (["weights.safetensors"], ["weights.safetensors", "vocabulary.model"]):
+        (other / "vocabulary.model").write_bytes((intact / "vocabulary.model").read_bytes() + b"\x12\x00")
+        for name in names:
+            shutil.copyfile(other / name, bundle / name)
+        with pytest.raises(ZooError, match="is damaged"):
+            read_model(bundle)
+        shutil.copytree(intact, bundle, dirs_exist_ok=True)
+    remove_metadata(bundle / "weights.safetensors")
+    with pytest.raises(ZooError, match=r"weights.safetensors` is damaged"):
+        read_model(bundle)
+
+
+def test_the_weights_of_a_run_need_no_metadata(trained: Trained) -> None:
+    run = trained()
+    before = read_model(run.folder)
+    remove_metadata(run.weights)
+    assert set(read_model(run.folder).weights.tensors) == set(before.weights.tensors)
+
+
+def test_a_bundle_is_hashed_once_and_a_wrong_cache_is_ignored(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashes, "_MIN_AGE", -1.0)
+    read_model(bundle)
+    with monkeypatch.context() as patch:
+        for module, name in ((manifest, "sha256"), (weights, "_tensor_digest")):
+            patch.setattr(module, name, lambda _: pytest.fail("hashed twice"))
+        read_model(bundle)
+    entries = list(storage.verified().iterdir())
+    assert entries
+    for entry in entries:
+        entry.write_text(json.dumps({**json.loads(entry.read_text()), "digest": "0" * 64}))
+    read_model(bundle)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_bundle_that_is_replaced_meanwhile_is_read_again(
+    bundle: Path, other: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """It is replaced after its vocabulary was read and before its weights are."""
+    copies = [shutil.copytree(folder, folder.with_name(f"copy-{folder.name}")) for folder in (other, bundle)]
+    load, remaining = Vocabulary.load, [times]
+
+    def replace_meanwhile(folder: Path, read: Callable[[Path], bytes] | None = None) -> Vocabulary:
+        vocabulary = load(folder, read)
+        if remaining[0]:
+            remaining[0] -= 1
+            with atomic_folder(bundle) as partial:
+                shutil.copytree(copies[remaining[0] % 2], partial, dirs_exist_ok=True)
+        return vocabulary
+
+    monkeypatch.setattr(Vocabulary, "load", staticmethod(replace_meanwhile))
+    model = read_model(bundle)
+    assert model.spec.training.seed == 2
+    assert torch.equal(model.weights.tensors["embedding"], load_file(other / "weights.safetensors")["embedding"])
+    assert remaining == [0]
+
+
+def test_a_bundle_that_is_between_two_renames_is_read(bundle: Path) -> None:
+    bundle.rename(bundle.with_name(".model.partial-elsewhere-1.1.replaced"))
+    assert set(read_model(bundle).weights.tensors)
+    assert ModelFolder(bundle).published
+
+
+def test_a_bundle_that_is_always_being_replaced_is_an_error(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest.Manifest, "is_current", False)
+    monkeypatch.setattr(loading, "_read", lambda model, listed: (_ for _ in ()).throw(ZooError("torn")))
+    with pytest.raises(ZooError, match="replaced again and again"):
+        read_model(bundle)
+
+
+@pytest.mark.parametrize("kind", ["translation", "parsing"])
+def test_a_target_vocabulary_of_another_task_is_refused(
+    tokens: Vocabulary, parsing: Callable[..., Spec], tmp_path: Path, kind: str
+) -> None:
+    fields = {"vocabulary": {"size": 101, "shared": False}, "architecture.tied_embeddings": "target"}
+    spec = parsing(**fields) if kind == "parsing" else specs.load("tiny", fields)
+    brackets = TreeTokenizer(["NP"], ["XX"], "vinyals", 101)
+    Vocabulary(tokens.source, tokens.source if kind == "parsing" else brackets).save(tmp_path)
+    (tmp_path / "spec.yaml").write_text(spec.yaml(), encoding="utf-8")
+    with pytest.raises(ZooError, match=rf"are .* but the task of its spec is `{kind}`"):
+        read_model(tmp_path)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_link_to_an_endless_device_is_not_read(trained: Trained, published: bool) -> None:
+    run = trained()
+    folder = make_bundle(run, "model") if published else run.folder
+    for name in ("vocabulary.model", "weights.safetensors", "spec.yaml"):
+        (folder / name).rename(folder / "kept")
+        (folder / name).symlink_to("/dev/zero")
+        with pytest.raises(ZooError, match=r"not a regular file|is not a run|is a link out of its folder"):
+            read_model(folder)
+        if published:
+            with pytest.raises(ZooError, match="is a link out of its folder"):
+                manifest.check(folder)
+        (folder / name).unlink()
+        (folder / "kept").rename(folder / name)
+
+
+def test_weights_of_other_shapes_are_refused(trained: Trained) -> None:
+    run = trained()
+    Weights({"embedding": torch.ones(2)}).write(run.weights)
+    with pytest.raises(ZooError, match=r"weights.safetensors"):
+        read_model(run.folder)
