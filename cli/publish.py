@@ -179,7 +179,7 @@ def verify(
         f"{result.max_difference:.1g}"
     )
     if sample := result.reference_outputs:
-        scores = f"{sample.metric} {sample.score:.2f}; published: {sample.published_score:.2f}"
+        scores = f"{sample.metric} {sample.published_score:.2f}; published: {sample.published_score:.2f}"
         print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
     else:
         print("the model contains no sample of its test set, so no score was computed")

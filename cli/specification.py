@@ -45,7 +45,7 @@ def list_models(
         return show_json(asdict(found))
     tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
     if found.specs:
-        spec_rows = [(spec.short, f"{spec.parameters:,}", spec.description) for spec in found.specs]
+        spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
         tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
     if found.runs:
         columns, cells = _score_cells(found.runs)

@@ -69,7 +69,11 @@ def make_attention() -> Callable[..., Attention]:
         def weights(layers: int, rows: int, columns: int) -> Tensor:
             return (4 * torch.randn(layers, heads, rows, columns, generator=generator)).softmax(-1)
 
-        fields: dict[str, Any] = {"target_input": ("<s>", "▁Hund"), "target": ("▁Hund", "</s>"), "source": (*source, "</s>")}
+        fields: dict[str, Any] = {
+            "target_input": ("<s>", "▁Hund"),
+            "target": ("▁Hund", "</s>"),
+            "source": (*source, "</s>"),
+        }
         size = len(fields["source"])
         return Attention(
             text=text,
