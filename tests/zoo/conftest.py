@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import specs
-from compiler.program import top_k
+from compiler.top_k import top_k
 from specs import EOS, PAD, Spec
 from zoo.files import manifest
 from zoo.generation.batching import Source
@@ -152,10 +152,10 @@ class Letters:
     def decode(self, tokens, side="target"):
         return "".join(ALPHABET[token - 4] if token >= 4 else "?" for token in tokens)
 
-    def token_strings(self, tokens, side="target"):
+    def named(self, tokens, side="target"):
         return list(self.decode(tokens))
 
-    def is_word_level(self, side):
+    def has_words(self, side):
         return False
 
 
@@ -179,7 +179,7 @@ class Listening(Report):
     def __init__(self):
         self.said, self.warnings = [], []
 
-    def info(self, text):
+    def say(self, text):
         self.said.append(text)
 
     def warn(self, text):
@@ -220,10 +220,10 @@ class Words(Report):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def info(self, text: str) -> None:
+    def say(self, text: str) -> None:
         self.said.append(text)
 
-    warn = info
+    warn = say
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compiler.program import State, StepwiseDecoder, TopK
+from compiler.program import State, Steps
+from compiler.top_k import TopK
 from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
@@ -65,7 +66,7 @@ class BeamSearch:
 
     def step(
         self,
-        program: StepwiseDecoder[State],
+        program: Steps[State],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],

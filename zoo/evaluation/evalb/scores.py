@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from specs import ZooError
-from specs.notation import quote
+from specs.notation import shown
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
 from zoo.evaluation.evalb.sentences import (
     ERROR,
@@ -22,7 +22,8 @@ from zoo.evaluation.evalb.sentences import (
     score_sentence,
 )
 from zoo.text.lines import read_lines
-from zoo.text.trees.tree import XX, Tree
+from zoo.text.trees.symbols import XX
+from zoo.text.trees.tree import Tree
 
 _TABLE_HEAD = """\
   Sent.                        Matched  Bracket   Cross        Correct Tag
@@ -152,7 +153,7 @@ def _read_reference(line: str, where: str) -> Bracketing:
     reference = parse_bracketing(line)
     if reference is None:
         raise ZooError(
-            f"{quote(line)} is not a bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
+            f"{shown(line)} is not a bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
         )
     return reference
 
