@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import specs
-from compiler.top_k import top_k
+from compiler.program import top_k
 from specs import EOS, PAD, Spec
 from zoo.files import manifest
 from zoo.generation.batching import Source
@@ -152,10 +152,10 @@ class Letters:
     def decode(self, tokens, side="target"):
         return "".join(ALPHABET[token - 4] if token >= 4 else "?" for token in tokens)
 
-    def named(self, tokens, side="target"):
+    def token_strings(self, tokens, side="target"):
         return list(self.decode(tokens))
 
-    def has_words(self, side):
+    def is_word_level(self, side):
         return False
 
 
@@ -179,7 +179,7 @@ class Listening(Report):
     def __init__(self):
         self.said, self.warnings = [], []
 
-    def say(self, text):
+    def info(self, text):
         self.said.append(text)
 
     def warn(self, text):
@@ -220,10 +220,10 @@ class Words(Report):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = say
+    warn = info
 
 
 @pytest.fixture

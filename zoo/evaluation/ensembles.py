@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from specs import ZooError
-from zoo.data.parallel import Split
+from zoo.data.corpus import Split
 from zoo.evaluation.evaluate import check_split, read_split, weights_unchanged
 from zoo.evaluation.outputs import ModelOutputs
 from zoo.evaluation.scores import Scores, compute_scores
-from zoo.files.content import stands
-from zoo.files.files import read_json, write_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import file_exists, read_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
-from zoo.models.folder import ModelFolder
-from zoo.models.identity import differing
+from zoo.models.folder import ModelFolder, differing_fields
 from zoo.models.weights import known_digest
 from zoo.report import Report
 
@@ -96,7 +95,7 @@ def _common_set(
     first, *others = models
     sentences = read_split(first.spec, split, report, first.vocabulary)
     for other, run in zip(others, runs[1:], strict=True):
-        same_corpus = not differing(other.spec, first.spec, ["corpus"])
+        same_corpus = not differing_fields(other.spec, first.spec, ["corpus"])
         if not same_corpus and read_split(other.spec, split, report, other.vocabulary) != sentences:
             raise ZooError(
                 f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ",
@@ -122,7 +121,7 @@ def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str
 def _read(file: Path) -> list[dict[str, Any]]:
     """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Empty without a file."""
     try:
-        entries = list(read_json(file)["ensembles"]) if stands(file) else []
+        entries = list(read_json(file)["ensembles"]) if file_exists(file) else []
         if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):
             return entries
     except (KeyError, TypeError, ValueError):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import Grammar, HeldOut, Parsing, Spec, ZooError
-from zoo.data.kept_set import kept_set
-from zoo.data.parallel import Pair, ParallelText, Split
+from zoo.data.corpus import Pair, ParallelCorpus, Split, cached_builtin_pairs
 from zoo.data.prepare import prepare
 from zoo.evaluation.outputs import ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
-from zoo.files.files import write_json
+from zoo.files.atomic import write_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationOptions
 from zoo.generation.loading import open_model
@@ -21,7 +20,7 @@ from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
-from zoo.system.called import called
+from zoo.system.processors import device_name
 from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
 
@@ -60,10 +59,10 @@ def evaluate_model(
     sources, references = read_split(translator.spec, known_split, report, translator.vocabulary)
     outputs = ModelOutputs(translator, sources, references, report)
     if show:
-        report.say(format_examples(sources, references, outputs.texts))
+        report.info(format_examples(sources, references, outputs.texts))
     scores = compute_scores(outputs, translator.spec.task)
     precision = options.get("precision") or translator.spec.compilation.precision
-    scores[MACHINE_KEY] = f"{called(str(translator.device))}, {translator.backend}, {precision}"
+    scores[MACHINE_KEY] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
     if precision == "float32" and not model_folder.published and weights_unchanged(model_folder, digest, report):
         save_outputs(model_folder.answers(split), outputs)
         write_json(model_folder.scores, {**model_folder.known_scores, split: scores})
@@ -124,12 +123,12 @@ def read_split(
     if any(isinstance(part, HeldOut) for part in parts):
         return prepare(spec, report, vocabulary).texts(split)
     pairs: list[Pair] = []
-    with closing(ParallelText(spec, report)) as text:
+    with closing(ParallelCorpus(spec, report)) as text:
         for number, part in enumerate(parts):
             part_pairs = (
-                kept_set(split, part, trees=isinstance(spec.task, Parsing))
+                cached_builtin_pairs(split, part, trees=isinstance(spec.task, Parsing))
                 if isinstance(part, Grammar)
-                else text.pairs_of(split, number)
+                else text.part_pairs(split, number)
             )
             pairs += [(clean(source), clean(target)) for source, target in part_pairs]
     return [source for source, _ in pairs], [target for _, target in pairs]

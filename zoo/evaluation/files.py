@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from specs import ZooError
-from zoo.data.text_file import language_of
+from zoo.data.text_files import language_suffix
 from zoo.evaluation.scores import Scores
 from zoo.evaluation.text_metrics import (
     bleu,
@@ -91,5 +91,5 @@ def resolve_language(given: str | None, references: Path | str) -> str | None:
         raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")
     if given is not None:
         return given
-    code = language_of(references)
+    code = language_suffix(references)
     return code if code and code in moses_languages() else None

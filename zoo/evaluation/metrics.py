@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
-from specs.task import SCORES
+from specs.spec import SCORES
 from zoo.evaluation.evalb.scores import score_trees
 from zoo.evaluation.text_metrics import compute_bleu, compute_chrf, compute_paper_bleu, compute_ter
-from zoo.text.trees.tree import Tree, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import Tree
 
 if TYPE_CHECKING:
     from zoo.evaluation.outputs import ModelOutputs
@@ -111,13 +112,13 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
         ZooError: A reference is not a tree. An output that is not a tree only counts as an error.
     """
     trees = [_read_tree(text) for text in outputs.texts]
-    result = score_trees(trees, [read(text) for text in outputs.references], own_tags=False)
+    result = score_trees(trees, [read_tree(text) for text in outputs.references], own_tags=False)
     return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}
 
 
 def _read_tree(text: str) -> Tree | None:
     try:
-        return read(text)
+        return read_tree(text)
     except ZooError:
         return None
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import ZooError
-from zoo.files.content import content
-from zoo.files.files import writing
+from zoo.files.atomic import atomic_file
+from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translator import Translator
@@ -109,7 +109,7 @@ def save_outputs(file: Path, outputs: ModelOutputs) -> None:
         SavedOutput(output, scores.log_probability, scores.tokens)
         for output, scores in zip(outputs.texts, outputs.reference_scores, strict=True)
     ]
-    with writing(file) as partial:
+    with atomic_file(file) as partial:
         partial.write_text("".join(f"{json.dumps(asdict(line))}\n" for line in saved), encoding="utf-8")
 
 
@@ -120,7 +120,7 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
         ZooError: The file is missing or damaged.
     """
     try:
-        return [_read_output(json.loads(line)) for line in content(file, _MAX_FILE_BYTES).splitlines()]
+        return [_read_output(json.loads(line)) for line in read_bytes(file, _MAX_FILE_BYTES).splitlines()]
     except (ValueError, TypeError, KeyError):
         hint = "remove it: `zoo evaluate --model RUN --set SET` writes it again"
         raise ZooError(f"`{file}` is damaged: a line is not a valid output", hint=hint, exit_code=1) from None

@@ -16,9 +16,9 @@ from compiler import EmittedProgram, Program
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.preprocessing import Preprocessor, SplitText
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.text.lines import clean
-from zoo.text.sentences import sentences
+from zoo.text.sentences import checked_texts
 from zoo.text.tokenizer import SPACE
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class AttentionRecorder:
             ZooError: The text is empty or too long to be translated whole, or memory is not sufficient.
         """
         preprocessor = translator.preprocessor()
-        (encoded,) = preprocessor.encode_sources(sentences([source]), [""], 0)
+        (encoded,) = preprocessor.encode_sources(checked_texts([source]), [""], 0)
         _require_whole(encoded, preprocessor)
         if target is None:
             ((best, *_),) = translator.hypotheses([source])
@@ -119,7 +119,7 @@ class AttentionRecorder:
         return compute_attention(
             self._program,
             EncodedText(clean(source), encoded.tokens, preprocessor.source_tokens(source)),
-            EncodedText(text, target_ids, translator.vocabulary.named(target_ids[1:-1])),
+            EncodedText(text, target_ids, translator.vocabulary.token_strings(target_ids[1:-1])),
             forced=target is not None,
         )
 
@@ -145,8 +145,8 @@ def compute_attention(program: EmittedProgram, source: EncodedText, target: Enco
     inputs = (torch.tensor([list(row.ids)], device=program.device) for row in (source, target))
     try:
         log_probabilities, weights = program.attend(*inputs)
-    except FAILURES as error:
-        if not is_short(error):
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
             raise
         raise ZooError(
             f"there is not enough memory for the attention of {source_length - 1:,} source tokens and "

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import Source, pad_sequences
 from zoo.generation.constraints import ConstraintState
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy, Selection, StepRecord
-from zoo.text.sentences import shown
+from zoo.text.sentences import excerpt
 
 
 class Batch(Generic[State]):
@@ -24,7 +24,7 @@ class Batch(Generic[State]):
 
     def __init__(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         strategy: SearchStrategy,
         histories: Sequence[SearchHistory],
         state: State,
@@ -38,7 +38,7 @@ class Batch(Generic[State]):
 
     @classmethod
     def start(
-        cls, program: Steps[State], strategy: SearchStrategy, sources: Sequence[Source], device: torch.device
+        cls, program: StepwiseDecoder[State], strategy: SearchStrategy, sources: Sequence[Source], device: torch.device
     ) -> Self:
         """Encode sentences whose prefixes have the same length, and read their prefixes.
 
@@ -164,7 +164,7 @@ def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sou
     for source, is_allowed in zip(sources, allowed, strict=True):
         if not is_allowed:
             raise ZooError(
-                f"the prefix of sentence {source.line + 1:,}, {shown(source.text)}, has a token that is not allowed",
+                f"the prefix of sentence {source.line + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
                 hint="leave the prefix out, or shorten it",
             )
 

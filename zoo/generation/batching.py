@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from specs import PAD, ZooError
-from zoo.text.sentences import shown
+from zoo.text.sentences import excerpt
 
 MIN_ROW_TOKENS = 16
 """Shorter sentences count as this many tokens: their translations and the vocabulary's logits need memory, too."""
@@ -62,7 +62,7 @@ class Source:
 def sentence_out_of_memory(source: Source) -> ZooError:
     """Return the error for a sentence that does not fit into memory even in a batch of its own."""
     return ZooError(
-        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {shown(source.text)}, "
+        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {excerpt(source.text)}, "
         f"{len(source.tokens) - 1:,} tokens",
         hint="split the sentence, use a smaller beam, or close other programs",
         exit_code=1,

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compiler.program import State, Steps
-from compiler.top_k import TopK
+from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
@@ -66,7 +65,7 @@ class BeamSearch:
 
     def step(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],

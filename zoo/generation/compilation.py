@@ -13,15 +13,15 @@ from typing import TypedDict, Unpack
 from torch import Tensor
 
 from compiler import Program, Purpose, build
-from compiler.agree import disagreement
 from compiler.artefact import MANIFEST
-from compiler.assemble import ordered
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
 from specs import Spec
-from zoo.files import places
-from zoo.files.occupied import folder_bytes
+from zoo.files import storage
+from zoo.files.storage import folder_bytes
 from zoo.models import find
-from zoo.models.contents import read_model
-from zoo.planning.room import require_to_translate
+from zoo.models.loading import read_model
+from zoo.planning.capacity import require_memory_to_translate
 from zoo.report import Report
 
 QUIET_SECONDS = 2.0
@@ -47,7 +47,7 @@ class BackendOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Artefact:
-    """A folder of compiled artefacts in `places.compiled()`."""
+    """A folder of compiled artefacts in `storage.compiled()`."""
 
     folder: str
     bytes: int
@@ -84,15 +84,15 @@ def build_with_message(
 ) -> Program:
     """Build a program as `compiler.build` does, and report if compilation takes long.
 
-    Compiled artefacts are stored in `places.compiled()`.
+    Compiled artefacts are stored in `storage.compiled()`.
     """
-    folder = places.compiled()
+    folder = storage.compiled()
     message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
     options = {"device": device, "precision": precision, "backend": backend}
     with message_if_slow(report, message):
         program = build(spec, purposes, weights=weights, folder=folder, **options)  # type: ignore[arg-type]
     if program.backend == LAZY_BACKEND:
-        report.say(LAZY_MESSAGE)
+        report.info(LAZY_MESSAGE)
     return program
 
 
@@ -104,7 +104,7 @@ def message_if_slow(report: Report, message: str) -> Iterator[None]:
     def count_seconds() -> None:
         if finished.wait(QUIET_SECONDS):
             return
-        report.say(message)
+        report.info(message)
         with report.progress("compiling", None, "seconds") as progress:
             progress.advance(round(QUIET_SECONDS))
             while not finished.wait(1):
@@ -154,11 +154,11 @@ def compile_spec(
     """
     report = report or Report()
     if weights is None:
-        require_to_translate(spec, device)
-    chosen, order = ordered(
-        spec, weights=weights, device=device, precision=precision, backend=backend, folder=places.compiled()
+        require_memory_to_translate(spec, device)
+    chosen, order = prepare_build(
+        spec, weights=weights, device=device, precision=precision, backend=backend, folder=storage.compiled()
     )
-    report.say(f"{chosen.name}: {chosen.summary}")
+    report.info(f"{chosen.name}: {chosen.summary}")
     before, start = _artefact_times(), time.perf_counter()
     with message_if_slow(report, "compiling; this is done once on this machine"):
         program = chosen.build(order)
@@ -178,7 +178,7 @@ def compile_spec(
 def _artefact_times() -> dict[Path, tuple[int, int]]:
     """Return when each artefact was last used and when it was made. Unit: nanoseconds since the epoch."""
     times = {}
-    for folder in places.compiled().glob("[!.]*"):
+    for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):
             times[folder] = (folder.stat().st_mtime_ns, (folder / MANIFEST).stat().st_mtime_ns)
     return times

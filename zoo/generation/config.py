@@ -18,7 +18,7 @@ from specs.decoding import (
     MAX_TOP_K,
     MAX_WORKERS,
 )
-from specs.notation import shown
+from specs.notation import quote
 from zoo.generation.beam_search import BeamSearch, StoppingRule
 from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty
@@ -181,4 +181,4 @@ def _check_integer(name: str, value: object) -> None:
 
 def _format_value(value: object) -> str:
     """Return the value in Python notation, shortened."""
-    return shown(value)[1:-1] if isinstance(value, int) and not isinstance(value, bool) else repr(value)[:100]
+    return quote(value)[1:-1] if isinstance(value, int) and not isinstance(value, bool) else repr(value)[:100]

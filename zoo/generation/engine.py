@@ -12,12 +12,12 @@ from typing import Any, Literal
 import torch
 
 from compiler.host import cores
-from compiler.program import Scoring, State, Steps
+from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
 from zoo.generation.batch import Batch
 from zoo.generation.batching import Source, max_rows, sentence_out_of_memory
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 SearchResult = tuple[int, list[Hypothesis]]
 """The index of a sentence, and its hypotheses."""
@@ -180,7 +180,7 @@ class RequestQueue:
 
 @torch.no_grad()
 def run_worker(
-    program: Steps[State], queue: RequestQueue, strategy: SearchStrategy, device: torch.device
+    program: StepwiseDecoder[State], queue: RequestQueue, strategy: SearchStrategy, device: torch.device
 ) -> Iterator[SearchResult]:
     """Decode sentences from the queue until it is exhausted, and yield each result as soon as it is known.
 
@@ -201,8 +201,8 @@ def run_worker(
         done: list[SearchHistory] | None = None
         try:
             batch, done = _advance(program, strategy, batch, joining, device)
-        except FAILURES as error:
-            if not is_short(error):
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error):
                 raise
         if done is None:  # out of memory; leaving the handler has freed what the failed step allocated
             batch = None
@@ -218,7 +218,7 @@ def run_worker(
 
 
 def _advance(
-    program: Steps[State],
+    program: StepwiseDecoder[State],
     strategy: SearchStrategy,
     batch: Batch[State] | None,
     joining: list[Source],
@@ -238,7 +238,7 @@ def max_workers() -> int:
     return max(64, 8 * cores())
 
 
-def resolve_workers(program: Scoring, requested: int | Literal["auto"]) -> int:
+def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     """Return the number of worker threads.
 
     "auto" is one thread per CPU core if the program computes each batch on one core, else one thread.
@@ -262,7 +262,7 @@ def resolve_workers(program: Scoring, requested: int | Literal["auto"]) -> int:
 
 
 def search(
-    program: Steps[State],
+    program: StepwiseDecoder[State],
     chunks: Iterable[Sequence[Source]],
     strategy: SearchStrategy,
     max_batch_tokens: int,
@@ -336,7 +336,7 @@ def _receive(results: SimpleQueue[Any], queue: RequestQueue, working: int) -> It
 
 
 def _work(
-    program: Steps[State],
+    program: StepwiseDecoder[State],
     queue: RequestQueue,
     strategy: SearchStrategy,
     device: torch.device,

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from compiler.program import Stepping
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, TranslationModel, top_k
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ States = tuple[Any, ...]
 class Ensemble:
     """Program that averages the probabilities of `programs`. They share one vocabulary and one device."""
 
-    def __init__(self, programs: Sequence[Stepping]) -> None:
+    def __init__(self, programs: Sequence[TranslationModel]) -> None:
         self.programs = list(programs)
 
     @property

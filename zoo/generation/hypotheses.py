@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int, Int64
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder
 from specs import EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
@@ -86,7 +86,7 @@ class SearchStrategy(Protocol):
 
     def step(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],

@@ -12,8 +12,8 @@ from zoo.generation.attention import AttentionRecorder
 from zoo.generation.compilation import build_with_message
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
-from zoo.models.contents import read_model
-from zoo.report import Library, Report
+from zoo.models.loading import read_model
+from zoo.report import Report, WarningsReport
 
 ATTENTION_BACKEND = "eager"
 """Backend that computes attention, whichever backend translates: one pass is faster than any compilation."""
@@ -34,7 +34,7 @@ def open_model(
     max_batch_tokens: int | None = None,
     report: Report | None = None,
 ) -> Translator:
-    """Open the model in a run's or a bundle's folder. Compiled artefacts are stored in `places.compiled()`.
+    """Open the model in a run's or a bundle's folder. Compiled artefacts are stored in `storage.compiled()`.
 
     Args:
         folder: The folder.
@@ -49,7 +49,7 @@ def open_model(
     """
     device = find_device(device)
     model = read_model(folder)
-    report = report or Library()
+    report = report or WarningsReport()
     weights = model.weights.tensors
     program = build_with_message(
         model.spec, TRANSLATE, weights, report, device=device, precision=precision, backend=backend

@@ -13,10 +13,10 @@ from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import Preprocessor, SplitText
 from zoo.generation.translator import Translation, Translator
 from zoo.text.lines import clean
-from zoo.text.sentences import shown
-from zoo.text.trees.bracketed import plain
-from zoo.text.trees.symbols import Symbols
-from zoo.text.trees.tree import DEEPEST, Tree, escaped, read, unescaped
+from zoo.text.sentences import excerpt
+from zoo.text.trees.bracketed import read_tree, simplify
+from zoo.text.trees.tokenizer import TreeTokenizer
+from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, unescape_brackets
 from zoo.text.vocabulary import Side
 
 
@@ -35,12 +35,12 @@ class Parser(Translator):
         """Make a parser from a program. Arguments are those of `Translator`; the spec's task has to be parsing."""
         super().__init__(*args, **kwargs)
         symbols, task = self.vocabulary.target, self.spec.task
-        assert isinstance(symbols, Symbols)
+        assert isinstance(symbols, TreeTokenizer)
         assert isinstance(task, Parsing)
         self.symbols = symbols
         if task.constrained:
             self.constraint = BracketConstraint(
-                symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.in_a_row
+                symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.max_opening_run
             )
 
     @overload
@@ -72,7 +72,7 @@ class Parser(Translator):
         """
         single = isinstance(texts, str)
         hypotheses = self.hypotheses([texts] if isinstance(texts, str) else texts, n_best=n_best, **options)
-        trees = [[read(each.text) for each in translations if each.text] for translations in hypotheses]
+        trees = [[read_tree(each.text) for each in translations if each.text] for translations in hypotheses]
         if n_best is not None:
             return trees[0] if single else trees
         best = [ranked[0] if ranked else None for ranked in trees]
@@ -81,7 +81,7 @@ class Parser(Translator):
     def preprocessor(self) -> Preprocessor:
         """Return a new preprocessor of sentences."""
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
-        return ParserPreprocessor(self.symbols.written, self.constraint is not None, *arguments)
+        return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
 
     def check_pairs(
         self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
@@ -98,8 +98,8 @@ class Parser(Translator):
         self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
         assert isinstance(preprocessor, ParserPreprocessor)
-        words = list(map(escaped, preprocessor.pending_words.pop(index)))
-        tree = self.symbols.mended if self.constraint is None else self.symbols.tree
+        words = list(map(escape_brackets, preprocessor.pending_words.pop(index)))
+        tree = self.symbols.to_repaired_tree if self.constraint is None else self.symbols.to_tree
         return [
             Translation(str(tree(each.tokens, words)), each.score, each.log_probability, each.tokens)
             for each in hypotheses
@@ -136,10 +136,10 @@ class ParserPreprocessor(Preprocessor):
         encoded: list[Source | SplitText] = []
         rows = self._encode(texts, "source")
         for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
-            name, length = f"text {index + 1:,} ({shown(text)})", len(row) - 1
+            name, length = f"text {index + 1:,} ({excerpt(text)})", len(row) - 1
             if prefix.strip():
                 raise ZooError(
-                    f"{name} has the prefix {shown(prefix)}: trees have no prefix", hint="leave prefixes out"
+                    f"{name} has the prefix {excerpt(prefix)}: trees have no prefix", hint="leave prefixes out"
                 )
             if length > self.max_source_length:
                 raise ZooError(
@@ -148,7 +148,9 @@ class ParserPreprocessor(Preprocessor):
                     hint="give one sentence per line",
                 )
             words = split_words(text)
-            max_length = min(self._max_target_length(length), len(words) + 2 * (DEEPEST - 2))  # ROOT and a word are two
+            max_length = min(
+                self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2)
+            )  # ROOT and a word are two
             if row != [EOS]:
                 if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
                     raise ZooError(
@@ -156,7 +158,7 @@ class ParserPreprocessor(Preprocessor):
                         hint="raise `decoding.extra_length` in the model's spec; learned positions limit it, too",
                     )
                 self.pending_words[index] = words
-            word_tokens = self.word_tokens(map(escaped, words))
+            word_tokens = self.word_tokens(map(escape_brackets, words))
             encoded.append(Source(index, tuple(row), max_length, (), text, len(words), word_tokens))
         return encoded
 
@@ -170,7 +172,7 @@ class ParserPreprocessor(Preprocessor):
 
 def split_words(text: str) -> tuple[str, ...]:
     """Return the words and marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets."""
-    return tuple(map(unescaped, clean(text).split()))
+    return tuple(map(unescape_brackets, clean(text).split()))
 
 
 def _unescape_words(text: str) -> str:
@@ -179,10 +181,10 @@ def _unescape_words(text: str) -> str:
 
 def _tree_over(text: str, bracketed: str) -> Tree:
     """Read a tree, and check that its words are those of the sentence."""
-    tree = plain(read(bracketed))
+    tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
-            f"the words of the tree {shown(bracketed)} are not those of its sentence, {shown(text)}",
+            f"the words of the tree {excerpt(bracketed)} are not those of its sentence, {excerpt(text)}",
             hint="line n of the trees must be the tree of line n of the sentences",
         )
     return tree

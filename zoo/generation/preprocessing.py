@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.batching import Source
 from zoo.report import Report
-from zoo.text.sentences import sentences, sentences_of, shown
+from zoo.text.sentences import checked_texts, excerpt, split_sentences
 from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
@@ -98,13 +98,13 @@ class InputWarnings:
         if self._unknown_effect and (first := self._first_unknown):
             self._report.warn(
                 f"{self._unknown:,} of {self._texts:,} texts have {self._units} that the model does not know, "
-                f"the first is text {first.index + 1:,} ({shown(first.text)}); "
+                f"the first is text {first.index + 1:,} ({excerpt(first.text)}); "
                 f"these {self._units} are {self._unknown_effect}"
             )
 
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
-        return f"the longest is text {longest.index + 1:,} ({shown(longest.text)}) with {len(longest.tokens) - 1:,}"
+        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {len(longest.tokens) - 1:,}"
 
 
 class Preprocessor:
@@ -172,8 +172,8 @@ class Preprocessor:
             raise chunk_error
 
     def _read(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
-        texts = sentences((text for text, _ in chunk), first=first + 1)
-        prefixes = sentences((prefix for _, prefix in chunk), first=first + 1, called="prefix")
+        texts = checked_texts((text for text, _ in chunk), first=first + 1)
+        prefixes = checked_texts((prefix for _, prefix in chunk), first=first + 1, label="prefix")
         return self.encode_sources(texts, prefixes, first)
 
     def encode_sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | SplitText]:
@@ -216,12 +216,13 @@ class Preprocessor:
             if units == "words":
                 hint = "leave them out: this model has a fixed list of the words that it can write"
             raise ZooError(
-                f"prefix {index + 1:,} ({shown(prefix)}) has {units} that the model cannot write: {unknown}", hint=hint
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has {units} that the model cannot write: {unknown}",
+                hint=hint,
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
-            tokens = ", ".join(map(repr, self.vocabulary.named(suppressed)))
+            tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
             raise ZooError(
-                f"prefix {index + 1:,} ({shown(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
                 f"{tokens}",
                 hint="write it differently, or leave the prefix out",
             )
@@ -230,12 +231,12 @@ class Preprocessor:
     def _split(self, text: str, index: int) -> Iterator[str]:
         """Yield as few parts as possible of a long text, in order, each made of whole sentences."""
         part, length = "", 0
-        for sentence in sentences_of(text):
+        for sentence in split_sentences(text):
             sentence_length = len(self.vocabulary.encode(sentence, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")
                 raise ZooError(
-                    f"text {index + 1:,} ({shown(text)}) has a sentence of {sentence_length:,} tokens, but the model "
+                    f"text {index + 1:,} ({excerpt(text)}) has a sentence of {sentence_length:,} tokens, but the model "
                     f"takes at most {self.max_source_length:,} (`decoding.max_source_length`)",
                     hint="break it into lines",
                 )
@@ -264,14 +265,14 @@ class Preprocessor:
             self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
             if row == [PAD]:  # attention over zero positions is not defined
                 raise ZooError(
-                    f"pair {number:,} has a source without tokens, {shown(text)}, and this model reads no EOS",
+                    f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",
                     hint="leave the pair out: the model cannot score it",
                 )
         return rows
 
     def source_tokens(self, text: str) -> list[str]:
         """Return the tokens of a source as strings, without EOS."""
-        return self.vocabulary.source.spelled(text)
+        return self.vocabulary.source.tokenize(text)
 
     def _encode(self, texts: Sequence[str], side: Side) -> list[list[int]]:
         if side == "target":
@@ -282,7 +283,7 @@ class Preprocessor:
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:
             raise ZooError(
-                f"the {side} {shown(text)} needs {length:,} positions, but the model has learned "
+                f"the {side} {excerpt(text)} needs {length:,} positions, but the model has learned "
                 f"{self.positions:,} (`architecture.max_positions`)",
                 hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
             )
@@ -296,19 +297,19 @@ class Preprocessor:
 
 def _units(vocabulary: Vocabulary, side: Side) -> str:
     """Return what can be unknown in a text: "words" if the vocabulary is a list of words, else "characters"."""
-    return "words" if vocabulary.has_words(side) else "characters"
+    return "words" if vocabulary.is_word_level(side) else "characters"
 
 
 def _check_prefix_length(forced: Sequence[int], max_length: int | None, text: str, prefix: str) -> None:
     """Raise ZooError if a prefix is longer than its translation may be; `max_length` is None for an empty text."""
     if max_length is None:
         raise ZooError(
-            f"an empty text has the prefix {shown(prefix)}",
+            f"an empty text has the prefix {excerpt(prefix)}",
             hint="prefix n belongs to text n: leave it empty if the text is empty",
         )
     if len(forced) > max_length:
         raise ZooError(
-            f"the prefix {shown(prefix)} has {len(forced):,} tokens, but a translation of {shown(text)} has at most "
+            f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(text)} has at most "
             f"{max_length:,}",
             hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
         )

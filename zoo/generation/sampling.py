@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int
 from torch import Tensor
 
-from compiler.program import State, Steps
+from compiler.program import State, StepwiseDecoder, top_k
 from compiler.seeds import stream
-from compiler.top_k import top_k
 from specs import BOS, EOS, PAD
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
@@ -55,7 +54,7 @@ class Sampling:
 
     def step(
         self,
-        program: Steps[State],
+        program: StepwiseDecoder[State],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],

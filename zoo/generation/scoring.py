@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from compiler.program import Scoring
+from compiler.program import Scorer
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Progress
-from zoo.system.ram import FAILURES, is_short
+from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TokenScores:
 
 @torch.no_grad()
 def score_targets(
-    program: Scoring,
+    program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     *,
@@ -67,7 +67,7 @@ def score_targets(
 
 
 def _score_group(
-    program: Scoring,
+    program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     group: Sequence[int],
@@ -80,8 +80,8 @@ def _score_group(
         source = pad_sequences([sources[index] for index in group], device)
         rows: list[list[float]] = program.score(source, target).tolist()
         return rows
-    except FAILURES as error:
-        if not is_short(error):
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error):
             raise
     if len(group) > 1:
         middle = len(group) // 2

@@ -10,8 +10,8 @@ from zoo.generation.config import GenerationOptions
 from zoo.generation.preprocessing import TextWithPrefix
 from zoo.generation.translator import Translation, Translator
 from zoo.report import Report
-from zoo.text.arriving import never
-from zoo.text.sentences import with_prefixes
+from zoo.text.lines import never_paused
+from zoo.text.sentences import zip_prefixes
 
 MAX_CHUNK_LINES = 1024
 """Lines that are read ahead and sorted by length."""
@@ -26,7 +26,7 @@ def translate_lines(
     prefixes: Iterable[str] | None = None,
     n_best: int | None = None,
     max_chunk_lines: int = MAX_CHUNK_LINES,
-    paused: Callable[[], bool] = never,
+    paused: Callable[[], bool] = never_paused,
     report: Report | None = None,
     **options: Unpack[GenerationOptions],
 ) -> Iterator[list[Translation]]:
@@ -46,7 +46,7 @@ def translate_lines(
         **options: Generation options. The spec gives what is left out.
     """
     config, preprocessor = translator.config(n_best, options), translator.preprocessor()
-    pairs = with_prefixes(lines, prefixes)
+    pairs = zip_prefixes(lines, prefixes)
     done: dict[int, list[Translation]] = {}
     answered = 0
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:

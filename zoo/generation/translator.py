@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack, overload
 
 import torch
 
-from compiler.program import Stepping
+from compiler.program import TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.attention import Attention, AttentionRecorder
 from zoo.generation.batching import MIN_ROW_TOKENS
@@ -19,9 +19,9 @@ from zoo.generation.ensemble import Ensemble, check_compatible
 from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import Preprocessor, SplitText, TextWithPrefix
 from zoo.generation.scoring import TokenScores, score_targets
-from zoo.planning.room import sentences_at_once
+from zoo.planning.capacity import max_sentences
 from zoo.report import Report
-from zoo.text.sentences import pairs, sentences, with_prefixes
+from zoo.text.sentences import checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 Prefixes = Iterable[str] | None
@@ -81,7 +81,7 @@ class Translator:
 
     def __init__(
         self,
-        program: Stepping,
+        program: TranslationModel,
         vocabulary: Vocabulary,
         spec: Spec,
         *,
@@ -215,8 +215,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return the translations of each text with their scores. Progress goes to `report`."""
         config = self.config(n_best, options)
-        text_pairs = list(with_prefixes(texts, prefixes))
-        sentences(text for text, _ in text_pairs)  # report an invalid text before the work starts
+        text_pairs = list(zip_prefixes(texts, prefixes))
+        checked_texts(text for text, _ in text_pairs)  # report an invalid text before the work starts
         results, preprocessor = [[EMPTY_TRANSLATION]] * len(text_pairs), self.preprocessor()
         progress_bar = (report or Report()).progress(self.verb, len(text_pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
@@ -237,7 +237,7 @@ class Translator:
         complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
         config = GenerationConfig.from_spec(self.spec, complete, n_best)
         rows = config.beam if config.search == "beam" else config.n_best
-        limit = MIN_ROW_TOKENS * sentences_at_once(self.spec, rows, self.device)
+        limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
         return replace(config, max_batch_tokens=min(config.max_batch_tokens, limit), constraint=self.constraint)
 
     def translate_chunks(
@@ -382,7 +382,7 @@ class Translator:
         Raises:
             ZooError: The numbers of sources and targets differ, or a text is not one line.
         """
-        return pairs(sources, targets, first=first)
+        return checked_pairs(sources, targets, first=first)
 
     def attention(self, source: str, target: str | None = None) -> Attention:
         """Return the attention weights of every head of every layer over a text and its translation.

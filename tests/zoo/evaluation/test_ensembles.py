@@ -85,7 +85,7 @@ def test_bfloat16_and_bundles_are_not_saved(two: tuple[Path, Path]) -> None:
 
 def test_the_saved_file_belongs_to_the_run(two: tuple[Path, Path]) -> None:
     evaluate_ensemble(two, "test", device="cpu")
-    assert Run(two[0]).strangers() == []
+    assert Run(two[0]).foreign_files() == []
 
 
 def test_models_of_different_sets_are_refused(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:

@@ -19,15 +19,16 @@ from zoo.evaluation.metrics import perplexity
 from zoo.evaluation.outputs import load_outputs
 from zoo.evaluation.scores import summary_line, table_rows
 from zoo.evaluation.text_metrics import bleu
-from zoo.files import places
-from zoo.files.files import read_json, write_json
+from zoo.files import storage
+from zoo.files.atomic import write_json
+from zoo.files.reading import read_json
 from zoo.generation.loading import open_model
 from zoo.generation.scoring import TokenScores
 from zoo.models import weights
 from zoo.publishing.publish import publish
 from zoo.publishing.verify import verify
 from zoo.report import Report
-from zoo.system.called import called
+from zoo.system.processors import device_name
 from zoo.training.run import Run
 
 SPEED = ["sentences", "seconds", "sentences_per_second"]
@@ -118,7 +119,7 @@ def test_scores_are_formatted_for_people(parrot):
     scores = evaluate_translator(parser, parser.sources, parser.references, Report())
     assert summary_line(scores) == f"F1 {scores['f1']:.2f}, perplexity 2.000 per token"
     named = ["F1", "recall", "precision", "complete match", "perplexity", "sentences", "signature"]
-    assert [called for called, _ in table_rows(scores)] == named
+    assert [device_name for device_name, _ in table_rows(scores)] == named
 
 
 def test_infinite_scores_are_null_in_json(parrot):
@@ -167,7 +168,9 @@ def test_model_scores_are_correct_and_saved(trained: Callable[..., Run]) -> None
     same = ("bleu", "signature", "perplexity", "sentences")
     assert [found[name] for name in same] == [wanted[name] for name in same]
     assert found["sentences"] == 4
-    assert found["machine"] == f"{called('cpu')}, {run.spec.compilation.backend}, float32".replace("auto", "native")
+    assert found["machine"] == f"{device_name('cpu')}, {run.spec.compilation.backend}, float32".replace(
+        "auto", "native"
+    )
     kept = read_json(run.scores)
     assert kept["test"] == found
     assert kept["dev"]["bleu"] == 12.345
@@ -209,7 +212,7 @@ def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> N
     sources, references = read_split(spec, "dev", Report())
     assert sources[1] == "we read two books today"
     assert references[1] == "heute lesen wir zwei Bücher"
-    assert not places.prepared().exists()
+    assert not storage.prepared().exists()
 
 
 def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None:
@@ -245,7 +248,7 @@ def test_saved_outputs_are_those_that_were_scored(trained: Callable[..., Run]) -
     forced = translator.score_tokens(sources, Path("pairs.de").read_text().splitlines(), report=Report())
     assert tokens == sum(each.tokens for each in forced)
     assert 2.718281828459045**found == pytest.approx(perplexity(forced))
-    assert not run.strangers()
+    assert not run.foreign_files()
 
 
 def test_approximate_outputs_are_not_saved(trained: Callable[..., Run]) -> None:

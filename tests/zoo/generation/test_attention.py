@@ -14,7 +14,7 @@ from compiler import Purpose, build, interpret, lower
 from specs import BOS, EOS, ZooError
 from zoo.generation.attention import Attention
 from zoo.generation.translator import Translator
-from zoo.models.contents import read_model
+from zoo.models.loading import read_model
 from zoo.training.run import Run
 
 TEXT = "the old dog sees a small house"

@@ -9,7 +9,7 @@ import torch
 
 import specs
 from compiler import build
-from compiler.top_k import TopK, top_k
+from compiler.program import TopK, top_k
 from specs import BOS, EOS, PAD, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch

@@ -66,7 +66,7 @@ def tree_sources(pairs):
     return [Source(i, (4, EOS), length, word_count=words) for i, (words, length) in enumerate(pairs)]
 
 
-def has_words(tree, word_tokens):
+def is_word_level(tree, word_tokens):
     """Return whether the words of a tree are the given ones, of which UNK is any."""
     words = [token for token in tree if token in WORDS]
     return all(expected in (UNK, word) for expected, word in zip(word_tokens, words, strict=True))
@@ -108,7 +108,7 @@ def test_words_are_written_as_given_and_consecutive_brackets_are_limited(max_con
         trees = [
             tree
             for tree in constituents(len(words), length)
-            if has_words(tree, words) and consecutive_openings(tree) <= (max_consecutive or length)
+            if is_word_level(tree, words) and consecutive_openings(tree) <= (max_consecutive or length)
         ]
         source = Source(0, (4, EOS), length, word_count=len(words), word_tokens=words)
         check_allowed_tokens(constraint, source, trees)
@@ -186,7 +186,7 @@ TREE_STRATEGIES = {
 def program(request, toy, tmp_path_factory):
     if request.param == "toy":
         return toy(SIZE, 1, 100)
-    if problem := BACKENDS[request.param].absent():
+    if problem := BACKENDS[request.param].unavailable_reason():
         pytest.skip(problem)
     architecture = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4}
     spec = specs.load("tiny", {"architecture": architecture, "vocabulary": {"size": SIZE}})

@@ -48,7 +48,7 @@ def _state() -> dict[str, object]:
     ["eager", "native", pytest.param("inductor", marks=pytest.mark.slow), pytest.param("onnx", marks=pytest.mark.slow)],
 )
 def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backend: str) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     run = trained()
     torch.set_num_threads(3)
@@ -93,7 +93,7 @@ class Waiting(Report):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:

@@ -13,16 +13,16 @@ import specs
 from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
 from zoo.data import builtin
-from zoo.data.parallel import sentence
+from zoo.data.corpus import tree_pair
 from zoo.generation.attention import AttentionRecorder
 from zoo.generation.parser import Parser
 from zoo.generation.streaming import translate_lines
-from zoo.text.trees.bracketed import plain
-from zoo.text.trees.symbols import Linearisation
-from zoo.text.trees.tree import Tree, read
+from zoo.text.trees.bracketed import read_tree, simplify
+from zoo.text.trees.tokenizer import Linearisation
+from zoo.text.trees.tree import Tree
 from zoo.text.vocabulary import Vocabulary
 
-PAIRS = [sentence(plain(pair.tree)) for pair in builtin.sentences("dev", 60)]
+PAIRS = [tree_pair(simplify(pair.tree)) for pair in builtin.sentences("dev", 60)]
 SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 
@@ -52,12 +52,12 @@ def test_every_output_is_a_tree_over_its_words(parser: MakeParser, linearisation
     one = parser(**how)
     for best, text in zip(one.hypotheses(SENTENCES, n_best=3), SENTENCES, strict=True):
         for each in best:
-            tree = read(each.text)
+            tree = read_tree(each.text)
             assert words(tree) == text.replace("(", "-LRB-").replace(")", "-RRB-").split()
             if constrained:
-                assert str(one.symbols.tree(each.tokens, words(tree))) == each.text
+                assert str(one.symbols.to_tree(each.tokens, words(tree))) == each.text
                 written = [token for token in each.tokens if token in one.symbols.words]
-                known = one.symbols.written(words(tree)) or written
+                known = one.symbols.word_ids(words(tree)) or written
                 assert all(due in (UNK, token) for due, token in zip(known, written, strict=True))
 
 
@@ -98,7 +98,7 @@ def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     )
     tree = "(TOP (S (NP (DT -LRB-) (NN dog)) (VP (VBZ sleeps))))"
     own, given = one.attention("( dog sleeps"), one.attention("( dog sleeps", tree).by_words()
-    assert words(read(own.translation)) == ["-LRB-", "dog", "sleeps"]
+    assert words(read_tree(own.translation)) == ["-LRB-", "dog", "sleeps"]
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
     assert given.target == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
@@ -141,7 +141,7 @@ def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
 def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parser: MakeParser) -> None:
     long, short = "abcdefgh ijklmnop", "a a a"
     found = translate_lines(parser(**{"decoding.extra_length": 0}), [long, long, short])
-    assert [words(read(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
+    assert [words(read_tree(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
     message = r"the tree of text 3 \('a a a'\) needs at least 5 tokens, but may have at most 3"
     with pytest.raises(ZooError, match=message) as caught:
         next(found)

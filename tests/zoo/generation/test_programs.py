@@ -49,7 +49,7 @@ def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
 def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     norm, backend = request.param
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
     torch.manual_seed(0)
@@ -81,7 +81,7 @@ def test_log_probabilities_equal_the_score_of_a_full_forward_pass(
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_native_kernels_find_what_pytorch_finds(sources: Any, search: Any, tmp_path_factory: Any, name: str) -> None:
-    if problem := BACKENDS["native"].absent():
+    if problem := BACKENDS["native"].unavailable_reason():
         pytest.skip(problem)
     spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
     torch.manual_seed(0)
@@ -197,7 +197,7 @@ def test_a_translation_is_independent_of_other_texts(world: tuple[Spec, Any, lis
 def test_every_backend_finds_the_same_translations(
     world: tuple[Spec, Any, list[str]], backend: str, tmp_path: Path
 ) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     spec, vocabulary, texts = world
     weights = compiler.build(spec, backend=REFERENCE_BACKEND).weights()
@@ -231,7 +231,7 @@ def test_batch_independence_on_multi30k(multi30k: tuple[str, list[str]]) -> None
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != REFERENCE_BACKEND])
 def test_every_backend_on_multi30k(multi30k: tuple[str, list[str]], backend: str) -> None:
-    if problem := BACKENDS[backend].absent():
+    if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
     run, texts = multi30k
     one, other = (zoo.load(run, backend=name).hypotheses(texts) for name in (REFERENCE_BACKEND, backend))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from specs import ZooError
-from specs.notation import shown
+from specs.notation import quote
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
 from zoo.evaluation.evalb.sentences import (
     ERROR,
@@ -22,8 +22,7 @@ from zoo.evaluation.evalb.sentences import (
     score_sentence,
 )
 from zoo.text.lines import read_lines
-from zoo.text.trees.symbols import XX
-from zoo.text.trees.tree import Tree
+from zoo.text.trees.tree import XX, Tree
 
 _TABLE_HEAD = """\
   Sent.                        Matched  Bracket   Cross        Correct Tag
@@ -153,7 +152,7 @@ def _read_reference(line: str, where: str) -> Bracketing:
     reference = parse_bracketing(line)
     if reference is None:
         raise ZooError(
-            f"{shown(line)} is not a bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
+            f"{quote(line)} is not a bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
         )
     return reference
 

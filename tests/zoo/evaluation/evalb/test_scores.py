@@ -11,7 +11,8 @@ from specs import ZooError
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters
 from zoo.evaluation.evalb.scores import evaluate_bracket_files, format_table, score_trees
 from zoo.evaluation.evalb.sentences import ERROR, SKIPPED, VALID
-from zoo.text.trees.tree import Tree, leaf, node, read
+from zoo.text.trees.bracketed import read_tree
+from zoo.text.trees.tree import Tree, leaf, node
 
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ bites) (NP (DT the) (NN cat))) (. .)))"
 """Length 6; without what COLLINS deletes five words under S 0-5, NP 0-2, VP 2-5 and NP 3-5."""
@@ -19,7 +20,7 @@ LABELS, TAGS = ("S", "NP", "VP", "ADVP", "PRT", "NP-SBJ"), ("NN", "DT", "VB", ".
 
 
 def one(test, gold=GOLD, parameters=COLLINS):
-    return score_trees([None if test is None else read(test)], [read(gold)], parameters).rows[0]
+    return score_trees([None if test is None else read_tree(test)], [read_tree(gold)], parameters).rows[0]
 
 
 def counts(row):
@@ -152,14 +153,14 @@ def test_quotation_marks_with_confusable_tags_are_kept():
 
 def test_words_without_tags_get_those_of_the_reference():
     untagged = "(S (NP (XX the) (XX dog)) (VP (XX bites) (NP (XX the) (XX cat)) (XX .)))"
-    scores = score_trees([read(untagged)], [read(GOLD)])
+    scores = score_trees([read_tree(untagged)], [read_tree(GOLD)])
     assert counts(scores.rows[0]) == (4, 4, 4, 0)
     assert (scores.f1, scores.tagging, scores.rows[0].tags) == (100, None, None)
     assert scores.signature == "evalb:collins|tags:reference|cutoff:40"
     # The full stop is not there: with its tag missing, nobody else would notice.
     assert one(untagged.replace(" (XX .)", "")).problem == "there are 5 words, and 6 in the reference"
     # One tag in all the outputs, and they are a tagger's own.
-    tagged = score_trees([read(untagged), read(GOLD)], [read(GOLD)] * 2)
+    tagged = score_trees([read_tree(untagged), read_tree(GOLD)], [read_tree(GOLD)] * 2)
     assert ([row.status for row in tagged.rows], tagged.tagging) == ([ERROR, VALID], 100)
     assert tagged.signature == "evalb:collins|tags:test|cutoff:40"
 
@@ -168,8 +169,13 @@ def test_words_without_tags_get_those_of_the_reference():
 
 
 def test_summaries_leave_out_errors_and_skipped_sentences():
-    outputs = [read(GOLD), read("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"), None, read("(X (. .))")]
-    scores = score_trees(outputs, [read(GOLD)] * 4)
+    outputs = [
+        read_tree(GOLD),
+        read_tree("(S (NP (DT the) (NN dog)) (VBZ bites) (DT the) (NN cat))"),
+        None,
+        read_tree("(X (. .))"),
+    ]
+    scores = score_trees(outputs, [read_tree(GOLD)] * 4)
     assert (scores.sentences, scores.errors, scores.skipped) == (4, 1, 1)
     assert (scores.recall, scores.precision) == (100 * 6 / 8, 100)
     assert scores.f1 == pytest.approx(2 * 75 * 100 / 175)
@@ -180,8 +186,8 @@ def test_summaries_leave_out_errors_and_skipped_sentences():
 
 def test_summaries_by_length():
     short, long = "(S (NN a))", "(S (NP (NN a) (NN b)) (NN c))"
-    outputs = [read(short), read("(S (NN a) (NP (NN b) (NN c)))")]
-    scores = score_trees(outputs, [read(short), read(long)], replace(COLLINS, cutoff=1))
+    outputs = [read_tree(short), read_tree("(S (NN a) (NP (NN b) (NN c)))")]
+    scores = score_trees(outputs, [read_tree(short), read_tree(long)], replace(COLLINS, cutoff=1))
     assert (scores.short.sentences, scores.short.f1, scores.f1) == (1, 100, pytest.approx(100 * 2 / 3))
     found = scores.by_length([1, 2, 3])
     assert {name: (each.sentences, each.f1) for name, each in found.items()} == {
@@ -198,7 +204,7 @@ def test_summaries_by_length():
 
 def test_empty_or_unequal_lists_are_refused():
     with pytest.raises(ZooError, match="2 trees and 1 references"):
-        score_trees([None, None], [read(GOLD)])
+        score_trees([None, None], [read_tree(GOLD)])
     with pytest.raises(ZooError, match="nothing to score"):
         score_trees([], [])
 
@@ -206,10 +212,10 @@ def test_empty_or_unequal_lists_are_refused():
 def test_too_many_errors_are_refused():
     """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
     patient = replace(COLLINS, max_error=2)
-    assert score_trees([None] * 3, [read(GOLD)] * 3, patient).errors == 3
+    assert score_trees([None] * 3, [read_tree(GOLD)] * 3, patient).errors == 3
     with pytest.raises(ZooError, match=r"4 sentences are in error, .*`MAX_ERROR 2`.* sentence 1: the brackets"):
-        score_trees([None] * 4, [read(GOLD)] * 4, patient)
-    assert score_trees([None] * 400, [read(GOLD)] * 400).errors == 400
+        score_trees([None] * 4, [read_tree(GOLD)] * 4, patient)
+    assert score_trees([None] * 400, [read_tree(GOLD)] * 400).errors == 400
 
 
 # files
@@ -364,20 +370,20 @@ Tagging accuracy          =  83.33
 
 
 def test_the_layout_of_the_table():
-    outputs = [read(TABLE_GOLD), read("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
-    found = format_table(score_trees(outputs, [read(TABLE_GOLD)] * 3))
+    outputs = [read_tree(TABLE_GOLD), read_tree("(S (NN a) (VP (JJ b) (VB c)) (. .))"), None]
+    found = format_table(score_trees(outputs, [read_tree(TABLE_GOLD)] * 3))
     assert found.startswith(LAYOUT)
     every, short = found.split("-- All --\n")[1].split("\n\n-- len<=40 --\n")
     assert short == every
 
 
 def test_the_layout_without_tags_or_brackets():
-    untagged = score_trees([read("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read(TABLE_GOLD)])
+    untagged = score_trees([read_tree("(S (NP (XX a) (XX b)) (VP (XX c) (XX .)))")], [read_tree(TABLE_GOLD)])
     lines = format_table(untagged).splitlines()
     assert lines[3] == "   1    4    0  100.00 100.00     3      3    3      0      3     -        -"
     assert lines[5] == "                100.00 100.00      3      3    3      1      3     -        -"
     assert lines.count("Tagging accuracy          =      -") == 2
     # Without a bracket to count EVALB leaves its columns out.
-    lines = format_table(score_trees([None], [read(TABLE_GOLD)])).splitlines()
+    lines = format_table(score_trees([None], [read_tree(TABLE_GOLD)])).splitlines()
     assert lines[5] == "      0     0     0.00"
     assert "Bracketing Recall         =   0.00" in lines
