@@ -46,18 +46,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def spec_page() -> str:
     """Return the reference of all spec fields as Markdown."""
     base = yaml.safe_load((ROOT / "specs" / "base.yaml").read_text(encoding="utf-8"))
-    lines = [FIELDS_HEADER]
-    for name, field in Spec.model_fields.items():
-        if name != "format":
-            lines += _section(name, field, base.get(name))
+    sections = {name: field for name, field in Spec.model_fields.items() if _models(field.annotation)}
+    general = [(name, field, base.get(name)) for name, field in Spec.model_fields.items() if name not in sections]
+    lines = [FIELDS_HEADER, "## General\n", *_table(general)]
+    for name, field in sections.items():
+        lines += _section(name, field, base.get(name))
     return "\n".join(lines)
 
 
 def _section(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
     models = _models(field.annotation)
     yield f"## `{name}`\n\n{field.description}\n"
-    if not models:
-        yield from _table([(name, field, value)])
     values = value if isinstance(value, dict) else {}
     for model in models:
         if len(models) > 1:

@@ -14,7 +14,7 @@ RETIRED = {
     r"likeliest": "top k, most probable",
     r"shelf|shelve[ds]?": "local model store",
     r"memory_attention": "cross_attention",
-    r"Beside": "Concat",
+    r"Beside\(": "Concat",
     r"Surroundings": "LayerContext",
     r"Lister": "NativeCodeGenerator",
     r"outlook": "training_estimate",
@@ -32,6 +32,7 @@ RETIRED = {
 EXCEPTIONS = {
     "tests/test_words.py": "lists the words",
     "zoo/data/builtin/": "the vocabulary of the built-in corpus is data",
+    "zoo/data/training_set.py": "the name of a random stream: another one would sample other tokens",
 }
 SOURCES = ("*.py", "*.md", "*.yaml", "*.cpp", "*.hpp", "*.h", "*.js", "*.toml", ".ci/run")
 DOCSTRING_START = re.compile(r'"""(Of|What|Who|Whoever|Where|That which|Those|Nothing|Else) ')
@@ -50,7 +51,7 @@ def _excepted(path: Path) -> bool:
 
 
 def test_no_retired_word_is_used() -> None:
-    patterns = {re.compile(rf"\b(?:{words})\b"): instead for words, instead in RETIRED.items()}
+    patterns = {re.compile(rf"\b(?:{words})(?!\w)"): instead for words, instead in RETIRED.items()}
     found = [
         f"{path.relative_to(ROOT)}:{number}: `{match[0]}`, write {instead}"
         for path in _sources()

@@ -110,7 +110,7 @@ def inventory(pattern: str | None, report: Report) -> Inventory:
         report: Receives the warnings.
     """
     return Inventory(
-        tuple(spec for spec in _shipped_specs() if _matches(pattern, spec.short, spec.name)),
+        tuple(spec for spec in _shipped_specs() if _matches(pattern, spec.short_name, spec.name)),
         tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
         tuple(model for model in _local_models(report) if _matches(pattern, model.name)),
     )

@@ -23,6 +23,7 @@ from zoo.files.atomic import (
     restore_replaced,
     write_json,
 )
+from zoo.files.exchange import exchange
 from zoo.files.reading import read_json
 
 ROOT = Path(__file__).parents[3]
@@ -110,9 +111,12 @@ def test_a_folder_that_must_not_be_replaced_is_kept(folder):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from zoo.files import atomic
 from zoo.files.atomic import atomic_folder, restore_replaced
 
 folder = Path(sys.argv[1]) / "inner"
+if sys.argv[2] == "renames":  # as on a system that cannot exchange two folders
+    atomic.exchange = lambda first, second: False
 
 def replace(text):
     with atomic_folder(folder) as partial:
@@ -130,7 +134,7 @@ def child(last):
     replace("newer")
     os._exit(0)
 
-last = 0
+last = missing = 0
 while True:
     replace("older")
     last += 1
@@ -138,24 +142,45 @@ while True:
     if not process:
         child(last)
     _, status = os.waitpid(process, 0)
+    missing += not folder.exists()
     restore_replaced(folder.parent)
     assert {(folder / name).read_text() for name in ("one", "two")} in ({"older"}, {"newer"}), last
     if not os.WIFSIGNALED(status):
         break
 replace("last")
-print(last, [path.name for path in folder.parent.iterdir()])
+print(last, missing, [path.name for path in folder.parent.iterdir()])
 """
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
-def test_a_killed_replacement_leaves_the_older_or_the_newer_folder(folder):
-    command = [sys.executable, "-c", KILLED, str(folder)]
+@pytest.mark.parametrize("method", ["exchange", "renames"])
+def test_a_killed_replacement_leaves_the_older_or_the_newer_folder(folder, method):
+    command = [sys.executable, "-c", KILLED, str(folder), method]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    kills, left = done.stdout.split(maxsplit=1)
+    kills, missing, left = done.stdout.split(maxsplit=2)
     assert int(kills) > 20
     assert left.strip() == "['inner']"
+    if method == "renames":
+        assert int(missing) > 0, "no kill came between the two renames"
+    elif can_exchange(folder):
+        assert int(missing) == 0
+
+
+def can_exchange(folder):
+    for name in ("a", "b"):
+        fill(folder / name, name)
+    return exchange(folder / "a", folder / "b")
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="no other system can exchange two folders")
+def test_two_folders_are_exchanged(folder):
+    if not can_exchange(folder):
+        pytest.skip("the file system cannot exchange two folders")
+    assert (content(folder / "a"), content(folder / "b")) == ({"b"}, {"a"})
+    with pytest.raises(FileNotFoundError):
+        exchange(folder / "a", folder / "none")
 
 
 def test_the_newest_replaced_folder_is_restored_if_its_name_is_free(folder):
@@ -181,6 +206,7 @@ def test_a_replacement_is_repeated_if_a_reader_restores_the_old_folder(folder, m
         return renamed
 
     fill(folder / "inner", "older")
+    monkeypatch.setattr(atomic, "exchange", lambda first, second: False)
     monkeypatch.setattr(atomic, "_set_aside", disturbed)
     with atomic_folder(folder / "inner") as partial:
         fill(partial, "newer")

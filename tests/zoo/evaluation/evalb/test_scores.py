@@ -249,9 +249,9 @@ def test_trees_and_lines_have_equal_scores(files):
 
 
 def test_invalid_gold_lines_are_an_error(files):
-    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is not a bracketed tree \(.*gold:2\)") as told:
+    with pytest.raises(ZooError, match=r"^`\(S \(NN dog\)` is not a bracketed tree \(.*gold:2\)") as caught:
         files([GOLD, GOLD], [GOLD, "(S (NN dog)"])
-    assert "(NP (DT the) (NN dog))" in told.value.hint
+    assert "(NP (DT the) (NN dog))" in caught.value.hint
     with pytest.raises(ZooError, match=r"test` has 1 lines and `.*gold` has 2"):
         files([GOLD], [GOLD, GOLD])
 
