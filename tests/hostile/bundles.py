@@ -265,8 +265,15 @@ def _forged_json(random: Random, bundle: Path, trial: Trial) -> bool:
     sample = {"set": "test", "sentences": 3, "sources": line, "references": line, "outputs": line, "metric": "bleu"}
     sample |= {"score": 100.0, "signature": "x"}
     wrong: dict[str, tuple[Any, ...]] = {
-        "facts.json": ({"spec": 1}, {"training": {"seed": 10**30}}, {"notes": ["x" * 10**6]}, {"text": []}, [1], None),
-        "sample.json": (
+        "facts.json": (
+            {"spec": 1},
+            {"training": {"seed": 10**30}},
+            {"notes": ["x" * 10**6]},
+            {"corpus": []},
+            [1],
+            None,
+        ),
+        "reference_outputs.json": (
             *({**sample, "outputs": [*line, "b"]}, {**sample, "sources": []}, {**sample, "sentences": -1}, {}, [1]),
             *({**sample, "score": 10**400}, {**sample, "metric": "../x"}, {**sample, "sources": ["a" * 10**6] * 3}),
             *({**sample, "score": -50.0}, {**sample, "sources": ["a"] * 5_000}),
@@ -296,7 +303,9 @@ def _forged_names(random: Random, bundle: Path, trial: Trial) -> bool:
     elif what == 3:
         entries[file] = {**entries[file], "sha256": random.choice(hashes)}
     elif what == 4:
-        del entries[random.choice([each for each in sorted(entries) if each not in ("facts.json", "sample.json")])]
+        del entries[
+            random.choice([each for each in sorted(entries) if each not in ("facts.json", "reference_outputs.json")])
+        ]
     else:
         entries[file] = random.choice(([], None, {}, 3, {"bytes": 1}, "x", [1] * 1000))
     text = json.dumps(entries)

@@ -18,7 +18,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, err
 def exchange(first: Path, second: Path) -> bool:
     """Exchange two files or folders of one file system atomically.
 
-    Python has no function for this system call. Two renames instead would leave an instant in which neither name exists.
+    Python has no function for this system call. Two renames would leave an instant in which neither name exists.
 
     Returns:
         Whether the paths were exchanged. False if the operating system or the file system cannot do it.

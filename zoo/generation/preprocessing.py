@@ -309,7 +309,7 @@ def _check_prefix_length(forced: Sequence[int], max_length: int | None, text: st
         )
     if len(forced) > max_length:
         raise ZooError(
-            f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(text)} has at most "
-            f"{max_length:,}",
+            f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(text)} has at "
+            f"most {max_length:,}",
             hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
         )

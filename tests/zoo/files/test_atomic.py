@@ -223,6 +223,7 @@ def test_a_folder_that_cannot_be_replaced_is_kept(folder, monkeypatch):
             raise OSError(errno.EIO, "Input/output error", str(self))
         return os.rename(self, target)
 
+    monkeypatch.setattr(atomic, "exchange", lambda first, second: False)
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(ZooError, match="Input/output error"), atomic_folder(folder / "inner"):
         pass

@@ -149,7 +149,7 @@ def test_prefixes_are_read_line_by_line(translator):
     expected = translator.hypotheses(TEXTS, prefixes=prefixes)
     for window in (1, 3, 100):
         assert list(translate_lines(translator, TEXTS, prefixes=iter(prefixes), max_chunk_lines=window)) == expected
-    with pytest.raises(ZooError, match="there are 5 prefixes, and more texts"):
+    with pytest.raises(ZooError, match="there are 5 prefixes, but more texts"):
         list(translate_lines(translator, TEXTS, prefixes=prefixes[:5]))
 
 

@@ -148,7 +148,7 @@ def test_program_is_built_for_what_the_metric_needs(
     score = dev.score({})
     expected = evaluate_translator(translator, translator.sources, translator.references, Report())
     assert score == pytest.approx(expected[name])
-    assert [what for what, _ in translator.asked[:-2]] == ["forced" if name == "perplexity" else "outputs"]
+    assert [what for what, _ in translator.asked[:-2]] == ["scores" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")
 
 
