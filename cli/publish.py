@@ -158,7 +158,7 @@ def verify(
             callback=options.check_backend,
             metavar="NAME",
             show_default="eager on the CPU",
-            help="Backend that computes, on the device that is available: auto, or one that `zoo doctor` lists.",
+            help="Backend that runs the model, on a GPU if there is one: auto, or one that `zoo doctor` lists.",
         ),
     ] = None,
 ) -> None:
@@ -179,7 +179,7 @@ def verify(
         f"{result.max_difference:.1g}"
     )
     if sample := result.reference_outputs:
-        scores = f"{sample.metric} {sample.published_score:.2f}; published: {sample.published_score:.2f}"
+        scores = f"{sample.metric} {sample.new_score:.2f}; published: {sample.published_score:.2f}"
         print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
     else:
         print("the model contains no sample of its test set, so no score was computed")

@@ -15,6 +15,8 @@ import pytest
 from cli.app import run
 from zoo.files import storage
 from zoo.models import find
+from zoo.publishing.proof import ReproducedOutputs
+from zoo.publishing.verify import Verified
 from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
@@ -73,6 +75,14 @@ def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -
     (folder / "scores.json").write_text("{}\n")
     result = zoo("verify", NAME)
     assert (result.status, result.out, str(folder / "scores.json") in result.err) == (1, "", True)
+
+
+def test_verify_prints_the_new_score_and_the_published_score(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = ReproducedOutputs("test", 4, 3, "BLEU", published_score=27.5, new_score=27.25)
+    verified = Verified(7, 10, 1e-6, outputs, "eager")
+    monkeypatch.setattr("zoo.publishing.verify.verify", lambda *_, **__: verified)
+    result = zoo("verify", NAME)
+    assert result.out.endswith("4 sentences of test score BLEU 27.25; published: 27.50; 3 outputs are identical\n")
 
 
 def test_missing_models_are_reported_with_the_registries(
