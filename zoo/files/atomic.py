@@ -148,8 +148,7 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
 def _replace_folder(partial: Path, path: Path) -> None:
     """Replace a folder at once. Without that system call, use two renames, which `restore_replaced` can repair."""
     if exchange(partial, path):
-        remove_folder(partial)  # it now contains the replaced files
-        return
+        return  # the caller removes the replaced files, now at `partial`, after it has flushed the new name
     replaced = _set_aside(path, _REPLACED)
     try:
         partial.rename(path)

@@ -174,6 +174,24 @@ def can_exchange(folder):
     return exchange(folder / "a", folder / "b")
 
 
+def test_a_replaced_folder_is_removed_after_the_new_name_is_on_the_disk(folder, monkeypatch):
+    if not can_exchange(folder):
+        pytest.skip("the file system cannot exchange two folders")
+    path, flushed, flush = folder / "replaced", [], atomic.flush_to_disk
+
+    def record(flushed_path):
+        if flushed_path == folder:
+            flushed.append({file.read_text() for file in folder.rglob("one")})
+        flush(flushed_path)
+
+    monkeypatch.setattr(atomic, "flush_to_disk", record)
+    fill(path, "old")
+    with atomic_folder(path) as partial:
+        fill(partial, "new")
+    assert flushed == [{"a", "b", "old", "new"}]
+    assert names(folder) == ["a", "b", "replaced"]
+
+
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="no other system can exchange two folders")
 def test_two_folders_are_exchanged(folder):
     if not can_exchange(folder):
