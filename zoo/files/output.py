@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from typing import TextIO
 from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
 
-_DESCRIPTORS = {"/dev/stdin": "/dev/fd/0", "/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+_DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
+_MAX_LINKS = 40  # as many as Linux follows
 
 
 @contextmanager
@@ -98,9 +98,15 @@ def _direct_target(path: Path) -> Path | int | None:
 
 
 def _descriptor_number(path: Path) -> int | None:
-    """Return the number of the open descriptor that a path stands for. None for other paths."""
-    match = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", _DESCRIPTORS.get(str(path), str(path)))
-    return int(match[1] or match[2]) if match else None
+    """Return the number of the open descriptor that a path, or a link, stands for. None for other paths."""
+    folders = {Path(folder).resolve() for folder in _DESCRIPTOR_FOLDERS}
+    for _ in range(_MAX_LINKS):
+        if path.name.isdecimal() and path.parent.resolve() in folders:
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def _is_same_file(one: Path | int, other: Path | int) -> bool:

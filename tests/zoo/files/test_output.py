@@ -94,7 +94,8 @@ def test_a_descriptor_is_written_to_at_its_position() -> None:
     """This is what `>(cat)` and `--output /dev/stdout >> log` need."""
     script = "import sys; from pathlib import Path; from zoo.files.output import open_output\n"
     script += "for name in sys.argv[1:]:\n with open_output(Path(name)) as stream: print(name, file=stream)"
-    known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1") if Path(name).parent.exists()]
+    Path("link").symlink_to("/dev/stdout")
+    known = [name for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link") if Path(name).parent.exists()]
     Path("log").write_text("before\n")
     with Path("log").open("a") as log:
         subprocess.run([sys.executable, "-c", script, *known], stdout=log, check=True, env=environment())
