@@ -175,7 +175,8 @@ def _local_models(report: Report, with_pinned: bool = False) -> Iterator[Publish
             continue
         bundle = ModelFolder(folder)
         try:
-            spec, scores, origin = bundle.spec, bundle.known_scores, read_origin(folder)
+            spec, scores = bundle.spec, bundle.known_scores
+            origin, digest = read_origin(folder), bundle_digest(folder)
         except ZooError as error:
             report.warn(error.summary)
             continue
@@ -183,7 +184,7 @@ def _local_models(report: Report, with_pinned: bool = False) -> Iterator[Publish
             name=name,
             location=LOCAL,
             revision=origin.revision if origin else None,
-            digest=bundle_digest(folder) or "",
+            digest=digest or "",
             parameters=compiler.parameters(spec),
             **first_metric_scores(spec, scores),
             description=spec.description,

@@ -80,11 +80,12 @@ def test_damaged_models_are_warned_of_and_do_not_hide_others(
     trained("runs/broken").spec_file.write_bytes(b"\xff")
     trained("runs/scores").scores.write_text("{")
     bundle = stored()
-    for name in ("second", "pulled"):
+    for name in ("second", "pulled", "local"):
         shutil.copytree(bundle, storage.models() / name)
     (bundle / "spec.yaml").write_text("name: 3")
     pulled = storage.models() / "pulled"
     Origin(registry="r", name="pulled", revision=1, digest="0" * 64).write(pulled)
-    os.truncate(pulled / "manifest.json", 100_000_001)
+    for name in ("pulled", "local"):
+        os.truncate(storage.models() / name / "manifest.json", 100_000_001)
     assert names(inventory(None, report))[1:] == (["runs/tiny"], ["second"])
-    assert len(report.warnings) == 4
+    assert len(report.warnings) == 5
