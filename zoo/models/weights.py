@@ -92,8 +92,8 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
         with safe_open(file, framework="pt") as opened:
             facts = _parse_facts(opened.metadata())
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        digest = facts.get(_DIGEST)
-        if manifest is None and digest and not hashes.has_digest(file, digest, lambda: _tensor_digest(tensors)):
+        digest = facts.get(_DIGEST) if manifest is None else None
+        if digest is not None and not hashes.has_digest(file, digest, lambda: _tensor_digest(tensors)):
             raise ZooError(f"`{file}` is damaged: its tensors do not have the recorded SHA-256", exit_code=1)
         if hashes.file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
