@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class FolderRemovedError(ZooError):
@@ -39,7 +39,8 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
     Raises:
         ZooError: The parent folder cannot be written.
     """
-    lock = FileLock(_lock_file(path))
+    # The fallback of filelock is a file that a killed process leaves behind.
+    lock = FileLock(_lock_file(path), fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -48,8 +49,6 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
             if report:
                 report.info(f"waiting for another process that fetches {path.name}")
             lock.acquire()
-    except NotImplementedError:
-        pass
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             problem = f"`{path.parent}` cannot be written: {error.strerror or error}"
