@@ -114,9 +114,8 @@ def _variance() -> Derivation:
     d_k = 64
     values = {2 * right - d_k: Fraction(comb(d_k, right), 2**d_k) for right in range(d_k + 1)}
     variance = sum(value**2 * chance for value, chance in values.items())
-    return float(
-        variance
-    ), f"from all {len(values)} values that q · k can have if q and k consist of random signs: {variance}"
+    words = f"from all {len(values)} values that q · k can have if q and k consist of random signs: {variance}"
+    return float(variance), words
 
 
 def _flattens() -> tuple[bool, str]:
@@ -163,10 +162,8 @@ def _linear() -> tuple[bool, str]:
                 s, c = start[2 * pair : 2 * pair + 2]
                 rotated = s * cos(angle) + c * sin(angle), c * cos(angle) - s * sin(angle)
                 worst = max(worst, *(abs(a - b) for a, b in zip(rotated, shifted[2 * pair :], strict=False)))
-    return (
-        worst < 1e-9,
-        f"rotating each pair by k alone gives PE(pos+k) with an error of {worst:.1g}, for k up to 100, pos up to 400",
-    )
+    words = f"rotating each pair by k alone gives PE(pos+k) with an error of {worst:.1g}"
+    return worst < 1e-9, f"{words}, for k up to 100, pos up to 400"
 
 
 _D_MODEL = 512

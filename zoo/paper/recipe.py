@@ -99,7 +99,7 @@ def _peak() -> tuple[bool, str]:
 
 _SETTINGS = (
     ("vocabulary", "5.1", "shared vocabulary, EN-DE: about", "37000", "tokens", "base", "vocabulary.size"),
-    ("vocabulary-french", "5.1", "word tokens, EN-FR", "32000", "tokens", "base-enfr", "vocabulary.size"),
+    ("vocabulary-french", "5.1", "subword vocabulary, EN-FR", "32000", "tokens", "base-enfr", "vocabulary.size"),
     ("source", "5.1", "source tokens of a batch: about", "25000", "tokens", "base", "training.source_tokens"),
     ("target", "5.1", "target tokens of a batch: about", "25000", "tokens", "base", "training.target_tokens"),
     ("steps", "5.2", "base: steps", "100000", "steps", "base", "training.steps"),

@@ -147,7 +147,7 @@ def _own_cost(cost: table2.OwnCost) -> tuple[str, ...]:
 
 def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     columns = (
-        *("", "row…", "M parameters>", "ours>", "as printed with tokens>"),
+        *("", "row…", "M parameters>", "ours>", "fitting vocabulary>"),
         *("perplexity>", "ours>", "BLEU>", "ours>", "measured…"),
     )
     common, measured = _scales(entries, evidence)

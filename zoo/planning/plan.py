@@ -169,16 +169,17 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
 
 def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
     """Return the sizes before and after each enabled pass, in the order in which the passes run."""
-    train_terms, translate_terms = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
+    train_options, translate_options = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
     before, effects = graph_sizes({**train, **translate}, spec, length), []
-    for step in PASSES:
-        if step.name in spec.compilation.disabled_passes:
+    for compiler_pass in PASSES:
+        if compiler_pass.name in spec.compilation.disabled_passes:
             continue
-        train, translate = step.apply(train, spec, train_terms), step.apply(translate, spec, translate_terms)
+        train = compiler_pass.apply(train, spec, train_options)
+        translate = compiler_pass.apply(translate, spec, translate_options)
         after = graph_sizes({**train, **translate}, spec, length)
-        effects.append(PassEffect(step.name, step.summary, step.exact, before, after))
+        effects.append(PassEffect(compiler_pass.name, compiler_pass.summary, compiler_pass.exact, before, after))
         before = after
     return tuple(effects)
 

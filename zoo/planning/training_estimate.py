@@ -107,8 +107,8 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     found, cpu = torch.device(name), name == "cpu"
     speed = device_speed(found, precision)
     used = device_memory.peak_memory(found)
-    order = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
-    backend = choose_backend(spec.compilation.backend, order).name
+    request = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
+    backend = choose_backend(spec.compilation.backend, request).name
     measured = None
     # If the model does not fit, a calibration would end this process.
     if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):

@@ -165,8 +165,8 @@ def _automatic_backends() -> Iterator[tuple[str, str]]:
     spec = specs.load("tiny")
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         for task, purposes in (("translating", TRANSLATE), ("training", (Purpose.TRAIN,))):
-            order = BuildRequest(spec, graphs(spec, purposes, device), {}, device)
-            yield f"{task} on {device}", choose_backend("auto", order).name
+            request = BuildRequest(spec, graphs(spec, purposes, device), {}, device)
+            yield f"{task} on {device}", choose_backend("auto", request).name
 
 
 def _storage_folders() -> Iterator[StorageFolder]:

@@ -180,7 +180,7 @@ def test_table_3_contains_measured_numbers(make_run: MakeRun) -> None:
     (table,) = tables("table3", ledger(known), known)
     rows = {row[1]: row for row in table.rows}
     assert table.columns[2:9] == (
-        *("M parameters>", "ours>", "as printed with tokens>"),
+        *("M parameters>", "ours>", "fitting vocabulary>"),
         *("perplexity>", "ours>", "BLEU>", "ours>"),
     )
     assert rows["h=1, d_k=d_v=512"][2:9] == ("-", "63.05", "-", "5.29", "7.500", "24.9", "20.00")

@@ -126,7 +126,7 @@ def keep_proportions(
         The given overrides that apply to the row, and the row's own.
 
     Raises:
-        NotProportional: A size would not be a whole number. `further` contains errors for other keys.
+        NotProportional: A size would not be a whole number. `additional` contains errors for other keys.
         ZooError: There is no ratio to a value, because it is not a number or zero.
     """
     row, own = specs.load(reference), list[str]()
