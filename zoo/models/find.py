@@ -8,6 +8,7 @@ from pathlib import Path
 
 import specs
 from specs import Spec, ZooError, nearest
+from specs.history import NewerFormatError
 from zoo.files import storage
 from zoo.files.atomic import partial_target
 from zoo.models import local_store
@@ -68,7 +69,7 @@ def of_spec(reference: str) -> Path:
             raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
-        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
+        f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist{_describe_newer_runs()}",
         hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short_name}` can publish it",
     )
 
@@ -218,6 +219,19 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
         return not differing_fields(model.spec, spec)
     except ZooError:
         return False
+
+
+def _describe_newer_runs() -> str:
+    """Describe the runs that a newer version of zoo wrote, for an error message. Any of them could be the right one."""
+    errors = []
+    for run in map(ModelFolder, all_runs()):
+        try:
+            _ = run.spec
+        except NewerFormatError as error:
+            errors.append(f"; {error.summary}")
+        except ZooError:
+            continue
+    return "".join(errors)
 
 
 def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:

@@ -79,6 +79,17 @@ def test_a_published_model_of_another_spec_is_an_error(trained: Callable[..., Ru
         find.of_spec("mine.yaml")
 
 
+def test_a_run_of_a_newer_version_is_mentioned(trained: Callable[..., Run]) -> None:
+    run = trained("runs/newer")
+    spec = write_spec(run)
+    text = run.spec_file.read_text()
+    run.spec_file.write_text(text.replace(text.partition("\n")[0], "format: 99"))
+    with pytest.raises(ZooError, match=r"no trained model of `own.yaml`.*; a newer version of zoo wrote .* format 99"):
+        find.of_spec(spec)
+    other = trained("runs/other")
+    assert find.of_spec(spec) == other.folder
+
+
 def test_the_newest_run_of_a_spec_is_used(trained: Callable[..., Run]) -> None:
     run = age(trained("runs/own"), 100)
     spec = write_spec(run)
