@@ -177,7 +177,7 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
             "no output file is given", hint="write a page with `-o FILE.html`, or a drawing with `--svg FILE.svg`"
         )
     if output is not None and svg is not None and output.resolve() == svg.resolve():
-        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="write to two files")
+        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="give two different files")
 
 
 def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:

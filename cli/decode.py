@@ -338,7 +338,7 @@ def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> 
         return
     require_svg(svg)
     if output is not None and output.resolve() == svg.resolve():
-        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="write to two files")
+        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="give two different files")
     trees: list[str] = []
     with open_output(svg, [input]) as write:
         yield trees.append

@@ -67,7 +67,7 @@ def paper(
         guess = f"did you mean `{near}`? " if near else ""
         raise ZooError(f"`{what}` is not a table of the paper", hint=f"{guess}the tables are {', '.join(TABLES)}")
     if html is not None and (what is not None or json):
-        raise ZooError("`--html` writes all tables", hint="leave TABLE and `--json` out, or `--html`")
+        raise ZooError("`--html` always writes all tables", hint="leave TABLE and `--json` out, or leave `--html` out")
     if measure and what not in (None, "table1", "claims"):
         raise ZooError("`--measure` applies to Table 1 only", hint="leave `--measure` out, or write `table1`")
     if html is not None:

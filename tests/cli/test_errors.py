@@ -45,7 +45,7 @@ ERRORS = [
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
     ("paper table5", "`table5` is not a table of the paper", "did you mean `table"),
     ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
-    ("paper table1 --html a.html", "`--html` writes all tables", "leave TABLE and `--json` out"),
+    ("paper table1 --html a.html", "`--html` always writes all tables", "leave TABLE and `--json` out"),
     ("compile", "SPEC or `--model` is missing", "name a SPEC"),
     ("compile tiny --model tiny", "SPEC and `--model` exclude each other", "name a SPEC"),
     ("plan tiny --code --graph x.svg", "`--code` and `--graph` exclude each other", "use one of them"),
@@ -62,7 +62,7 @@ ERRORS = [
     ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
     ("attend --spec tiny words --figure 3 -o a.html", "a sentence and `--figure` exclude each other", "write"),
     ("attend --spec tiny words", "no output file is given", "-o FILE.html"),
-    ("attend --spec tiny words -o a.svg --svg a.svg", "are the same file, `a.svg`", "write to two files"),
+    ("attend --spec tiny words -o a.svg --svg a.svg", "are the same file, `a.svg`", "give two different files"),
 ]
 
 

@@ -7,7 +7,7 @@ Two environment variables control the source:
 * `ZOO_MIRROR` replaces the scheme and host of every address, by a folder or by an address. With the folder
   `/data/mirror`, `http://host/a/b.tgz` is the file `/data/mirror/a/b.tgz`, which is used without copying. With
   `https://mirror.org/wmt`, it is `https://mirror.org/wmt/a/b.tgz`.
-* `ZOO_OFFLINE=1` forbids to use the network.
+* `ZOO_OFFLINE=1` forbids network access.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     """Download a file. A file with a wrong SHA-256 is removed."""
     if is_offline():
         hint = f"unset ZOO_OFFLINE, set ZOO_MIRROR to a folder that has it, or save it as `{path}`"
-        raise ZooError(f"`{url}` was not downloaded yet, and ZOO_OFFLINE forbids to use the network", hint=hint)
+        raise ZooError(f"`{url}` was not downloaded yet, and ZOO_OFFLINE forbids network access", hint=hint)
     partial = path.with_name(f"{path.name}.partial")
     transfer(source, partial, report)
     flush_to_disk(partial)  # before it is recorded: afterwards only its size is checked

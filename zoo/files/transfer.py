@@ -40,7 +40,7 @@ class _Version:
     """Version of a remote file, as the server describes it. None if the server does not say."""
 
     validator: str | None = None
-    """Strong ETag, else the date of the last change."""
+    """Strong ETag. If the server sends none, the date of the last change."""
     total: int | None = None
     """Size in bytes."""
 
@@ -70,7 +70,7 @@ _ERRORS: Mapping[int, type[ZooError]] = {403: ForbiddenError, 404: NotFoundError
 
 
 def is_offline() -> bool:
-    """Return whether `ZOO_OFFLINE` forbids to use the network."""
+    """Return whether `ZOO_OFFLINE` forbids network access."""
     return os.environ.get("ZOO_OFFLINE", "0") not in ("", "0")
 
 

@@ -61,7 +61,7 @@ class Parser(Translator):
         Args:
             texts: One sentence, or an iterable of sentences.
             n_best: Number of trees per sentence, best first. None for one.
-            **options: Generation options. The spec gives what is left out.
+            **options: Generation options. Defaults come from the spec.
 
         Returns:
             The best tree, or, with `n_best`, a list of trees. For several sentences, a list of these. An empty sentence
@@ -184,7 +184,7 @@ def _tree_over(text: str, bracketed: str) -> Tree:
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
-            f"the words of the tree {excerpt(bracketed)} are not those of its sentence, {excerpt(text)}",
+            f"the words of the tree {excerpt(bracketed)} differ from its sentence, {excerpt(text)}",
             hint="line n of the trees must be the tree of line n of the sentences",
         )
     return tree

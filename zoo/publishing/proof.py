@@ -85,8 +85,8 @@ class ReferenceLogProbabilities:
         if difference <= TOLERANCE:
             return difference
         raise ZooError(
-            f"the model does not compute its reference log-probabilities: they differ by {difference:.2g}, but at most "
-            f"{TOLERANCE:g} is accepted",
+            f"the model does not reproduce its reference log-probabilities: they differ by {difference:.2g}, but at "
+            f"most {TOLERANCE:g} is accepted",
             hint=f"its weights, its spec or its `{NAME}` were changed, or this machine computes wrong results",
             exit_code=1,
         )

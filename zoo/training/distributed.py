@@ -41,7 +41,7 @@ _DISCONNECTED = (
 
 
 class Processes:
-    """All processes of a training, seen from one of them.
+    """All processes of a training run, seen from one of them.
 
     Decisions about the run (stop, checkpoint, end) are exchanged on the CPU, so that no GPU has to be synchronised.
     """
@@ -122,7 +122,7 @@ def join_processes(device: str) -> Iterator[Processes]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(words in str(error).lower() for words in _DISCONNECTED):
             raise
-        problem = "another process of this training has ended"
+        problem = "another process of this training run has ended"
         hint = "its output contains the cause; torchrun restarts all from the last checkpoint with `--max-restarts`"
         raise ZooError(problem, hint=hint, exit_code=1) from error
     finally:

@@ -80,7 +80,7 @@ class Updater:
             tokens: The number of target tokens in the whole batch.
 
         Raises:
-            ZooError: A single sentence pair does not fit the memory, or, with several processes, a part does not.
+            ZooError: A single sentence pair does not fit in memory, or, with several processes, a part does not.
         """
         parts = self.spec.training.accumulation_steps
         while True:
@@ -92,14 +92,14 @@ class Updater:
             # Outside of the handler, the failed attempt no longer holds memory.
             if self.processes.count > 1:
                 hint = "resume with a larger `training.accumulation_steps`, which changes only rounding and dropout"
-                raise ZooError(f"step {number:,} does not fit the memory", hint=hint, exit_code=1)
+                raise ZooError(f"step {number:,} does not fit in memory", hint=hint, exit_code=1)
             self.optimiser.zero_grad(set_to_none=True)
             if parts >= len(batch):
                 longest = max(batch.source.shape[1], batch.target.shape[1])
                 hint = "lower `corpus.max_length`, or end other programs"
-                raise ZooError(f"a sentence pair of {longest:,} tokens does not fit the memory", hint=hint, exit_code=1)
+                raise ZooError(f"a sentence pair of {longest:,} tokens does not fit in memory", hint=hint, exit_code=1)
             parts = min(2 * parts, len(batch))
-            self.report.warn(f"step {number:,} does not fit the memory: computing it in {parts} parts")
+            self.report.warn(f"step {number:,} does not fit in memory: splitting its batch into {parts} parts")
 
     def _step(self, number: int, batch: Batch, tokens: int, parts: int) -> StepResult:
         training, device, rank = self.spec.training, self.processes.device, self.processes.rank

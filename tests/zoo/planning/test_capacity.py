@@ -1,4 +1,4 @@
-"""Specs that do not fit the memory are refused before any of it is allocated."""
+"""Specs that do not fit in memory are refused before any of it is allocated."""
 
 from __future__ import annotations
 

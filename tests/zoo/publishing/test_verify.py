@@ -142,7 +142,7 @@ def test_other_weights_fail_even_with_a_new_manifest(stored: Callable[..., Path]
     bundle, other = stored(), stored("other", training={"seed": 2})
     shutil.copyfile(other / "weights.safetensors", bundle / "weights.safetensors")
     manifest.write(bundle)
-    with pytest.raises(ZooError, match="does not compute its reference log-probabilities"):
+    with pytest.raises(ZooError, match="does not reproduce its reference log-probabilities"):
         verify(bundle.name)
 
 

@@ -216,7 +216,7 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
     for a, b in zip(*moments, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
     max_rows = 0
-    with pytest.raises(ZooError, match="does not fit the memory") as caught:
+    with pytest.raises(ZooError, match="does not fit in memory") as caught:
         split.step(step)
     assert caught.value.exit_code == 1
 

@@ -90,7 +90,8 @@ class BracketScores(BracketSummary):
         """
         if not bounds or bounds[0] < 1 or any(bound >= next_bound for bound, next_bound in pairwise(bounds)):
             raise ZooError(
-                f"`{list(bounds)}` are not valid bounds of lengths", hint="give increasing whole numbers from 1"
+                f"`{list(bounds)}` are not valid sentence lengths to group by",
+                hint="give whole numbers of at least 1, in increasing order",
             )
         summaries = {}
         for low, high in pairwise([0, *bounds]):

@@ -88,7 +88,7 @@ def require_writable_kind(registry: Registry) -> WritableFileStore:
         hint = "publish to a folder, to s3:// or to hf://; a web server can serve that folder or bucket"
         raise ZooError(f"{problem}: it is read-only", hint=hint)
     if store.is_remote and is_offline():
-        raise ZooError(f"{problem}: ZOO_OFFLINE forbids to use the network", hint="unset it, or publish to a folder")
+        raise ZooError(f"{problem}: ZOO_OFFLINE forbids network access", hint="unset it, or publish to a folder")
     if isinstance(store, FolderStore) and store.folder.exists() and not store.folder.is_dir():
         raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
     return store
@@ -98,12 +98,12 @@ def require_writable(registry: Registry) -> WritableFileStore:
     """Return the registry's store after a test that it never overwrites a file that it should create.
 
     Raises:
-        ZooError: It cannot be written to, or it overwrites existing files.
+        ZooError: The registry is read-only, or it does not protect existing files from being overwritten.
     """
     store = require_writable_kind(registry)
     if store.create(MARKER, _MARKER_CONTENT) and store.create(MARKER, _MARKER_CONTENT):
-        hint = "publish to a folder, or to a service that supports If-None-Match as S3 does"
-        raise ZooError(f"cannot publish to `{registry.address}`: it overwrites existing files", hint=hint)
+        hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"
+        raise ZooError(f"cannot publish to `{registry.address}`: it does not protect existing files", hint=hint)
     return store
 
 

@@ -67,7 +67,7 @@ class TreeReader:
     def _close_bracket(self) -> Tree | None:
         """Return the tree if this bracket completes it."""
         if not self._open:
-            raise ZooError("a bracket closes that was never opened", hint=_HINT)
+            raise ZooError("a closing bracket has no opening bracket", hint=_HINT)
         label, children = self._open.pop()
         self._expects_label = False
         if self._word:

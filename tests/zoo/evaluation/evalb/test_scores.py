@@ -198,7 +198,7 @@ def test_summaries_by_length():
     }
     assert (scores.crossing, scores.no_crossing, scores.two_or_less) == (0.5, 50, 100)
     for bounds in ([], [0], [3, 3], [3, 2]):
-        with pytest.raises(ZooError, match="are not valid bounds"):
+        with pytest.raises(ZooError, match="are not valid sentence lengths"):
             scores.by_length(bounds)
 
 

@@ -76,7 +76,7 @@ def test_simplify_unifies_roots():
     ("text", "problem", "line"),
     [
         ("(S (NN dog)", "is not closed", 1),
-        ("(S (NN dog)))", "never opened", 1),
+        ("(S (NN dog)))", "has no opening bracket", 1),
         ("(S (NN dog))\n\n(S (NN dog)) dog", "outside of all brackets", 3),
         ("(S (NN dog))\n(S\n(NP))", "the brackets of `(NP)` are empty", 3),
         ("(S (NN dog))\n()", "are empty", 2),
