@@ -26,7 +26,7 @@ QUICK = (
     "training.source_tokens=512 training.target_tokens=512 "
     "'architecture={N: 1, d_model: 32, d_ff: 64, h: 2, d_k: 16, d_v: 16}'"
 )
-"""Overrides that make the trainings of the documentation short."""
+"""Overrides that make the training runs of the documentation short."""
 
 
 @dataclass(frozen=True)
