@@ -40,7 +40,7 @@ def check_backend(backend: str | None) -> str | None:
 
 
 def refuse(belongs_to: str, **options: object) -> None:
-    """Raise ZooError for the first option that was given although it only applies to something else.
+    """Raise ZooError if one of these options is given. They have no effect on what the user asks for.
 
     Args:
         belongs_to: What the options apply to, in words.
@@ -82,8 +82,8 @@ OfSpec = Annotated[
         "--spec",
         metavar="SPEC",
         autocompletion=complete_spec,
-        help="Use the newest trained run of this spec under runs/, or the published model of the spec's name if there "
-        "is no run.",
+        help="Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
+        "the spec's name.",
     ),
 ]
 Model = Annotated[

@@ -81,8 +81,8 @@ def publish(
     log-probabilities of a few sentences, which the model must reproduce. With --text, these sentences are from the dev
     set, and the bundle contains reference outputs for a sample of the test set, whose score `zoo verify` reproduces.
 
-    The bundle is verified before it is published. It replaces an earlier state of the same training; to replace another
-    model of the same name, use --replace.
+    The bundle is verified before it is published. It replaces an earlier state of the same training run. To replace
+    another model of the same name, use --replace.
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.

@@ -31,13 +31,13 @@ def sweep(
         ),
     ],
     seeds: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Train each spec with the seeds 1 to N.")] = 1,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Number of parallel trainings.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Number of training runs in parallel.")] = 1,
     folder: Annotated[
         Path | None,
         typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="Folder for the runs of the sweep."),
     ] = None,
     list: Annotated[
-        bool, typer.Option("--list", help="Only print the command of each training, for use with other schedulers.")
+        bool, typer.Option("--list", help="Only print the command of each training run, for use with other schedulers.")
     ] = False,
     table: Annotated[bool, typer.Option("--table", help="Train nothing; compare the runs that are finished.")] = False,
     json: options.Json = False,
@@ -45,7 +45,7 @@ def sweep(
 ) -> int | None:
     """Train several specs with several seeds each, and compare them.
 
-    Each training is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted trainings and skips
+    Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
 
     A field is set in the spec that the others extend, and they keep their proportion to it. For example, with

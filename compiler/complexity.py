@@ -125,9 +125,9 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
 
 
 def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
-    """Return the distance up to which each position of `end` depends on all positions of `start`, of n.
+    """Return the largest distance d so that each position of `end` depends on all positions of `start` within d.
 
-    It is the smaller one of the distances in both directions.
+    If operations look in both directions, it is the smaller of the two distances. `n` is the number of positions.
     """
     return min(_connected(graph, start, n - 1, way).get(end, 0) for way in _directions(graph, start))
 
@@ -153,7 +153,10 @@ def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
 
 
 def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
-    """Return for each value the distance up to which it depends on all positions of `start`."""
+    """Return for each value the largest d so that its positions depend on all positions of `start` within d.
+
+    Only positions in one direction count. The result is at most n.
+    """
     distances = {start: 0}
     for node in graph.nodes:
         for value, reach in _reads(node):

@@ -44,7 +44,7 @@ def bucket(size: int) -> int:
 
 
 class CudaGraphRecorder:
-    """Recorder that records CUDA graphs, on its own stream. All graphs share one memory pool, as one runs at a time."""
+    """Recorder of CUDA graphs, on its own stream. All graphs share one memory pool, because only one runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
         """Create the stream on which graphs of this device are recorded."""
@@ -84,7 +84,7 @@ class _Recording(NamedTuple):
 
 
 class RecordedSteps:
-    """Recordings of one decoder step for several sizes. Threads that share it take turns."""
+    """CUDA graphs of one decoder step, one for each combination of sizes. Threads that share it take turns."""
 
     def __init__(self, graph: Graph, recorder: Recorder) -> None:
         """Create it without recordings.

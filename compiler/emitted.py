@@ -192,7 +192,7 @@ class EmittedProgram(nn.Module):
         """Convert tensors in a weights file's layout to tensors that are shaped like the parameters.
 
         Raises:
-            ZooError: The names or shapes are not those of the spec.
+            ZooError: The names or shapes differ from those of the spec.
         """
         check_weights(file, stored_tensors(self.graphs.values()), self.spec.name)
         return {name: origin.make(file) for name, origin in self._origins().items()}
@@ -201,7 +201,7 @@ class EmittedProgram(nn.Module):
         """Copy the tensors of a weights file into the parameters, converted to their device and type.
 
         Raises:
-            ZooError: The names or shapes are not those of the spec.
+            ZooError: The names or shapes differ from those of the spec.
         """
         with torch.no_grad():
             for name, tensor in self.in_program_layout(file).items():
@@ -211,7 +211,7 @@ class EmittedProgram(nn.Module):
         """Use the tensors of a weights file as the parameters, without a copy if no conversion is necessary.
 
         Raises:
-            ZooError: The names or shapes are not those of the spec.
+            ZooError: The names or shapes differ from those of the spec.
         """
         for name, tensor in self.in_program_layout(file).items():
             *parents, leaf = name.split(".")

@@ -152,7 +152,7 @@ def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
 
 
 def unique_name(name: str, *taken: Container[str]) -> str:
-    """Return the name if it is free, else the name with the smallest number that makes it so."""
+    """Return the name if it is free. Otherwise append the smallest number that makes it unique."""
     names = chain([name], (f"{name}_{number}" for number in count(2)))
     return next(name for name in names if not any(name in group for group in taken))
 

@@ -116,13 +116,15 @@ def keeps_memory() -> bool:
 
 
 def tune_process_memory() -> None:
-    """Keep the memory that each training step needs again. Only for processes of our own, because it is permanent.
+    """Keep freed memory in this process, because every training step needs it again.
 
-    The C library normally returns large freed blocks to the system, which provides them again page by page, filled
-    with zeros. That takes a tenth of a training step on a CPU. oneDNN and torch also cache 1,024 prepared products
-    each, one per shape, of up to a megabyte. Nearly every batch has its own shape, and 64 hold the products of a step.
+    The change is permanent, so call this only in a process that the `zoo` command owns. It changes two things:
 
-    The cache sizes have no effect after the first matrix product, or if the environment already sets them.
+    * The C library normally returns large freed blocks to the system. The system then provides them again page by
+      page, filled with zeros, which takes a tenth of a training step on a CPU. Now the process keeps them.
+    * oneDNN and torch each cache 1,024 prepared matrix products, one per shape, of up to a megabyte. Nearly every batch
+      has a new shape, and 64 entries are enough for one step, so both caches get 64 entries. This has no effect after
+      the first matrix product, or if the environment variables are already set.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")

@@ -170,7 +170,7 @@ class Architecture(Section):
     )
     max_positions: Size = Field(
         le=1_048_576,
-        description="Number of rows in the table of learned positions (section 3.5). Sinusoids ignore it. "
+        description="Number of rows in the table of learned positions (section 3.5). Sinusoidal positions ignore it. "
         "Unit: positions.",
     )
     norm: Literal["post", "pre"] = Field(

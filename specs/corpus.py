@@ -62,7 +62,7 @@ class Files(Weighted):
     """Two local text files with one sentence per line. Line n of one is the translation of line n of the other."""
 
     source: Path = Field(description="Path of the source sentences, relative to `folder`. May be .gz or .sgm.")
-    target: Path = Field(description="Path of their translations, relative to `folder`. May be .gz or .sgm.")
+    target: Path = Field(description="Path of the target sentences, relative to `folder`. May be .gz or .sgm.")
 
 
 class Archive(Weighted):
@@ -76,7 +76,7 @@ class Archive(Weighted):
         "`corpus.lock`."
     )
     source: Path = Field(description="Archive member with the source sentences. May be .gz or .sgm.")
-    target: Path = Field(description="Archive member with their translations. May be .gz or .sgm.")
+    target: Path = Field(description="Archive member with the target sentences. May be .gz or .sgm.")
 
 
 class Treebank(Weighted):
@@ -126,7 +126,7 @@ class Corpus(Section):
 
     source: Language = Field(description="Source language (section 5.1), as a code such as en.")
     target: Language = Field(
-        description="Target language (section 5.1), as a code such as de. A parser's is its source language."
+        description="Target language (section 5.1), as a code such as de. For a parser, this is the source language."
     )
     folder: Path = Field(
         description="Folder that the paths of parts are relative to. The folder itself is relative to the spec's file "

@@ -12,13 +12,14 @@ _PATH_FIELDS = ("source", "target", "trees")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
-    """Return the values with `corpus.folder` relative to the current folder.
+    """Make `corpus.folder` relative to the current folder, and return the changed values.
 
-    A folder in a user's file is relative to that file. A folder in a shipped spec, in a complete spec (such as that of
-    a run) and in an override is relative to the current folder.
+    If a user's file sets `folder`, its value is relative to that file. In a shipped spec, in a complete spec (such as
+    that of a run) and in an override, it is already relative to the current folder.
 
-    If only a shipped spec sets `folder`, to `.`, the paths of parts are relative to the user's files that list them.
-    The folder is then that of the first such file, and the paths in files of other folders are rewritten.
+    If no user's file sets `folder`, and the shipped spec has `.`, the path of each corpus part is relative to the file
+    that lists the part. `folder` then becomes the folder of the first such file. Paths from other files are rewritten
+    to be relative to it.
 
     Args:
         spec: The merged values.

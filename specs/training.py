@@ -68,9 +68,9 @@ class Training(Section):
         "the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
     )
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(
-        description="Metric of the development set, computed at every checkpoint (sections 6.2 and 6.3). bleu uses "
-        "sacreBLEU's tokens, paper_bleu the paper's, f1 the brackets of trees. The best checkpoint is kept in addition "
-        "to the last ones. null: score the final weights only."
+        description="Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses "
+        "sacreBLEU's tokenisation and paper_bleu the paper's; f1 compares the brackets of trees. The checkpoint with "
+        "the best score is kept in addition to the last ones. null: score the final weights only."
     )
     patience: Steps | None = Field(
         description="Stop training after this number of successive checkpoints that do not improve the best "

@@ -160,7 +160,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
         The module.
 
     Raises:
-        ZooError: The spec is invalid, or the memory does not suffice to train it.
+        ZooError: The spec is invalid, or there is not enough memory to train the model.
 
     Examples:
         >>> network = zoo.model("tiny")

@@ -1,6 +1,6 @@
 """The backend `aot`: encoder and decoder step compiled ahead of time by AOTInductor.
 
-Running a compiled package needs no compiler. Packages contain no weights, so one package serves all trainings of a
+Running a compiled package needs no compiler. Packages contain no weights, so one package serves all training runs of a
 spec. They are bound to one kind of processor or GPU.
 """
 

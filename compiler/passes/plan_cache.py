@@ -19,7 +19,10 @@ def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _plan(graph: Graph) -> Graph:
-    """Plan the caches that attentions read under a mask of unwritten slots: all caches of a mask, or none."""
+    """Preallocate the caches that only attention reads, with a mask that hides the slots not yet written.
+
+    Several caches can be read with the same mask. Either all of them are preallocated, or none.
+    """
     caches = _growing_caches(graph)
     masks = {n.name: n for n in graph.nodes if n.operation.mask_role is MaskRole.UNWRITTEN}
     readers = {mask: [n for n in graph.nodes if mask in n.inputs] for mask in masks}

@@ -134,7 +134,7 @@ def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: Pai
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """Limits for the tokens of a training pair."""
+    """Limits on the number of tokens in a training pair."""
 
     max_length: int
     """Maximum tokens per side."""

@@ -133,7 +133,8 @@ class TrainingSet:
     def mean_size(self, epoch: int, batch: int = 0) -> BatchSize:
         """Return the mean size of a batch in an epoch. Not thread-safe.
 
-        With subword regularisation, it is the mean of the pool that begins at `batch`.
+        With subword regularisation, batch sizes depend on the sampled tokens. The mean is then an estimate from one
+        pool, the `POOL_BATCHES` batches that begin at `batch`.
         """
         if not self.samples_subwords:
             return self.epoch_batches(epoch).mean

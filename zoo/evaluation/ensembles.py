@@ -76,7 +76,7 @@ def evaluate_ensemble(
 
 
 def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
-    """Yield the saved ensembles of a run, except those of which a member's weights have changed.
+    """Yield the saved ensembles of a run. Skip an ensemble if the weights of a member have changed since.
 
     Raises:
         ZooError: The file is damaged.
@@ -105,7 +105,11 @@ def _common_set(
 
 
 def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
-    """Save the scores, replacing those of the same members: of other weights, or of the same set."""
+    """Save the scores of one set in the first run's folder.
+
+    Earlier scores of these members on the same set are replaced. If the weights of a member have changed since, its
+    earlier scores on all sets are removed.
+    """
     file = runs[0].folder / FILE
     members = [
         {"run": Path(os.path.relpath(run.folder, runs[0].folder)).as_posix(), "digest": digest}
@@ -119,7 +123,7 @@ def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Empty without a file."""
+    """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Return [] for no file."""
     try:
         entries = list(read_json(file)["ensembles"]) if file_exists(file) else []
         if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):

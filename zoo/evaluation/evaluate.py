@@ -93,7 +93,7 @@ def weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -
 
 
 def check_split(name: str) -> Split:
-    """Return the name of a set.
+    """Return `name` if it is the name of a set to evaluate on.
 
     Raises:
         ZooError: It is neither "dev" nor "test".

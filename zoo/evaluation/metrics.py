@@ -105,8 +105,9 @@ _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "
 def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     """Return the entries of `scores.json` for F1 of labelled brackets, in points.
 
-    The outputs get the tags of the references. With its own tags, a parser that takes a full stop for a noun would have
-    the sentence excluded as an error, and a parser with few tags would be scored by its easiest sentences.
+    Each word of an output gets the part-of-speech tag of the reference. EVALB deletes punctuation by its tag, and
+    excludes a sentence if output and reference then have different words. With its own tags, a parser that tags words
+    badly would therefore be scored on its easiest sentences only.
 
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree only counts as an error.

@@ -42,7 +42,7 @@ class ModelOutputs:
             sources: The texts to translate or parse.
             references: The reference of each text.
             report: Where progress goes.
-            **options: Generation options. The spec gives what is left out.
+            **options: Generation options. Defaults come from the spec.
 
         Raises:
             ZooError: The numbers of sources and references differ, or are 0.

@@ -20,7 +20,7 @@ FREE_SPACE_HINT = "free some space there, or set ZOO_HOME to a folder on another
 
 
 def home() -> Path:
-    """Return the data folder: `ZOO_HOME` if it is set, else the user's data folder. It may not exist yet.
+    """Return the data folder: `ZOO_HOME` if it is set, otherwise the user's data folder. It may not exist yet.
 
     Raises:
         ZooError: The path is not valid UTF-8.

@@ -103,7 +103,7 @@ class AttentionRecorder:
             target: The translation. None for the translator's own.
 
         Raises:
-            ZooError: The text is empty or too long to be translated whole, or memory is not sufficient.
+            ZooError: The text is empty or too long to be translated whole, or there is not enough memory.
         """
         preprocessor = translator.preprocessor()
         (encoded,) = preprocessor.encode_sources(checked_texts([source]), [""], 0)
@@ -139,7 +139,7 @@ def compute_attention(program: EmittedProgram, source: EncodedText, target: Enco
     """Run a program that gives out its attention weights on one sentence pair.
 
     Raises:
-        ZooError: Memory is not sufficient.
+        ZooError: There is not enough memory.
     """
     source_length, target_length = len(source.ids), len(target.ids) - 1
     inputs = (torch.tensor([list(row.ids)], device=program.device) for row in (source, target))

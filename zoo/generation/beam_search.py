@@ -53,7 +53,7 @@ class BeamSearch:
         return self.size if self.size == 1 or self.stopping_rule == "shrinking" else 2 * self.size
 
     def new_history(self, source: Source) -> SearchHistory:
-        """Return an empty history for a sentence whose search starts."""
+        """Return an empty search history for a sentence."""
         return SearchHistory(
             source,
             self.n_best,

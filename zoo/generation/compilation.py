@@ -34,7 +34,7 @@ LAZY_MESSAGE = (
 
 
 class BackendOptions(TypedDict, total=False):
-    """Device, precision and backend of a model. The spec gives what is left out or None.
+    """Device, precision and backend of a model. An option that is missing or None has the value in the spec.
 
     `device` is auto, cpu, cuda or cuda:N; `precision` is float32, bfloat16 or int8; `backend` is auto or a name that
     `zoo doctor` lists.

@@ -185,7 +185,7 @@ def run_worker(
     """Decode sentences from the queue until it is exhausted, and yield each result as soon as it is known.
 
     The result of a sentence is independent of the other sentences in the batch, ties included. A batch that does not
-    fit into memory is split. A sentence has fewer hypotheses than requested only if the search has met no more.
+    fit into memory is split. A sentence has fewer hypotheses than requested only if the search found no more.
 
     Raises:
         ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers.

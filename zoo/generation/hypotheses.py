@@ -82,7 +82,7 @@ class SearchStrategy(Protocol):
         """Whether a row may continue another row of its sentence."""
 
     def new_history(self, source: Source) -> SearchHistory:
-        """Return an empty history for a sentence whose search starts."""
+        """Return an empty search history for a sentence."""
 
     def step(
         self,
@@ -208,9 +208,10 @@ class SearchHistory:
         del self._finished[self.n_best :]
 
     def _is_decided(self, best_live: float) -> bool:
-        """Return whether no live hypothesis can still enter the list of the best, or enough have finished.
+        """Return whether the search for this sentence can stop.
 
-        A log-probability can only fall, and it is divided by at most the penalty of the longest translation.
+        It can stop if enough hypotheses have finished, or if no live one can still become one of the `n_best`. The
+        log-probability of a live one can only fall, and the length penalty that divides it has a maximum.
         """
         full = len(self._finished) == self.n_best
         proven = best_live == -math.inf or (full and self._finished[-1].score >= best_live / self._max_penalty)

@@ -46,7 +46,7 @@ class Sampling:
         return False
 
     def new_history(self, source: Source) -> SearchHistory:
-        """Return an empty history, with random streams, for a sentence whose search starts."""
+        """Return an empty search history for a sentence, with one random stream per sample."""
         position = (source.line, source.part) if source.part else (source.line,)
         streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))
         penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)

@@ -43,7 +43,7 @@ def translate_lines(
         paused: Whether the next line is not there yet. Then all lines that were read are translated first, for a user
             who waits for the answer.
         report: Where progress goes.
-        **options: Generation options. The spec gives what is left out.
+        **options: Generation options. Defaults come from the spec.
     """
     config, preprocessor = translator.config(n_best, options), translator.preprocessor()
     pairs = zip_prefixes(lines, prefixes)

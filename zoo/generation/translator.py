@@ -184,7 +184,7 @@ class Translator:
             n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in
                 their tokens, but two of them may have the same text.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several.
-            **options: Generation options (`GenerationOptions`). The spec gives what is left out.
+            **options: Generation options (`GenerationOptions`). Defaults come from the spec.
 
         Returns:
             The best translation, or, with `n_best`, a list of translations. For several texts, a list of these.
@@ -377,7 +377,7 @@ class Translator:
     def check_pairs(
         self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Return sources and given translations in the form in which they are scored.
+        """Check sources and the translations to score, and return them in the form that `score` needs.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text is not one line.

@@ -136,7 +136,7 @@ def _engine_errors(format: ImportFormat) -> Iterator[None]:
 
 
 def _acceptable(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
-    """Return the texts that the model translates as they are. It would reject or split a longer one."""
+    """Return the texts that are not empty and not too long for the model. Report how many are left out."""
     max_length = translator.preprocessor().max_source_length
     acceptable = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= max_length]
     if not acceptable:

@@ -50,7 +50,7 @@ class TokenEntry(NamedTuple):
     type: TokenType
 
     def encode(self) -> bytes:
-        """Return the entry as a field of the model."""
+        """Return the entry as a field of the model's protobuf message."""
         score = _encode_key(_SCORE, _FIXED32) + struct.pack("<f", self.score)
         message = encode_bytes(_TEXT, self.name.encode()) + score + encode_integer(_TYPE, self.type)
         return encode_bytes(_TOKENS, message)

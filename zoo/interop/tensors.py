@@ -107,11 +107,11 @@ class NetworkTensors:
         self._projections: list[str] = []
 
     def add_attention(self, name: str, projections: Mapping[str, Linear]) -> None:
-        """Add an attention.
+        """Add the tensors of an attention sub-layer.
 
         Args:
             name: The name of the sub-layer, such as `encoder.0.self_attention`.
-            projections: The maps `query`, `key`, `value` and `output`.
+            projections: The linear maps `query`, `key`, `value` and `output`.
         """
         for projection, linear in projections.items():
             self.tensors[f"{name}.{projection}"] = _copied(linear.weight.T)

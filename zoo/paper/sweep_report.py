@@ -30,9 +30,9 @@ def printed_row(row: SweepRow) -> table3.VariationRow | None:
 
 
 def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float | None:
-    """Return the printed difference of the second row to the first. None if it is not printed.
+    """Return the second row's score in the paper minus the first row's. None if the paper does not print both.
 
-    The difference of perplexities is that of their natural logarithms.
+    For perplexities, it is the difference of their natural logarithms.
     """
     one, two = printed_row(first), printed_row(second)
     if one is None or two is None or metric not in ORDERED:

@@ -211,7 +211,10 @@ class OwnCost:
 
 
 def own_costs(evidence: Evidence) -> Iterator[OwnCost]:
-    """Yield the cost of every translation run with a log, each followed by the ensembles that it is the first of."""
+    """Yield the training cost of every run for translation that has a log.
+
+    After each run come the saved ensembles whose first member it is.
+    """
     records = {run.folder: run.record for run in evidence.runs}
     for run in evidence.runs:
         if run.spec.task.kind != "translation":

@@ -69,7 +69,7 @@ def time_sublayer(
         causal: Whether a position sees only earlier ones.
         backward: Whether to include the backward pass.
         rounds: The number of rounds.
-        max_seconds: After a length that takes longer, greater ones are left out, but never the second.
+        max_seconds: Skip all lengths after one that takes longer. The first two lengths are always timed.
 
     Returns:
         The shortest time at each length that was measured.

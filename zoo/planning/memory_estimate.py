@@ -15,7 +15,7 @@ STATE_COPIES = 4
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Needs of a training, in bytes and in FLOPs of the matrix products."""
+    """Requirements of a training run, in bytes and in FLOPs of the matrix products."""
 
     state_bytes: int
     """Memory for weights, gradients and both moments."""

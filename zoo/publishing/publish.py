@@ -41,7 +41,7 @@ def publish(
 ) -> Path:
     """Publish a trained run in the local model store.
 
-    The bundle appears when it is complete and verified. It replaces an earlier state of the same training by default,
+    The bundle appears when it is complete and verified. It replaces an earlier state of the same run by default,
     and any other model of its name only with `replace`.
 
     Args:

@@ -48,7 +48,7 @@ class StartMeasurements:
 
 
 class ForecastReport:
-    """Forecast of a training that is reported now and compared with the result later."""
+    """Forecast of a training run that is reported now and compared with the result later."""
 
     def __init__(
         self,

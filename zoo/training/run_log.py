@@ -220,7 +220,7 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
 
 
 def _training_flops(spec: Spec, source: float, target: float) -> float:
-    """Return the FLOPs of a training, forward and backward, from its numbers of tokens.
+    """Return the FLOPs of a training run, forward and backward, from its numbers of tokens.
 
     Keys and values of the memory count with the source tokens, the attention to them with the target tokens.
     """

@@ -40,7 +40,7 @@ from zoo.version import __version__
 
 
 class TrainingResult(NamedTuple):
-    """Result of a training."""
+    """Result of a training run."""
 
     run: Run
     ended: bool

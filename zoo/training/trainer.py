@@ -203,11 +203,11 @@ class Trainer:
         return result
 
     def _state(self, *, wait: bool) -> TrainingState | None:
-        """Return weights and moments in the process that writes them, None in the others.
+        """Return weights and optimiser state in the process that writes checkpoints, and None in the others.
 
         Args:
-            wait: Whether to wait until the whole corpus has been verified. A stop does not wait, because the next
-                start verifies the corpus again.
+            wait: Whether to wait until the whole corpus has been verified. Not needed when the user stops the
+                training, because the next start verifies the corpus again.
 
         Raises:
             ZooError: The weights are not finite, or the corpus is damaged.

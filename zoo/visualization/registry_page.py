@@ -23,7 +23,7 @@ _INTRODUCTION = (
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """The newest revision of a model as the page shows it. All text may come from a stranger and is escaped.
+    """The newest revision of a model as the page shows it. All text is untrusted and therefore escaped.
 
     Attributes:
         name: The model's name.

@@ -31,7 +31,7 @@ class VerbFrame(NamedTuple):
 
     @property
     def gap_marking(self) -> CaseMarking:
-        """Marking of the nominal at the gap."""
+        """Prepositions and German case of the nominal that a question asks for or a relative pronoun replaces."""
         return self.frame[self.gap - 1].marking if self.gap else SUBJECT_MARKING
 
 
@@ -70,9 +70,10 @@ class FrameIndex:
 
 
 def _frames_with_gap(frames: WeightedFrames, sort: str) -> Iterator[tuple[float, VerbFrame]]:
-    """Yield the frames with a gap for a nominal of a sort.
+    """Yield the frames in which a nominal of a semantic sort can be missing: the gap of a question or relative clause.
 
-    Frames with two bare objects have no gap at an object, because English would not show which object is missing.
+    If a frame has two objects without prepositions, neither can be the gap. In English, the sentence would not show
+    which of the two is missing.
     """
     for weight, (verb, frame, _) in frames:
         if sort in verb.subject:

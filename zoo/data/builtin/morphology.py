@@ -24,7 +24,7 @@ Paradigm = tuple[tuple[str, ...], ...]
 
 
 class Case(IntEnum):
-    """German case: row of a paradigm."""
+    """German case. The value is the row of a paradigm."""
 
     NOMINATIVE = 0
     ACCUSATIVE = 1
@@ -33,7 +33,7 @@ class Case(IntEnum):
 
 
 class GenderNumber(IntEnum):
-    """Gender in the singular, or plural: column of a paradigm."""
+    """Gender in the singular, or plural. The value is the column of a paradigm."""
 
     MASCULINE = 0
     NEUTER = 1

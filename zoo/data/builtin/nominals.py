@@ -63,7 +63,7 @@ class Nominal:
 
     @property
     def sort(self) -> str:
-        """Semantic sort, by default a person."""
+        """Semantic sort of the nominal. The default is "person"."""
         return "person"
 
     @property
@@ -112,7 +112,7 @@ class NounPhrase(Nominal):
 
     @property
     def sort(self) -> str:
-        """Semantic sort."""
+        """Semantic sort of the nominal, such as "person"."""
         return self.noun.sort
 
     @property
@@ -186,7 +186,7 @@ class Pronoun(Nominal):
 
     @property
     def sort(self) -> str:
-        """Semantic sort."""
+        """Semantic sort of the nominal, such as "person"."""
         return self.semantic_sort
 
     @property
@@ -232,7 +232,7 @@ class Coordination(Nominal):
 
     @property
     def sort(self) -> str:
-        """Semantic sort."""
+        """Semantic sort of the nominal, such as "person"."""
         return self.first.sort
 
     @property
@@ -260,7 +260,7 @@ class InterrogativePronoun(Nominal):
 
     @property
     def sort(self) -> str:
-        """Semantic sort."""
+        """Semantic sort of the nominal, such as "person"."""
         return self.semantic_sort
 
     def english(self, case: Case) -> Tree:
@@ -281,7 +281,7 @@ class RelativePronoun(Nominal):
 
     @property
     def sort(self) -> str:
-        """Semantic sort."""
+        """Semantic sort of the nominal, such as "person"."""
         return self.antecedent.sort
 
     @property

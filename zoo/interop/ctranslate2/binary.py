@@ -77,7 +77,7 @@ def read(file: Path) -> Binary:
 
 
 class _Reader:
-    """Reader of little-endian integers, texts that follow their length, and arrays that follow their shape."""
+    """Reader of little-endian integers, length-prefixed strings, and arrays that are preceded by their shape."""
 
     def __init__(self, stream: BinaryIO, file: Path) -> None:
         self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size

@@ -123,7 +123,7 @@ def _same(options: Settings, name: str, encoder: int, decoder: int) -> int:
 
 
 def _name_or_value(value: Any) -> Any:
-    """Return an option, or the name of an option that is a section."""
+    """Return the value of an option. If the value is a Hydra section, return its `_name` instead."""
     return value.get("_name") if isinstance(value, Mapping) else value
 
 

@@ -134,7 +134,7 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
 
 
 def has_common_embedding(config: Settings) -> bool:
-    """Return whether source and target have one embedding."""
+    """Return whether source and target share an embedding."""
     return config.boolean("share_encoder_decoder_embeddings", True)
 
 

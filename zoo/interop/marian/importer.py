@@ -109,7 +109,7 @@ class MarianEngine:
         return self._translators[beam_size]
 
     def _tokens(self, text: str) -> list[str]:
-        """Return the tokens of a source, with the names in Marian's list."""
+        """Tokenise a source as Marian expects it: its vocabulary has language tokens without the leading `▁`."""
         tokens = self._model.vocabulary.source.tokenize(text)
         return [name if is_language_token(name := token.removeprefix(SPACE)) else token for token in tokens]
 

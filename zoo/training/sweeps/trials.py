@@ -70,7 +70,7 @@ class Trial:
 
     @property
     def lock_problem(self) -> str | None:
-        """Message that another process is training the run. None if no process is."""
+        """Error message if another process is training the run, otherwise None."""
         if not self.run.folder.is_dir():
             return None
         try:
