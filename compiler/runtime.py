@@ -52,9 +52,12 @@ def unwritten_mask(
 
 
 def write_cache(
-    cache: Float[Tensor, "rows h room d"], new: Float[Tensor, "rows h new d"], position: Int[Tensor, "rows new"]
-) -> Float[Tensor, "rows h room d"]:
-    """Return the cache with each row's new keys or values at their positions. In place, unless a graph is exported."""
+    cache: Float[Tensor, "rows h capacity d"], new: Float[Tensor, "rows h new d"], position: Int[Tensor, "rows new"]
+) -> Float[Tensor, "rows h capacity d"]:
+    """Write each row's new keys or values at their positions, and return the cache.
+
+    Writes in place, except while `torch.export` traces the function.
+    """
     index = position[:, None, :, None].expand_as(new)
     return cache.scatter(2, index, new) if torch.compiler.is_exporting() else cache.scatter_(2, index, new)
 

@@ -75,7 +75,7 @@ class Concatenated:
             yield from part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the parts and concatenate them."""
+        """Make each part from the tensors of the file, and concatenate the parts."""
         first, *others = (part.make(file) for part in self.parts)
         result = first.new_empty(self.shape)
         for target, part in zip(self._split(result), (first, *others), strict=True):

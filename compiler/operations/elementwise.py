@@ -158,7 +158,7 @@ class Dropout(Operation):
         return self.probability
 
     def without_dropout(self) -> None:
-        """Return None: without dropout it only copies its input."""
+        """Return None, because an inactive dropout only copies its input."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0]

@@ -25,7 +25,7 @@ FLOAT_BYTES = 4
 
 
 class GraphError(ValueError):
-    """Error for an invalid graph: a bug in a lowering or a pass, never a mistake of the user."""
+    """Error for an invalid graph. It means a bug in a lowering or a pass, not a mistake in user input."""
 
 
 class ValueKind(StrEnum):
@@ -188,7 +188,7 @@ class Operation(ABC):
         return 0.0
 
     def without_dropout(self) -> Operation | None:
-        """Return the same operation without dropout; None if it then only copies its input."""
+        """Return this operation without its dropout, or None if it then only copies its input."""
         return self
 
     def without_scale(self) -> tuple[float, Operation] | None:
@@ -199,7 +199,7 @@ class Operation(ABC):
         return None
 
     def fused(self, has_parameters: bool) -> Operation:
-        """Return the variant that runs as one fused kernel on a GPU, or itself if there is none."""
+        """Return the variant that runs as one fused kernel on a GPU, or this operation if there is none."""
         return self
 
     def for_planned_cache(self) -> Operation:
@@ -250,7 +250,7 @@ class Operation(ABC):
         return None
 
     def loops_in_python(self, inputs: ValueTypes) -> bool:
-        """Return whether its code loops over positions in Python, so that torch compiles one length only."""
+        """Return whether its code has a Python loop over positions. torch compiles such code for one length only."""
         return False
 
     def is_exportable(self, inputs: ValueTypes) -> bool:

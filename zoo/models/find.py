@@ -49,7 +49,7 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
 
 
 def of_spec(reference: str) -> Path:
-    """Return the newest trained run of a spec, else the published model with its name.
+    """Return the newest trained run of a spec. If there is none, return the published model with its name.
 
     Raises:
         ZooError: There is no such model, or the model with its name is of another spec. The error lists the paths that

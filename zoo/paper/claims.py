@@ -33,14 +33,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Printed:
-    """Number as the paper prints it ("65", "3.3e18"), and where if not everywhere."""
+    """Number as the paper prints it ("65", "3.3e18"), and the place if the paper prints different numbers."""
 
     text: str
     where: str = ""
 
     @property
     def value(self) -> float:
-        """The number."""
+        """The printed number as a float."""
         return float(self.text)
 
     @property

@@ -1,4 +1,4 @@
-"""Time and memory of a training, predicted before its first step.
+"""Time and memory of a training run, predicted before its first step.
 
 The prediction has three sources: FLOPs and bytes of the graph, the measured speed of the device, and, on a CPU, a
 calibration. A calibration runs a few passes of the spec's own graph. It also finds the fastest library for matrix
@@ -48,7 +48,7 @@ _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predicted or measured time and memory of a training. The time excludes checkpoints and the dev set."""
+    """Predicted or measured time and memory of a training run. The time excludes checkpoints and the dev set."""
 
     step_seconds: float
     seconds: float
@@ -61,7 +61,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """Estimate of a training in one process whose sentences all have the same length."""
+    """Estimate of a training run in one process whose sentences all have the same length."""
 
     device: str
     backend: str
@@ -89,7 +89,7 @@ class TrainingEstimate:
 
 
 def estimate_training(spec: Spec, length: int, device: str, report: Report | None = None) -> TrainingEstimate:
-    """Estimate time and memory of a training on a device of this machine.
+    """Estimate time and memory of a training run on a device of this machine.
 
     Measures the device for a third of a second. A CPU is also calibrated for some seconds, unless a calibration of
     this spec is stored.

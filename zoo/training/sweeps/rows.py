@@ -60,7 +60,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
         folders = sorted({name.rpartition("/")[0] for name in specs.names() if "/" in name})
         similar = nearest(words[0], folders) if words else None
         hint = f"name a folder of specs, such as `{similar or 'table3'}`, or several specs"
-        raise ZooError("no spec is named to sweep over", where="command line", hint=hint)
+        raise ZooError("no specs are given for the sweep", where="command line", hint=hint)
     return references, [word for word in words if "=" in word]
 
 

@@ -88,5 +88,5 @@ def test_equal_names_and_parsers_are_refused(own_specs: Path) -> None:
 
 def test_arguments_with_an_equals_sign_are_overrides() -> None:
     assert parse_arguments(["table3", "training.steps=5"]) == (["table3"], ["training.steps=5"])
-    with pytest.raises(ZooError, match="no spec is named"):
+    with pytest.raises(ZooError, match="no specs are given"):
         parse_arguments(["training.steps=5"])
