@@ -87,8 +87,12 @@ class Concatenated:
         for part, tensor in zip(self.parts, self._split(parameter), strict=True):
             yield from part.undo(tensor.contiguous())
 
-    def _split(self, parameter: Tensor) -> tuple[Tensor, ...]:
-        return parameter.split_with_sizes([part.shape[-1] for part in self.parts], -1)
+    def _split(self, parameter: Tensor) -> Iterator[Tensor]:
+        # Slices, because autograd forbids writing into the views that `torch.split` returns.
+        start = 0
+        for part in self.parts:
+            yield parameter[..., start : start + part.shape[-1]]
+            start += part.shape[-1]
 
 
 @dataclass(frozen=True)

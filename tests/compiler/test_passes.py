@@ -168,6 +168,24 @@ def test_weights_are_loaded_and_returned_unchanged(small: Callable[..., Spec], a
     assert all(torch.equal(back[name], file[name]) for name in file)
 
 
+def test_gradients_flow_through_concatenated_weights(small: Callable[..., Spec]) -> None:
+    spec = small()
+    weights = {name: t.clone().requires_grad_() for name, t in build(spec, [Purpose.TRAIN]).weights().items()}
+    tokens = {"source": torch.tensor([[5, 6, 3]]), "target": torch.tensor([[2, 5, 3]])}
+    gradients = []
+    for graph in (lower(spec, Purpose.SCORE), graphs(spec, [Purpose.SCORE])[Purpose.SCORE]):
+        total = interpret(graph, weights, tokens)["log_probabilities"].sum()
+        gradients.append(torch.autograd.grad(total, tuple(weights.values())))
+    for expected, actual in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_programs_can_be_built_from_weights_that_require_gradients(small: Callable[..., Spec]) -> None:
+    weights = {name: t.clone().requires_grad_() for name, t in build(small()).weights().items()}
+    program = build(small(), weights=weights)
+    assert all(torch.equal(program.weights()[name], tensor) for name, tensor in weights.items())
+
+
 def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
     lowered = graphs(small(attention_dropout=0.3), [Purpose.TRAIN, *TRANSLATE])
     for purpose, graph in lowered.items():
