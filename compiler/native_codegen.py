@@ -144,11 +144,10 @@ class NativeCodeGenerator:
         """Return the shape of a parameter of the graph."""
         return self.graph.parameters[parameter].origin.shape
 
-    def sole_reader(self, node: Node, kind: type) -> Node | None:
-        """Return the only node that reads a node's result, or None if there are several or it is not of this class."""
+    def sole_reader(self, node: Node) -> Node | None:
+        """Return the only node that reads a node's result; None if it is an output or there are several readers."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
-        is_only = self.uses[node.name] == 1 and len(readers) == 1
-        return readers[0] if is_only and isinstance(readers[0].operation, kind) else None
+        return readers[0] if self.uses[node.name] == 1 and readers else None
 
     def append_to_cache(self, node: Node) -> None:
         """Add an instruction that appends the node's second input to the cache that is its first input."""

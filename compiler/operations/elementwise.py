@@ -45,7 +45,8 @@ class Add(Operation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave the addition to the norm if that is its only reader."""
-        if codegen.sole_reader(node, Norm):
+        reader = codegen.sole_reader(node)
+        if reader and reader.operation.is_norm:
             codegen.fused.add(node.name)
         else:
             codegen.add(node, Opcode.ADD, *node.inputs)

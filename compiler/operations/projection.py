@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
-from compiler.operations.elementwise import ActivationOperation
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -20,7 +19,6 @@ from compiler.operations.operation import (
     ValueTypes,
     require,
 )
-from compiler.operations.views import Slice
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
@@ -89,7 +87,8 @@ class Linear(_Projection):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Leave the product to the activation if that is its only reader."""
-        if codegen.sole_reader(node, ActivationOperation):
+        reader = codegen.sole_reader(node)
+        if reader and reader.operation.is_activation:
             codegen.fused.add(node.name)
         else:
             codegen.add(node, Opcode.LINEAR, *node.inputs, matrix=node.parameters)
@@ -111,9 +110,10 @@ class Logits(_Projection):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Compute the logits of the vocabulary only, without those of padding rows, which a slice removes."""
-        tokens = codegen.sole_reader(node, Slice) or node
-        width = codegen.row_length(tokens.name)
-        if tokens is not node and tokens.operation != Slice(-1, 0, width):
+        reader = codegen.sole_reader(node)
+        part = reader.operation.sliced_range() if reader else None
+        width = codegen.row_length(reader.name if reader and part else node.name)
+        if part and part != (-1, 0, width):
             raise UnsupportedGraph("it has no instruction for a part of the logits: use the backend `eager`")
         a = codegen.operand(node.inputs[0])
         codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
