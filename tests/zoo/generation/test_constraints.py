@@ -264,6 +264,20 @@ def test_a_maximum_length_without_a_tree_is_an_error(toy, search, workers):
         search(toy(SIZE), [(4,)], [9], strategy, workers=workers)
 
 
+@pytest.mark.parametrize("word_tokens", [(), (6, 10)])
+def test_allowed_tokens_are_known_without_waiting_for_the_device(word_tokens):
+    """Tensors on the device `meta` have no values: an operation that has to read one on the host fails."""
+    device = torch.device("meta")
+    constraint = SuppressedTokens((8,), SIZE, BracketConstraint(OPENING, CLOSING, WORDS, SIZE, 3), min_length=4)
+    source = Source(0, (4, EOS), 40, word_count=2, word_tokens=word_tokens)
+    state, tokens = constraint.start([source, source], device), torch.empty(2, dtype=torch.long, device=device)
+    for _ in range(20):  # more than the stack holds at first
+        assert state.allowed().shape == (2, SIZE)
+        state = state.advance(tokens, tokens).advance(None, tokens)
+    state = state.join(constraint.start([source], device))
+    assert state.allowed().shape == (3, SIZE)
+
+
 def test_tables_are_small_for_large_vocabularies():
     """Their size is proportional to the vocabulary: it is neither its square nor a product with the labels."""
     labels = 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import compiler
 import specs
 import zoo
 from compiler.backends import BACKENDS
-from specs import BOS, EOS, PAD, Spec
+from specs import BOS, EOS, PAD, Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.generation.beam_search import BeamSearch
@@ -92,6 +93,26 @@ def test_native_kernels_find_what_pytorch_finds(sources: Any, search: Any, tmp_p
     for group, same in zip(one, other, strict=True):
         assert [each.tokens for each in group] == [each.tokens for each in same]
         assert [each.score for each in group] == pytest.approx([each.score for each in same], abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_model_with_nan_weights_translates_nothing(
+    search: Any, tmp_path_factory: Any, backend: str, precision: str
+) -> None:
+    if problem := BACKENDS[backend].unavailable_reason():
+        pytest.skip(problem)
+    spec, folder = specs.load("tiny", SMALL), tmp_path_factory.getbasetemp()
+    clean = compiler.build(spec, compiler.TRANSLATE, backend="eager").weights()
+    for name in list(clean)[::3]:
+        broken = clean[name].clone()
+        broken[-1] = math.nan  # in the embedding, the last token: it has a logit, and no source contains it
+        program = compiler.build(
+            spec, weights={**clean, name: broken}, backend=backend, precision=precision, folder=folder
+        )
+        for strategy in (BeamSearch(1, 0.6), BeamSearch(4, 0.6, 4), Sampling(2, 0.6, 1.0, 0, 1.0, 1)):
+            with pytest.raises(ZooError, match="log-probabilities are not usable numbers"):
+                search(program, [(7, 8, 9), (7,)], [6, 6], strategy)
 
 
 class AllowAll:
