@@ -176,7 +176,8 @@ def smoothed_loss(
     """Return the cross entropy against smoothed labels, and against plain labels, summed over all but padding (5.4).
 
     Args:
-        logits: The logits. Classes whose logits are at most CLOSED are impossible; they get no share of the smoothing.
+        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible, and get no share of the
+            smoothing.
         labels: The target tokens.
         smoothing: The share of a label that is spread over the classes.
         wrong_classes: Whether the label's own class gets no part of that share.
@@ -207,7 +208,7 @@ def chunked_loss(
         smoothing: The share of a label that is spread over the classes.
         wrong_classes: Whether the label's own class gets no part of that share.
         classes: The size of the vocabulary.
-        bias: Added to the logits. Classes whose bias is at most CLOSED are impossible.
+        bias: Added to the logits. Classes whose bias is at most SUPPRESSED_LOGIT are impossible.
     """
     real = labels != PAD
     x = x[real]

@@ -174,7 +174,7 @@ class Operation(ABC):
         """Add the native instructions of this operation.
 
         Raises:
-            Inexpressible: The native backend has no instruction for it.
+            UnsupportedGraph: The native backend has no instruction for it.
         """
         if not self.shares_buffer:
             raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
