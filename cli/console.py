@@ -167,7 +167,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Words in the order of importance, of which as many are shown as fit the width."""
+    """Words in the order of importance. The console shows the first ones, as many as fit into its width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

@@ -167,10 +167,10 @@ def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, in
 
 
 def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str) -> int:
-    """Return the connected distance after an operation, given the one before it.
+    """Return the connected distance (see `_connected`) of an operation's result, given that of its input.
 
-    If the operation reads positions with gaps between them, the gaps must be connected already: on both sides, if it
-    reads on both sides.
+    A dilated operation skips positions between those that it reads. The distance only grows if the input already
+    depends on the skipped positions.
     """
     if reach is None:
         return distance

@@ -131,8 +131,8 @@ def train(
         The run.
 
     Raises:
-        ZooError: The spec is invalid, its corpus is unavailable, the run belongs to another spec, or memory or disk
-            do not suffice.
+        ZooError: The spec is invalid, its corpus is unavailable, the run belongs to another spec, or there is not
+            enough memory or disk space.
 
     Examples:
         >>> run = zoo.train("tiny", quiet=True)

@@ -71,7 +71,7 @@ def calibrations() -> Path:
 
 
 def verified() -> Path:
-    """Return the cache of digests of large files."""
+    """Return the folder that caches the digests of large files."""
     return home() / "verified"
 
 

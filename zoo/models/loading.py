@@ -53,7 +53,7 @@ def read_model(folder: Path) -> Model:
             was_replaced = published and not model.published if listed is None else not listed.is_current
             if not was_replaced:
                 raise
-    hint = "run the command again when nobody publishes there"
+    hint = "run the command again when no other process publishes to this folder"
     raise ZooError(f"`{folder}` was replaced again and again while it was read", hint=hint, exit_code=1)
 
 

@@ -67,7 +67,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: VariationRow) -> range:
-    """Return the vocabulary sizes with which the compiler's number of parameters rounds to the printed millions."""
+    """Return the vocabulary sizes for which the number of parameters rounds to the millions that the paper prints."""
     assert row.parameters is not None
     own = specs.load(row.spec).vocabulary.size
     per_token = parameters(row.spec, own + 1) - parameters(row.spec, own)
@@ -77,7 +77,7 @@ def vocabulary_sizes(row: VariationRow) -> range:
 
 
 def common_vocabulary_sizes(rows: tuple[VariationRow, ...] = SMALL) -> range:
-    """Return the vocabulary sizes with which the numbers of parameters of all these rows are as printed."""
+    """Return the vocabulary sizes for which every row has the number of parameters that the paper prints."""
     ranges = [vocabulary_sizes(row) for row in rows]
     return range(max(sizes.start for sizes in ranges), min(sizes.stop for sizes in ranges))
 
