@@ -40,7 +40,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
     if model_name is not None and spec is None:
         return model(model_name, report)
     problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
-    raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` shows what there is")
+    raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
 
 
 def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report | None = None) -> list[Path]:
@@ -290,5 +290,5 @@ def _not_found_error(
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
         f"there is no {kind} `{name}`: searched {paths}{further}",
-        hint=f"{guess}`{list_command}` shows what there is; {_CREATE_HINTS[kind]}",
+        hint=f"{guess}`{list_command}` lists what is available; {_CREATE_HINTS[kind]}",
     )
