@@ -78,7 +78,7 @@ def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
             hint=line_count_hint(len(hypotheses), len(references)),
         )
     if not references:
-        raise ZooError("there is nothing to score: both files are empty")
+        raise ZooError("there is nothing to score: there are no hypotheses and no references")
 
 
 def line_count_hint(first: int, second: int) -> str:
