@@ -150,7 +150,15 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         if kind == "int_type" and isinstance(number, float):
             number = int(number) if number.is_integer() else None
         hint = explanation if number is None else f"write `{format_number(number)}`"
+        if number is not None and format_number(number) == value:
+            hint += ", without quotes"
+        if kind == "string_type" and isinstance(value, (bool, int, float)):
+            hint = f'write `"{quote(value)[1:-1]}"`'
+        if kind == "tuple_type" and isinstance(value, Mapping):
+            hint = f"write a list of mappings: `{key}: [{{...}}]`"
         return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
+    if kind in ("too_short", "string_too_short"):
+        return f"`{key}` is empty", explanation
     if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
         return f"`{key}` cannot be {quote(value)}", explanation
     message = error["msg"].replace("Tuple", "List").replace(" after validation", "")
@@ -188,7 +196,8 @@ def _suggest_field(path: Path, known: Sequence[str]) -> str:
         return f"did you mean `{near}`?"
     sections = [section for section in Spec.model_fields if inner in _resolve([section]).subfields]
     if sections and len(parents) < 2:
-        return f"did you mean `{sections[0]}: {{{inner}: ...}}`?"
+        written = f"{sections[0]}: {{{inner}: ...}}" if "." in name else f"{sections[0]}.{inner}"
+        return f"did you mean `{written}`?"
     return f"the fields of {f'`{_dotted(parents)}`' if parents else 'a spec'} are {', '.join(known)}"
 
 
