@@ -46,12 +46,12 @@ _To = Annotated[
         help="Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
     ),
 ]
-_Formerly = Annotated[
+_Alias = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         show_default=False,
-        help="Former name of the model, which becomes an alias with a warning. Requires --to.",
+        help="Old name of the model. From now on it leads to this model, with a warning. Requires --to.",
     ),
 ]
 _Text = Annotated[
@@ -71,7 +71,7 @@ def publish(
         bool, typer.Option("--replace", help="Replace a model of another run that has the same name.")
     ] = False,
     to: _To = None,
-    formerly: _Formerly = None,
+    alias: _Alias = None,
     text: _Text = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
@@ -95,10 +95,10 @@ def publish(
     from zoo.publishing.upload import is_published_model, require_registry, upload
 
     messages = report()
-    if formerly is not None and to is None:
-        raise ZooError("`--formerly` needs `--to`", hint="name the registry in which the former name is an alias")
+    if alias is not None and to is None:
+        raise ZooError("`--alias` needs `--to`", hint="name the registry in which the old name leads to this model")
     if to is not None:
-        require_registry(to, formerly)
+        require_registry(to, alias)
     if to is not None and name is None and is_published_model(run):
         if replace or text is not None:
             option = "--replace" if replace else "--text" if text else "--no-text"
@@ -111,7 +111,7 @@ def publish(
     if to is None:
         messages.info(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")
     else:
-        uploaded = upload(folder, to, alias=formerly, report=messages)
+        uploaded = upload(folder, to, alias=alias, report=messages)
         print(f"{uploaded.pin} sha256:{uploaded.digest}")
 
 

@@ -50,7 +50,7 @@ OPTIONS = {
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
     "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
-    "publish": ["RUN|NAME", "--name", "--replace", "--to", "--formerly", "--text"],
+    "publish": ["RUN|NAME", "--name", "--replace", "--to", "--alias", "--text"],
     "export": ["NAME", "--to", "--output"],
     "verify": ["NAME|DIR", "--backend"],
     "pull": ["NAME"],

@@ -29,7 +29,7 @@ def test_from_a_run_to_a_registry_and_to_another_home(
 ) -> None:
     trained()
     registry = str(tmp_path / "registry")
-    result = zoo("publish", "tiny", "--to", registry, "--formerly", "old")
+    result = zoo("publish", "tiny", "--to", registry, "--alias", "old")
     assert result.status == 0, result.err
     folder, pin = result.out.splitlines()
     assert Path(folder).is_relative_to(tmp_path / "home")
