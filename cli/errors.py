@@ -108,7 +108,10 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":
         return ZooError(f"`{command}` needs {name}", hint=hint)
-    return ZooError(f"`{name}`: {_without_capital(error.message)}", hint=hint)
+    message = _without_capital(error.message)
+    if limit := re.fullmatch(r"input should be (greater|less) than or equal to (\S+)", message):
+        return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
+    return ZooError(f"`{name}`: {message}", hint=hint)
 
 
 def _without_capital(sentence: str) -> str:

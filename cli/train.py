@@ -184,11 +184,15 @@ def _show_averages(search: AverageSearch, run: str) -> None:
     largest = max(mean.last for mean in search.averages)
     if missing := [f"{count}" for count in COUNTS if count > largest]:
         advice = f"set `training.average={missing[-1]}` and a smaller `training.checkpoint_steps` to keep more"
-        messages.info(f"there are too few checkpoints to average {', '.join(missing)} of them; {advice}")
+        messages.info(f"not enough checkpoints for averages of {', '.join(missing)}; {advice}")
     if best.half_interval is None:
         return messages.info(f"confidence intervals cannot be computed for {metric.title}")
     similar = [f"{mean.last} of every {mean.every}" for mean in search.averages if not mean.worse and mean is not best]
-    verdict = f"not significantly worse than the best: {', '.join(similar)}" if similar else "the best is significant"
+    verdict = (
+        f"not significantly worse than the best: {', '.join(similar)}"
+        if similar
+        else "the others are significantly worse"
+    )
     action = (
         f"`zoo average {quote(run)} --last {best.last}` writes it"
         if best.every == 1

@@ -134,7 +134,7 @@ class TestAverageSearch:
             ["2", "1", "300", "to", "400", "21.75", "-0.25", "±", "0.50"],
             ["5", "1", "0", "to", "400", "22.00", "best"],
         ]
-        assert "too few checkpoints to average 10, 20 of them" in result.err
+        assert "not enough checkpoints for averages of 10, 20" in result.err
         assert (
             "not significantly worse than the best: 2 of every 1; `zoo average tiny --last 5` writes it" in result.err
         )
@@ -150,7 +150,7 @@ class TestAverageSearch:
         many = ScoredAverage(20, 1, tuple(range(20)), 10.0, 2.0, 0.1)
         curve("perplexity", ScoredAverage(1, 1, (4,), 9.0, 1.0, 0.1), ScoredAverage(2, 2, (2, 4), 8.0, 0.0, 0.0), many)
         messages = zoo("average", "tiny", "--search").err
-        assert "the best is significant; to keep its checkpoints, train with 2 times the" in messages
+        assert "the others are significantly worse; to keep its checkpoints, train with 2 times the" in messages
         curve("chrf", ScoredAverage(20, 1, tuple(range(20)), 50.0, 0.0, None))
         assert zoo("average", "tiny", "--search").err == "confidence intervals cannot be computed for chrF\n"
 

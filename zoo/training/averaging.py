@@ -48,7 +48,8 @@ def average(run: Run, last: int | None = None) -> Path:
     """
     checkpoints = averageable_checkpoints(run)
     if last is not None and not 1 <= last <= len(checkpoints):
-        raise ZooError(f"`--last {last}` is not between 1 and the {len(checkpoints)} checkpoints of `{run.folder}`")
+        problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
+        raise ZooError(problem, hint=f"give a number from 1 to {len(checkpoints)}; `training.average` keeps more")
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
     if _is_average_of(run.weights, steps):

@@ -180,7 +180,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
         ZooError: Some trials failed. All others are finished by then.
     """
     waiting = [trial for trial in trials if not trial.finished]
-    report.info(f"{len(trials):,} runs, {len(trials) - len(waiting):,} of them finished")
+    report.info(f"runs: {len(trials):,}, of which {len(trials) - len(waiting):,} finished")
     threads = max(1, cores() // jobs) if jobs > 1 and _THREADS not in os.environ else None
     running: list[TrainingProcess] = []
     failed: list[TrainingProcess] = []

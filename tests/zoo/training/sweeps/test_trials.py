@@ -44,7 +44,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
         train(trial.spec, run=trial.run.folder)
         assert trial.finished
     assert train_all(four, jobs=2, device="cpu", report=report)
-    assert report.said == ["4 runs, 4 of them finished"]
+    assert report.said == ["runs: 4, of which 4 finished"]
     rows = make_rows(["own"], keys)
     result = compare(rows, make_trials(rows, 2, FOLDER), report)
     assert [(r.row.name, len(r.trials)) for r in result.results] == [("plain", 2), ("flat", 2)]
@@ -84,7 +84,7 @@ def test_killed_sweep_resumes(trials: Trials, report: Any) -> None:
     before = four[0].run.weights.stat().st_mtime_ns
     assert train_all(four, jobs=2, device="cpu", report=report)
     messages = "\n".join(report.said)
-    assert "4 runs, 2 of them finished" in messages
+    assert "runs: 4, of which 2 finished" in messages
     assert "plain.seed1:" not in messages
     assert re.search(r"flat\.seed1: (resuming at step \d+|nothing left to train)", messages)
     assert four[0].run.weights.stat().st_mtime_ns == before
