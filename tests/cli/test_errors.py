@@ -48,6 +48,7 @@ ERRORS = [
     ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "leave TABLE and `--json` out"),
     ("plan tiny --length 0", "`--length` must be at least 1", "zoo plan --help"),
+    ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "name a SPEC"),
     ("compile tiny --model tiny", "SPEC and `--model` exclude each other", "name a SPEC"),
     ("plan tiny --code --graph x.svg", "`--code` and `--graph` exclude each other", "use one of them"),

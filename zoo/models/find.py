@@ -285,7 +285,7 @@ def _not_found_error(
 ) -> ZooError:
     """Return the error for a name that was not found, with the searched paths and the most similar known name."""
     similar = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
-    paths = " and ".join(f"`{path}`" for path in dict.fromkeys(searched))
+    paths = ", ".join(f"`{path}`" for path in dict.fromkeys(searched))
     guess = f"did you mean `{similar}`? " if similar else ""
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
