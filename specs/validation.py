@@ -149,9 +149,9 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         number = parse_number(value) if kind in ("int_type", "float_type") and isinstance(value, str) else None
         if kind == "int_type" and isinstance(number, float):
             number = int(number) if number.is_integer() else None
-        hint = explanation if number is None else f"write `{format_number(number)}`"
-        if number is not None and format_number(number) == value:
-            hint += ", without quotes"
+        hint = explanation
+        if number is not None:
+            hint = f"write `{format_number(number)}`{', without quotes' * (format_number(number) == value)}"
         if kind == "string_type" and isinstance(value, (bool, int, float)):
             hint = f'write `"{quote(value)[1:-1]}"`'
         if kind == "tuple_type" and isinstance(value, Mapping):
