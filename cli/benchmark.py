@@ -44,11 +44,13 @@ def decode(
     import specs
     from cli.console import measurement_json, report, show_json
     from zoo.files import storage
-    from zoo.training.benchmarks import DecodingWork, benchmark_decoding
+    from zoo.training.benchmarks import benchmark_decoding
 
     speed = benchmark_decoding(
         specs.load(spec, overrides or ()),
-        DecodingWork(batch, sentences, rounds),
+        batch=batch,
+        sentences=sentences,
+        rounds=rounds,
         device=device,
         backend=backend,
         precision=precision,
@@ -137,4 +139,5 @@ def _show_training(speed: TrainingSpeed) -> None:
 
 
 def _show_host(host: Host) -> None:
-    print(f"\n{host.processor}, {host.cores} cores, torch {host.torch} on {host.threads} threads")
+    threads = f"{host.threads} thread{'s' * (host.threads > 1)}"
+    print(f"\n{host.processor}, {host.cores} cores, torch {host.torch} on {threads}")

@@ -132,8 +132,10 @@ class _PrintedProgress(Progress):
     def _print(self, now: float) -> None:
         self._last_time, self._printed = now, self._done
         speed = (self._done - self._done_before) / max(now - self._start, 1e-9)
-        total = f" of {amount(self._total, self._unit)}" if self._total else ""
-        words = [f"{amount(self._done, self._unit)}{total}"]
+        words = [amount(self._done, self._unit)]
+        if self._total:
+            done = size(self._done) if self._unit == "bytes" else f"{self._done:,}"
+            words = [f"{done} of {amount(self._total, self._unit)}"]
         if self._unit != "seconds":
             words.append(f"{amount(speed, self._unit)} per second")
         if self._total and speed > 0 and self._done < self._total:

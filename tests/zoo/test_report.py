@@ -48,9 +48,9 @@ def test_progress_prints_a_line_per_interval(clock: SimpleNamespace) -> None:
             clock.now += 1
             progress.advance(10, loss=3.21987, device="cpu")
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "training: 100 steps of 1,000 steps, 10 steps per second, 1:30 left, loss 3.22, device cpu"
+    assert lines[0] == "training: 100 of 1,000 steps, 10 steps per second, 1:30 left, loss 3.22, device cpu"
     assert len(lines) == 4
-    assert lines[-1].startswith("training: 400 steps of 1,000 steps")
+    assert lines[-1].startswith("training: 400 of 1,000 steps")
 
 
 def test_last_line_is_printed_once(clock: SimpleNamespace) -> None:
@@ -62,7 +62,7 @@ def test_last_line_is_printed_once(clock: SimpleNamespace) -> None:
                 progress.advance(10)
             progress.advance(last, loss=3.0)
         assert len(stream.getvalue().splitlines()) == count
-        assert stream.getvalue().splitlines()[-1].startswith(f"training: {20 + last} steps of 25 steps")
+        assert stream.getvalue().splitlines()[-1].startswith(f"training: {20 + last} of 25 steps")
 
 
 def test_short_work_prints_nothing(clock: SimpleNamespace) -> None:

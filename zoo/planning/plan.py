@@ -5,7 +5,7 @@ This module does not load torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,9 +14,7 @@ from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, complexity, cost
 from compiler.cost import memory_traffic
 from compiler.drawing import draw
 from compiler.graph import Node
-from compiler.operations.embedding import Embedding
 from compiler.operations.operation import ValueKind
-from compiler.operations.projection import Logits
 from compiler.options import compile_options
 from compiler.size import BEAMS, Size, product
 from specs import Spec
@@ -219,14 +217,21 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
         flops = sum((_product_flops(graph, node) for node in nodes), Size())
         new = {parameter for node in nodes for parameter in node.parameters} - seen
         seen |= new
-        result = _result(nodes)
+        named = next((node for node in nodes if _looks_up_tokens(graph, node)), None)
+        logits = next((node for node in nodes if node.operation.is_vocabulary_projection), None)
+        result = named or logits or nodes[-1]
         yield LayerPlan(
-            name=name or result.name if not isinstance(result.operation, Embedding) else _embedding_name(result),
+            name=f"{result.type.shape[1]} embedding" if named else name or result.name,
             shape=str(result.type).removeprefix("f"),
             parameters=sum(graph.parameters[parameter].count for parameter in new),
             flops=str(flops),
             flops_per_token=flops(**sizes) / sizes["target"],
         )
+
+
+def _looks_up_tokens(graph: Graph, node: Node) -> bool:
+    """Return whether a node is an embedding (3.4): it turns token IDs into features."""
+    return bool(node.parameters) and graph.types[node.inputs[0]].kind is ValueKind.INTEGER
 
 
 def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
@@ -240,16 +245,6 @@ def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
         complexity.path_length(*ends),
         complexity.connected_distance(*ends),
     )
-
-
-def _result(nodes: Sequence[Node]) -> Node:
-    """Return the main node of a segment: an embedding, the logits, or the last node."""
-    named = [node for node in nodes if isinstance(node.operation, Embedding | Logits)]
-    return named[0] if named else nodes[-1]
-
-
-def _embedding_name(node: Node) -> str:
-    return "source embedding" if str(node.type.shape[1]) == "source" else "target embedding"
 
 
 def _product_flops(graph: Graph, node: Node) -> Size:

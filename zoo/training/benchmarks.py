@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
-from compiler.operations.elementwise import Norm
-from compiler.program import Program, TranslationModel
+from compiler.program import TranslationModel
 from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.store import Store, StoreWriter
@@ -31,7 +30,7 @@ from zoo.generation.hypotheses import Hypothesis
 from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
 from zoo.report import Report
 from zoo.system.clock import Spread, spread, timed
-from zoo.system.device_memory import peak_memory, require_device_memory
+from zoo.system.device_memory import peak_memory
 from zoo.system.processors import Host, host, matrix_peak
 from zoo.training.distributed import Processes
 from zoo.training.forecast import StartMeasurements
@@ -40,13 +39,8 @@ from zoo.training.trainer import StepInput, Trainer
 
 LENGTH = 27
 """Tokens of a translation including EOS, which is the number of decoding steps. Sources have up to four fewer."""
-MAX_COUNT = 100_000
-"""Largest number of sentences or rounds of `benchmark_decoding`."""
-MAX_STEPS = 1_000
-"""Largest number of rounds, and of steps per round, of `benchmark_training`."""
 CHECKED = 4
 """Number of sentences whose log-probabilities are compared with the interpreter's."""
-_PAIR_BYTES = 2_000  # memory for one random sentence pair
 _MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80
 """Log-normal distribution of the source lengths in tokens, similar to WMT 2014, and the longest sentence. A target is
 up to 15 % longer or shorter than its source."""
@@ -85,27 +79,12 @@ class DecodingSpeed:
     token."""
 
 
-@dataclass(frozen=True)
-class DecodingWork:
-    """Amount of work to measure: `rounds` times `sentences`, `batch` of them at a time in each worker.
-
-    Raises ZooError if a number is not between 1 and MAX_COUNT.
-    """
-
-    batch: int = 32
-    sentences: int = 64
-    rounds: int = 5
-
-    def __post_init__(self) -> None:
-        for name, count in vars(self).items():
-            if not 1 <= count <= MAX_COUNT:
-                raise ZooError(f"`{name}` is {count}: it must be a whole number from 1 to {MAX_COUNT:,}")
-
-
 def benchmark_decoding(
     spec: Spec,
-    work: DecodingWork,
     *,
+    batch: int = 32,
+    sentences: int = 64,
+    rounds: int = 5,
     folder: Path | None = None,
     report: Report | None = None,
     **how: Unpack[BackendOptions],
@@ -114,7 +93,9 @@ def benchmark_decoding(
 
     Args:
         spec: The spec.
-        work: The amount of work.
+        batch: Number of sentences at a time in each worker.
+        sentences: Number of sentences in a round.
+        rounds: Number of rounds.
         folder: Where compiled programs are cached.
         report: Receives progress.
         how: Device, backend and precision.
@@ -131,47 +112,42 @@ def benchmark_decoding(
     if spec.decoding.search != "beam":
         problem = f"the benchmark measures beam search, and `{spec.name}` has `decoding.search: {spec.decoding.search}`"
         raise ZooError(problem, hint="set `decoding.search=beam`")
-    how = {**how, "device": find_device(how.get("device", "auto"))}
-    require_memory_to_translate(spec, how["device"])
+    how["device"] = device = find_device(how.get("device", "auto"))
+    require_memory_to_translate(spec, device)
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     build_seconds, program = timed(lambda: build(spec, weights=weights, folder=folder, **how))
-    sources = random_sources(spec, work.sentences)
-    translate = partial(translations, program, spec=spec, device=how["device"])
+    sources = random_sources(spec, sentences)
+    translate = partial(translations, program, spec=spec, device=device)
     first, _ = timed(partial(translate, sources[:1], batch=1))
     single, whole = [], []
-    with (report or Report()).progress("decode", work.rounds, "rounds") as progress:
-        for number in range(work.rounds):
-            single.append(timed(partial(translate, [sources[number % work.sentences]], batch=1))[0])
-            seconds, results = timed(partial(translate, sources, batch=work.batch))
+    with (report or Report()).progress("decode", rounds, "rounds") as progress:
+        for number in range(rounds):
+            single.append(timed(partial(translate, [sources[number % sentences]], batch=1))[0])
+            seconds, results = timed(partial(translate, sources, batch=batch))
             whole.append(seconds)
             progress.advance()
     best = [hypotheses[0] for hypotheses in results[:CHECKED]]
-    steps = -(-work.sentences // work.batch) * LENGTH
+    steps = -(-sentences // batch) * LENGTH
     return DecodingSpeed(
-        **_decoding_settings(program, spec, work, how["device"]),
+        name=spec.name,
+        backend=program.backend,
+        precision=program.precision,
+        device=device,
+        host=host(),
+        sentences=sentences,
+        batch=batch,
+        workers=resolve_workers(program, spec.decoding.workers),
+        beam=spec.decoding.beam,
+        length=LENGTH,
+        rounds=rounds,
         build_seconds=build_seconds,
         first_seconds=first,
         latency_seconds=spread(single),
-        sentences_per_second=spread(work.sentences / seconds for seconds in whole),
-        tokens_per_second=spread(work.sentences * LENGTH / seconds for seconds in whole),
+        sentences_per_second=spread(sentences / seconds for seconds in whole),
+        tokens_per_second=spread(sentences * LENGTH / seconds for seconds in whole),
         step_milliseconds=spread(1000 * seconds / steps for seconds in whole),
         disagreement=disagreement(spec, weights, sources[:CHECKED], best),
     )
-
-
-def _decoding_settings(program: Program, spec: Spec, work: DecodingWork, device: str) -> dict[str, Any]:
-    """Return the fields of DecodingSpeed that are not measured."""
-    return {
-        "name": spec.name,
-        "backend": program.backend,
-        "precision": program.precision,
-        "device": device,
-        "host": host(),
-        "workers": resolve_workers(program, spec.decoding.workers),
-        "beam": spec.decoding.beam,
-        "length": LENGTH,
-        **vars(work),
-    }
 
 
 def weights_avoiding(
@@ -195,7 +171,7 @@ def weights_avoiding(
     table = {"all": "embedding", "target": "target_embedding", "none": "output_projection"}[
         architecture.tied_embeddings
     ]
-    *_, last = (node for node in lower(spec, Purpose.SCORE).nodes if isinstance(node.operation, Norm))
+    *_, last = (node for node in lower(spec, Purpose.SCORE).nodes if node.operation.is_norm)
     weights[last.parameters[-1]] = torch.full((architecture.d_model,), 4 * architecture.d_model**-0.5)
     weights[table] = weights[table].clone()
     weights[table][list(tokens)] = -5 * architecture.d_model**-0.5
@@ -296,12 +272,9 @@ def benchmark_training(
     """Measure updates on batches with the spec's token budget, of short, medium and long sentences.
 
     Raises:
-        ZooError: The device or the backend is not available, a number is out of range, or the token budget does not
-            fit the longest sentence (80 tokens, or the spec's maximum if that is less).
+        ZooError: The device or the backend is not available, or the token budget does not fit the longest sentence (80
+            tokens, or the spec's maximum if that is less).
     """
-    if not (1 <= steps <= MAX_STEPS and 1 <= rounds <= MAX_STEPS):
-        problem = f"cannot measure {rounds:,} rounds of {steps:,} steps"
-        raise ZooError(problem, hint=f"both numbers must be from 1 to {MAX_STEPS:,}")
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = trainable(spec, device=device)
@@ -320,9 +293,9 @@ def benchmark_training(
                 seconds, loss = timed(lambda: _round(trainer, inputs))
                 times.append(seconds)
                 progress.advance()
-    source, target, padded = (
-        sum(getattr(step.size, name) for step in inputs) for name in ("source_tokens", "target_tokens", "padded_tokens")
-    )
+    source = sum(step.size.source_tokens for step in inputs)
+    target = sum(step.size.target_tokens for step in inputs)
+    padded = sum(step.size.padded_tokens for step in inputs)
     flops = sum(trainer.flops_of(step.size) for step in inputs)
     return TrainingSpeed(
         name=spec.name,
@@ -356,15 +329,13 @@ def random_pairs(spec: Spec, batches: int, folder: Path) -> Store:
     budget = max(spec.training.source_tokens, spec.training.target_tokens)
     generator = np.random.default_rng(1)
     count = max(4096, 4 * batches * budget // _MEDIAN)
-    purpose, hint = f"to generate {count:,} sentence pairs", "measure fewer steps, or a smaller token budget"
-    require_device_memory(_PAIR_BYTES * count, torch.device("cpu"), purpose, hint)
     longest = min(_LONGEST - 1, spec.corpus.max_length)  # without EOS
     sources = np.clip(generator.lognormal(np.log(_MEDIAN), _SIGMA, count), 4, longest).astype(int)
     targets = np.clip(sources * generator.uniform(0.85, 1.15, count), 4, longest).astype(int)
+    source_size, target_size = spec.vocabulary.sizes
     with StoreWriter(folder, max(spec.vocabulary.sizes)) as writer:
-        source, target = (
-            [generator.integers(EOS + 1, size, length).tolist() for length in lengths]
-            for size, lengths in zip(spec.vocabulary.sizes, (sources, targets), strict=True)
+        writer.add(
+            [generator.integers(EOS + 1, source_size, length).tolist() for length in sources],
+            [generator.integers(EOS + 1, target_size, length).tolist() for length in targets],
         )
-        writer.add(source, target)
     return Store(folder)

@@ -199,7 +199,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
     """Make torch use as many threads as at the start of the run, because they determine the order of sums."""
     before = torch.get_num_threads()
     if count != before:
-        report.info(f"using {count} threads as at the start of the run, not {before}, so that sums do not change")
+        report.info(f"number of threads: {count} as at the start of the run, not {before}, so that sums do not change")
         torch.set_num_threads(count)
     try:
         yield

@@ -15,7 +15,7 @@ from specs import Spec, ZooError
 from zoo.generation.compilation import compile_spec
 from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
 from zoo.system import device_memory
-from zoo.training.benchmarks import DecodingWork, benchmark_decoding, benchmark_training
+from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.train import train
 
 
@@ -30,7 +30,7 @@ def huge() -> Spec:
     [
         lambda spec: zoo.model(spec),
         lambda spec: compile_spec(spec, device="cpu"),
-        lambda spec: benchmark_decoding(spec, DecodingWork(1, 1, 1), device="cpu"),
+        lambda spec: benchmark_decoding(spec, batch=1, sentences=1, rounds=1, device="cpu"),
         lambda spec: benchmark_training(spec, device="cpu"),
     ],
 )
