@@ -1,4 +1,4 @@
-"""Memory, disk space and FLOPs that a training needs. This module does not load torch, so that `zoo plan` is fast."""
+"""Memory, disk space and FLOPs of a training run. This module does not load torch, so that `zoo plan` is fast."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -108,17 +108,9 @@ def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:
     return mean
 
 
-class Selection(NamedTuple):
-    """Checkpoints to average: the last `last` of every `every`-th checkpoint, counted from the newest."""
-
-    last: int
-    every: int
-    checkpoints: tuple[Checkpoint, ...]
-
-
 @dataclass(frozen=True)
 class ScoredAverage:
-    """Score of an average on the dev set, and its difference to the best one."""
+    """Score of the last `last` of every `every`-th checkpoint on the dev set, and its difference to the best one."""
 
     last: int
     every: int
@@ -160,8 +152,8 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
     scores: list[float] = []
     resampled_scores: list[FloatArray | None] = []
     with report.progress("scoring averages", len(selections), "averages") as progress:
-        for selection in selections:
-            answers = dev.answers(mean_of([checkpoint.weights for checkpoint in selection.checkpoints]))
+        for _, chosen in selections:
+            answers = dev.answers(mean_of([checkpoint.weights for checkpoint in chosen]))
             scores.append(dev.metric.score(answers))
             resampled_scores.append(bootstrap_scores(dev.metric.name, answers))
             progress.advance(1)
@@ -170,28 +162,25 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
         problem = f"no average of `{run.folder}`'s checkpoints has a finite dev {dev.metric.title}"
         raise ZooError(problem, hint="a reference of the dev set may contain a token that the model never generates")
     best = min(finite, key=lambda index: sum(dev.metric.is_better(score, scores[index]) for score in scores))
-    averages = [
-        ScoredAverage(
-            selection.last,
-            selection.every,
-            tuple(sorted(checkpoint.step for checkpoint in selection.checkpoints)),
-            score,
-            score - scores[best],
-            difference_half_width(dev.metric.name, score, resampled_scores[best], own)
-            if math.isfinite(score)
-            else None,
-        )
-        for selection, score, own in zip(selections, scores, resampled_scores, strict=True)
-    ]
+    averages = []
+    for (every, chosen), score, resampled in zip(selections, scores, resampled_scores, strict=True):
+        interval = None
+        if math.isfinite(score):
+            interval = difference_half_width(dev.metric.name, score, resampled_scores[best], resampled)
+        steps = tuple(checkpoint.step for checkpoint in chosen)
+        averages.append(ScoredAverage(len(chosen), every, steps, score, score - scores[best], interval))
     return AverageSearch(dev.metric, tuple(averages), averages[best])
 
 
-def select_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[Selection]:
-    """Yield selections of COUNTS checkpoints: of all, of every second, of every fourth, ... from the newest back."""
-    newest_first, every = checkpoints[::-1], 1
-    while every == 1 or len(newest_first[::every]) > 1:
+def select_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[int, Sequence[Checkpoint]]]:
+    """Yield the last COUNTS of all checkpoints, of every second, of every fourth, ... counted from the newest.
+
+    Each selection is a pair: 1, 2, 4, ..., and the checkpoints, oldest first.
+    """
+    every = 1
+    while every == 1 or every < len(checkpoints):
+        spaced = checkpoints[::-1][::every][::-1]
         for count in COUNTS:
-            chosen = newest_first[::every][:count]
-            if len(chosen) == count and (count > 1 or every == 1):
-                yield Selection(count, every, tuple(reversed(chosen)))
+            if count <= len(spaced) and (count > 1 or every == 1):
+                yield every, spaced[-count:]
         every *= 2

@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a training needs to go on as if it had never stopped.
+"""Checkpoints: everything that a training run needs to go on as if it had never stopped.
 
 A checkpoint is a folder, written under a temporary name and renamed when it is complete. It contains
 `weights.safetensors` in the published layout, `optimiser.safetensors` (Adam's moments, by the same names),
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -60,7 +59,7 @@ class TrainingProgress:
     """Number of checkpoints scored since the best one."""
 
     def ended(self, training: Training) -> bool:
-        """Return whether the training has reached its end: a number of steps, tokens or minutes, or its patience."""
+        """Return whether training has reached its end: a number of steps, tokens or minutes, or its patience."""
         return (
             self.step >= training.steps
             or (training.max_tokens is not None and self.tokens >= training.max_tokens)
@@ -100,24 +99,10 @@ class Checkpoint:
         return (self.folder / OPTIMISER).is_file()
 
     @property
-    def due(self) -> bool:
-        """Whether the spec's schedule caused this checkpoint."""
-        return bool(self._state.get("due", True))
-
-    @property
-    def best_step(self) -> int:
-        """Step of the best checkpoint up to this one, by the dev set's score."""
-        return int(self._state.get("best_step", 0))
-
-    @property
-    def _state(self) -> dict[str, Any]:
-        return read_json(self.folder / STATE)
-
-    @property
     def progress(self) -> TrainingProgress:
         """Progress of the training. Raises ZooError if another version of zoo wrote it."""
         try:
-            return TrainingProgress(**self._state)
+            return TrainingProgress(**read_json(self.folder / STATE))
         except TypeError:
             problem = f"`{self.folder / STATE}` was written by another version of zoo"
             raise ZooError(problem, exit_code=1) from None
@@ -139,10 +124,10 @@ def list_checkpoints(run: Run) -> list[Checkpoint]:
 def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
     """Return the checkpoints that the spec's schedule caused, and the newest.
 
-    Averages use only these, so that it does not affect them where a training was stopped.
+    Averages use only these, so that it does not affect them where a training run was stopped.
     """
     checkpoints = list_checkpoints(run)
-    return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.due]
+    return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.progress.due]
 
 
 def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: TrainingProgress) -> Checkpoint:
@@ -188,7 +173,7 @@ def resume(
         first: Whether this process removes damaged checkpoints.
 
     Returns:
-        The progress of the checkpoint, or that of a new training if there is no checkpoint.
+        The progress of the checkpoint, or that of a new run if there is no checkpoint.
 
     Raises:
         ZooError: All checkpoints are damaged, or one cannot be read now but may be undamaged.
@@ -219,16 +204,16 @@ def _remove_outdated(run: Run, keep: int) -> None:
     The best checkpoint by the dev set's score is kept. If no average needs it, it is renamed, so that none includes it.
     """
     checkpoints = list_checkpoints(run)
-    newest = checkpoints[-1]
+    best_step = checkpoints[-1].progress.best_step
     needed = {checkpoint.step for checkpoint in scheduled_checkpoints(run)[-keep:]}
     for checkpoint in checkpoints[:-KEPT_OPTIMISERS]:
         (checkpoint.folder / OPTIMISER).unlink(missing_ok=True)
-        if checkpoint.step == newest.best_step and checkpoint.step not in needed:
+        if checkpoint.step == best_step and checkpoint.step not in needed:
             checkpoint.folder.rename(run.checkpoints / f"{_BEST}{checkpoint.folder.name}")
         elif checkpoint.step not in needed:
             remove_folder(checkpoint.folder)
     for folder in run.checkpoints.glob(f"{_BEST}*"):
-        if folder.name != f"{_BEST}{newest.best_step:07d}":
+        if folder.name != f"{_BEST}{best_step:07d}":
             remove_folder(folder)
 
 

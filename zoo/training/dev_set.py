@@ -73,22 +73,17 @@ def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
         report.warn(f"the dev set has no score{when}: {cause}")
 
 
-def dev_set_problem(spec: Spec, vocabulary: Vocabulary) -> ZooError | None:
-    """Return an error if sentences of the dev set are longer than the model's learned positions, else None."""
+def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
+    """Raise ZooError if a sentence of the dev set is longer than the model's learned positions."""
     architecture = spec.architecture
     if not spec.corpus.dev or architecture.positional_encoding != "learned":
-        return None
-    intake = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
+        return
+    preprocessor = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
     sources, references = read_split(spec, "dev", Report(), vocabulary)
-    errors = []
-    for pair in zip(sources, references, strict=True):
-        try:
-            intake.encode_pairs_side(pair[:1], "source")
-            intake.encode_pairs_side(pair[1:], "target")
-        except ZooError as error:
-            errors.append(error)
-    if not errors:
-        return None
-    problem = f"{len(errors):,} of the dev set's {len(sources):,} sentence pairs cannot be scored: {errors[0]}"
-    hint = "raise `architecture.max_positions`, remove these pairs from `corpus.dev`, or train with "
-    return ZooError(problem, hint=f"{hint}`positional_encoding: sinusoidal`")
+    try:
+        preprocessor.encode_pairs_side(sources, "source")
+        preprocessor.encode_pairs_side(references, "target")
+    except ZooError as error:
+        hint = "raise `architecture.max_positions`, remove such sentences from `corpus.dev`, or train with "
+        hint += "`positional_encoding: sinusoidal`"
+        raise ZooError(f"the dev set cannot be scored: {error.summary}", hint=hint) from None

@@ -169,7 +169,7 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
-    """Return whether the training does not fit the device of some process. All processes have to call this.
+    """Return whether training does not fit the device of some process. All processes have to call this.
 
     Args:
         spec: The spec to train.
@@ -188,7 +188,7 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
     keys and values of the memory) stay gathered until the backward pass ends. Gradients are means over the processes,
     which all have to compute the same number of passes.
     """
-    # Imported here because it takes half as long as all other imports of a training together.
+    # Imported here because it takes half as long as all other imports of `zoo train` together.
     fully_shard = import_module("torch.distributed.fsdp").fully_shard
     mesh = init_device_mesh(processes.device.type, (processes.count,))
     for layer in program.layers:

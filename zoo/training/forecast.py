@@ -1,14 +1,14 @@
-"""Forecast of time and memory, reported before the first step of a run and compared with the result after the last."""
+"""Forecast of time and memory, reported before the first step of a run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from compiler import EmittedProgram
 from specs import Spec
 from zoo.data.batches import BatchSize
-from zoo.planning.training_estimate import Forecast, calibrate, forecast_training
+from zoo.planning.training_estimate import calibrate, forecast_training
 from zoo.report import Report
 from zoo.system.calibration import Calibration, emulation_warning
 from zoo.system.device_memory import peak_memory
@@ -47,43 +47,31 @@ class StartMeasurements:
         return self.calibration.matrix_library if self.calibration else ""
 
 
-class ForecastReport:
-    """Forecast of a training run that is reported now and compared with the result later."""
+def report_forecast(
+    spec: Spec,
+    mean: BatchSize,
+    start: TrainingProgress,
+    processes: Processes,
+    measurements: StartMeasurements,
+    report: Report,
+    sharded: bool,
+) -> None:
+    """Report a forecast of the time and memory of a training run.
 
-    def __init__(
-        self,
-        spec: Spec,
-        mean: BatchSize,
-        start: TrainingProgress,
-        processes: Processes,
-        measurements: StartMeasurements,
-        report: Report,
-        sharded: bool,
-    ) -> None:
-        """Report the forecast.
-
-        Args:
-            spec: The spec to train.
-            mean: The mean size of a batch, which the processes share.
-            start: The progress at which training starts or resumes.
-            processes: The processes.
-            measurements: The measurements of this process.
-            report: Receives the forecast.
-            sharded: Whether weights and moments are sharded over the processes.
-        """
-        self._start, self._device, self._report = start, processes.device, report
-        steps = max(0, spec.training.steps - start.step)
-        share, shards = mean.share(processes.count), processes.count if sharded else 1
-        speed, used = measurements.speed, measurements.used_bytes
-        self._expected = forecast_training(spec, share, steps, speed, used, shards, measurements.calibration)
-        if steps:
-            measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of products and {speed.bytes / 1e9:,.0f} GB/s of copies"
-            report.info(f"forecast for {steps:,} steps: {self._expected} of memory, based on {measured}")
-
-    def compare(self, progress: TrainingProgress) -> None:
-        """Report the actual time and memory next to the forecast for the same number of steps."""
-        steps, seconds = progress.step - self._start.step, progress.seconds - self._start.seconds
-        if steps:
-            actual = Forecast(seconds / steps, seconds, peak_memory(self._device))
-            expected = replace(self._expected, seconds=steps * self._expected.step_seconds)
-            self._report.info(f"{steps:,} steps took {actual} of memory; the forecast was {expected}")
+    Args:
+        spec: The spec to train.
+        mean: The mean size of a batch, which the processes share.
+        start: The progress at which training starts or resumes.
+        processes: The processes.
+        measurements: The measurements of this process.
+        report: Receives the forecast.
+        sharded: Whether weights and moments are sharded over the processes.
+    """
+    steps = spec.training.steps - start.step
+    if steps <= 0:
+        return
+    share, shards = mean.share(processes.count), processes.count if sharded else 1
+    speed, used = measurements.speed, measurements.used_bytes
+    expected = forecast_training(spec, share, steps, speed, used, shards, measurements.calibration)
+    measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of products and {speed.bytes / 1e9:,.0f} GB/s of copies"
+    report.info(f"forecast for {steps:,} steps: {expected} of memory, based on {measured}")

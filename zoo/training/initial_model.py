@@ -1,4 +1,4 @@
-"""`training.start_from`: the model whose weights and vocabulary a training starts with."""
+"""`training.start_from`: the model whose weights and vocabulary a training run starts with."""
 
 from __future__ import annotations
 

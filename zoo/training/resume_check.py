@@ -1,4 +1,4 @@
-"""`zoo train --verify-resume`: check that a killed and resumed training ends with bitwise identical weights."""
+"""`zoo train --verify-resume`: check that a killed and resumed training run ends with bitwise identical weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Timer
 
 import specs
 from specs import Spec, ZooError
@@ -47,13 +47,14 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
     Each training runs in its own process, in a temporary folder.
 
     Raises:
-        ZooError: A training fails, or this process was started by torchrun.
+        ZooError: A training run fails, or this process was started by torchrun.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         raise ZooError("`--verify-resume` works in a single process", hint="run the command without torchrun")
     report = report or Report()
     prepare_corpus(spec, report)
-    kills = sorted(random.sample(range(1, STEPS - 1), KILLS))
+    # Not in the last steps: the process must not end before it is killed.
+    kills = sorted(random.sample(range(1, STEPS - 2), KILLS))
     with TemporaryDirectory(prefix="zoo-") as folder:
         file, whole, killed = Path(folder, "spec.yaml"), Run(Path(folder, "whole")), Run(Path(folder, "killed"))
         file.write_text(_short(spec).yaml(), encoding="utf-8")
@@ -93,35 +94,25 @@ def _train(file: str, run: str, device: str, kill_after: str) -> None:
     train_steps(specs.load(file), run, device, _KillingReport(int(kill_after)))
 
 
-class _KillingReport(Report):
-    """Report that kills this process during the step after `kill_after`, or shortly later. 0 means never."""
+class _KillingReport(Report, Progress):
+    """Report that kills this process at a random moment of the step after `kill_after`. 0 means never.
 
-    def __init__(self, kill_after: int) -> None:
-        self._kill_after = kill_after
-
-    def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        return _KillingProgress(self._kill_after) if label == "training" and self._kill_after else Progress()
-
-
-class _KillingProgress(Progress):
-    """Progress that starts the kill at a random moment of the following step."""
+    It is its own progress.
+    """
 
     def __init__(self, kill_after: int) -> None:
         self._kill_after, self._done, self._start = kill_after, 0, time.monotonic()
+
+    def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        return self if label == "training" and self._kill_after else Progress()
 
     def advance(self, n: int = 1, **figures: float | str) -> None:
         self._done += n
         now = time.monotonic()
         if n and self._done >= self._kill_after:
-            # Kill at once after the last step but one: the last step may be shorter than any before it.
-            max_delay = 0 if self._done >= STEPS - 1 else min(now - self._start, 1.0)
-            Thread(target=_kill, args=[random.uniform(0, max_delay)], daemon=True).start()
+            delay = random.uniform(0, min(now - self._start, 1.0))
+            Timer(delay, os.kill, [os.getpid(), signal.SIGKILL]).start()
         self._start = now
-
-
-def _kill(seconds: float) -> None:
-    time.sleep(seconds)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _differ(first: Checkpoint, second: Checkpoint, name: str) -> bool:

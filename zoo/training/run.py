@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from compiler.switches import matrix_libraries
 from specs import Spec, ZooError, difference
@@ -19,11 +19,6 @@ from zoo.files.storage import require_utf8
 from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.version import __version__
-
-try:
-    import fcntl
-except ImportError:  # not available on Windows
-    fcntl = None  # type: ignore[assignment]
 
 CHANGEABLE_FIELDS = (
     *("description", "licence", "corpus.folder"),
@@ -59,7 +54,7 @@ class RunIdentity:
     named: bool = True
     """Whether the spec has its own name, and not the name of the spec that it extends."""
     machine: str = ""
-    """Names of all devices that the run was trained on, separated by "; ". Empty if they were not recorded."""
+    """Names of all devices that the run was trained on, separated by "; "."""
 
 
 class Run(ModelFolder):
@@ -88,11 +83,8 @@ class Run(ModelFolder):
     @property
     def identity(self) -> RunIdentity:
         """Identity of a run that was started. Raises ZooError if another version of zoo wrote it."""
-        return self._identity(read_json(self.data))
-
-    def _identity(self, fields: dict[str, Any]) -> RunIdentity:
         try:
-            return RunIdentity(**fields)
+            return RunIdentity(**read_json(self.data))
         except TypeError:
             hint = "resume it with the version that started it"
             raise ZooError(f"`{self.data}` was written by another version of zoo", hint=hint, exit_code=1) from None
@@ -107,24 +99,21 @@ class Run(ModelFolder):
         if self.folder.exists() and not self.folder.is_dir():
             raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="name a folder with `--run DIR`")
         if not self.exists:
-            if files := self.foreign_files():
-                hint = "name another folder with `--run DIR`"
-                raise ZooError(f"`{self.folder}` is not a run: it contains {', '.join(files)}", hint=hint)
-            return
+            return self.require_own_files()
         changed = {k: values for k, values in difference(spec, self.spec).items() if k not in CHANGEABLE_FIELDS}
         if changed:
-            lines = "".join(
-                f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
-                for key, (old, new) in changed.items()
-            )
+            problem = f"`{self.folder}` was started with another spec:"
+            for key, (old, new) in changed.items():
+                problem += f"\n  {key}: {quote_in_full(old)} in the run, {quote_in_full(new)} now"
             hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
-            raise ZooError(f"`{self.folder}` was started with another spec:{lines}", hint=hint)
+            raise ZooError(problem, hint=hint)
+        return None
 
     def start(self, spec: Spec, identity: RunIdentity, report: Report) -> RunIdentity:
         """Create the folder, or resume the run in it.
 
-        The number of processes, the software and the machine may differ from those at the start. The backend may
-        differ if the spec has no dropout. These differences change the results of later steps and are reported.
+        The number of processes, the software and the machine may differ from those at the start. These differences
+        change the results of later steps and are reported.
 
         Args:
             spec: The spec to train by.
@@ -135,44 +124,38 @@ class Run(ModelFolder):
             The identity to continue with.
 
         Raises:
-            ZooError: The run was started with another corpus or vocabulary, or with another backend and dropout.
+            ZooError: The run was started with another corpus or vocabulary, or with another backend.
         """
-        stored = {**_DEFAULTS, **read_json(self.data)} if self.exists and self.data.is_file() else {}
-        current = self._identity({**asdict(identity), **stored})
+        current = self.identity if self.exists and self.data.is_file() else identity
         if current.fingerprint != identity.fingerprint:
             problem = (
                 f"the corpus has changed since `{self.folder}` was started, or this version of zoo prepares it "
                 "differently"
             )
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
-        architecture = spec.architecture
-        dropout = any((architecture.dropout, architecture.attention_dropout, architecture.activation_dropout))
-        if current.backend != identity.backend and dropout:
+        if current.backend != identity.backend:
             raise ZooError(
                 f"`{self.folder}` was started with the backend `{current.backend}`, but this machine uses "
-                f"`{identity.backend}`, which has other dropout masks",
+                f"`{identity.backend}`, which rounds differently and has other dropout masks",
                 hint=f"`zoo doctor` prints the reason; `--fresh` starts over with `{identity.backend}`",
             )
-        if current.backend != identity.backend:
-            report.info(f"the backend is {identity.backend}, and was {current.backend}: {_ROUNDING} from here on")
         if current.software != identity.software:
             report.info(f"using {identity.software}, and before {current.software}: later steps may differ")
+            current = replace(current, software=identity.software)
         if current.processes != identity.processes:
-            effect = "dropout masks differ" if dropout else _ROUNDING
             count = f"the number of processes is {identity.processes}, and was {current.processes}"
-            report.info(f"{count}: {effect} from here on")
+            report.info(f"{count}: later steps differ")
             current = replace(identity, named=current.named, machine=current.machine)
         if identity.sharded and not current.sharded:
-            report.info(f"weights and moments are sharded over the processes: {_ROUNDING} from here on")
+            report.info("weights and moments are sharded over the processes: later steps differ")
             current = replace(current, sharded=True)
         if current.matrix_library not in ("", *matrix_libraries()):
-            report.info(f"{current.matrix_library} is not available on this machine: {_ROUNDING} from here on")
+            report.info(f"{current.matrix_library} is not available on this machine: later steps differ")
             current = replace(current, matrix_library=identity.matrix_library)
+        if identity.machine not in current.machine.split("; "):
+            current = replace(current, machine=f"{current.machine}; {identity.machine}")
         with atomic_file(self.spec_file) as file:
             file.write_text(spec.yaml(__version__), encoding="utf-8")
-        current = replace(current, backend=identity.backend, software=identity.software)
-        if current.machine and identity.machine not in current.machine.split("; "):
-            current = replace(current, machine=f"{current.machine}; {identity.machine}")
         write_json(self.data, asdict(current))
         return current
 
@@ -183,9 +166,6 @@ class Run(ModelFolder):
         Raises:
             ZooError: Another process, which the message names, has locked it.
         """
-        if fcntl is None:
-            yield
-            return
         created = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.lock.open("a+", encoding="utf-8") as file:
@@ -212,7 +192,7 @@ class Run(ModelFolder):
                             folder.rmdir()
 
     def clear(self) -> None:
-        """Remove everything in the folder. Raise ZooError if it contains files that no training wrote."""
+        """Remove everything in the folder. Raise ZooError if it contains files that no training run wrote."""
         self.require_own_files()
         # Remove the checkpoints first and the spec last: as long as there are checkpoints, their spec is there.
         if self.checkpoints.exists():
@@ -224,24 +204,20 @@ class Run(ModelFolder):
                 path.unlink()
 
     def require_own_files(self) -> None:
-        """Raise ZooError if the folder contains files that no training wrote."""
+        """Raise ZooError if the folder contains files that no training run wrote."""
         if files := self.foreign_files():
-            problem = f"`{self.folder}` contains files that no training wrote: {', '.join(files)}"
-            raise ZooError(problem, hint="move them to another folder, then repeat the command with `--fresh`")
+            problem = f"`{self.folder}` contains files that no training run wrote: {', '.join(files)}"
+            raise ZooError(problem, hint="move them to another folder, or name another run with `--run DIR`")
 
     def foreign_files(self) -> list[str]:
-        """Return the names of files in the folder that no training wrote.
+        """Return the names of files in the folder that no training run wrote.
 
-        Incomplete files of a killed training count as its own.
+        Incomplete files of a killed run count as its own.
         """
-        if not self.folder.is_dir():
-            return []
-        names = {path.name for path in self.folder.iterdir()}
+        names = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
         return sorted(name for name in names - _OWN_FILES if partial_target(name) not in _OWN_FILES)
 
 
-_DEFAULTS = {"processes": 1, "sharded": False, "matrix_library": "", "machine": ""}
-"""Values for fields that earlier versions did not write."""
 _LOCK = ".lock"
 _OWN_FILES = {
     _LOCK,
@@ -249,7 +225,6 @@ _OWN_FILES = {
     *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
-_ROUNDING = "sums are rounded differently"
 _OTHER_CORPUS_HINT = (
     "restore its text, start over with `--fresh` (which removes the run's checkpoints), or train in another folder "
     "with `--run DIR`"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -48,38 +49,13 @@ def summary(line: Mapping[str, Any], *, best: bool) -> str:
     return f"step {line['step']:,}: {', '.join(figures)}{', the best so far' if best else ''}"
 
 
-class TensorBoardEvents:
-    """Writer of the log's figures for TensorBoard. Does nothing if tensorboardX is not installed."""
-
-    def __init__(self, folder: Path, step: int) -> None:
-        """Open a new file. Figures after `step`, which a stopped run has written, will be ignored."""
-        # Files are named by the second. The suffix separates two that are opened within one second.
-        suffix = f".{step:07d}"
-        self._writer = (
-            SummaryWriter(str(folder), purge_step=step + 1, filename_suffix=suffix) if SummaryWriter else None
-        )
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Write the figures of a line of `log.jsonl`."""
-        if self._writer is None:
-            return
-        for name, value in line.items():
-            if name not in _NOT_PLOTTED and value is not None:
-                self._writer.add_scalar(name, value, line["step"])
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-
-
 class RunLog:
-    """Writer of `log.jsonl`. It accumulates steps and writes their means as one line."""
+    """Writer of `log.jsonl` and, if tensorboardX is installed, of events for TensorBoard.
 
-    def __init__(
-        self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: TensorBoardEvents
-    ) -> None:
+    It accumulates steps and writes their means as one line.
+    """
+
+    def __init__(self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: Path) -> None:
         """Open the log and remove lines of steps after `start`.
 
         Args:
@@ -87,15 +63,19 @@ class RunLog:
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, for the utilisation.
             device: The device whose memory is logged.
-            events: Receives every line as well.
+            events: The folder of the files for TensorBoard. There, figures of steps after `start` will be ignored.
         """
-        self._path, self._peak, self._device, self._events = path, peak, device, events
+        self._path, self._peak, self._device = path, peak, device
         self._seconds = start.seconds
         if path.exists():
-            lines = path.read_text("utf-8", errors="replace").splitlines()
-            kept = [line for line in lines if _step(line) <= start.step]
+            kept = [line for line in _complete_lines(path) if line["step"] <= start.step]
             with atomic_file(path) as file:
-                file.write_text("".join(f"{line}\n" for line in kept))
+                file.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+        self._events = None
+        if SummaryWriter:
+            # Files are named by the second. The suffix separates two that are opened within one second.
+            suffix = f".{start.step:07d}"
+            self._events = SummaryWriter(str(events), purge_step=start.step + 1, filename_suffix=suffix)
         self._clear()
 
     def _clear(self) -> None:
@@ -129,9 +109,10 @@ class RunLog:
             figures: More figures, such as the score of the dev set.
         """
         seconds = max(progress.seconds - self._seconds, 1e-9)
-        taken = [r for r in self._results if bool(r.taken)]
-        tokens = sum(r.tokens for r in taken)
-        smoothed, plain = (math.fsum(float(getattr(r, n)) for r in taken) for n in ("smoothed", "plain"))
+        taken = [result for result in self._results if bool(result.taken)]
+        tokens = sum(result.tokens for result in taken)
+        smoothed = math.fsum(float(result.smoothed) for result in taken)
+        plain = math.fsum(float(result.plain) for result in taken)
         line = {
             "step": progress.step,
             "epoch": progress.epoch,
@@ -150,22 +131,19 @@ class RunLog:
             line["skipped"] = progress.skipped
         with convert_disk_errors(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        self._events.add(line)
+        if self._events:
+            for name, value in line.items():
+                if name not in _NOT_PLOTTED and value is not None:
+                    self._events.add_scalar(name, value, progress.step)
+            self._events.flush()
         self._clear()
         self._seconds = progress.seconds
         return line
 
     def close(self) -> None:
         """Close the files for TensorBoard."""
-        self._events.close()
-
-
-def _step(line: str) -> float:
-    """Return the step of a line, or infinity if the line is incomplete."""
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
+        if self._events:
+            self._events.close()
 
 
 @dataclass(frozen=True)
@@ -192,8 +170,7 @@ class TrainingRecord:
 def read_log(run: ModelFolder) -> list[Mapping[str, Any]]:
     """Return the complete lines of a run's log, in order. Empty if it has no log yet."""
     path = run.folder / "log.jsonl"
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return [line for line in map(_complete_line, text.splitlines()) if line is not None]
+    return list(_complete_lines(path)) if path.is_file() else []
 
 
 def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
@@ -229,10 +206,10 @@ def _training_flops(spec: Spec, source: float, target: float) -> float:
     return 3 * (encoder * source + (both - encoder) * target) / LENGTH
 
 
-def _complete_line(text: str) -> Mapping[str, Any] | None:
-    """Parse a line of the log. Return None if it is incomplete."""
-    try:
-        line = json.loads(text)
-        return line if all(isinstance(line[name], int | float) for name in _REQUIRED) else None
-    except (ValueError, KeyError, TypeError):
-        return None
+def _complete_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of a log. A killed run may have left an incomplete one, which is skipped."""
+    for text in path.read_text("utf-8", errors="replace").splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            line = json.loads(text)
+            if all(isinstance(line[name], int | float) for name in _REQUIRED):
+                yield line

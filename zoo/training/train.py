@@ -30,7 +30,7 @@ from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.averaging import average
 from zoo.training.checkpoints import list_checkpoints
-from zoo.training.dev_set import DevSet, continue_without_score, dev_set_problem
+from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
 from zoo.training.forecast import StartMeasurements
 from zoo.training.initial_model import initial_model
@@ -44,7 +44,7 @@ class TrainingResult(NamedTuple):
 
     run: Run
     ended: bool
-    """Whether the training has reached its end. False if it was stopped."""
+    """Whether training has reached its end. False if it was stopped."""
     first: bool
     """Whether this is the process that wrote the run, of all processes that torchrun started."""
 
@@ -116,7 +116,7 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
 
 
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
-    """Prepare and train in one of the processes. Return whether the training has reached its end."""
+    """Prepare and train in one of the processes. Return whether training has reached its end."""
     # Once a run has checkpoints, the model that it started from is not needed any more and may be gone.
     model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
@@ -146,8 +146,9 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         identity = _start(spec, run, prepared, identity, fresh, report) if processes.first else run.identity
     if spec.training.patience is not None and not spec.corpus.dev:
         report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
-    scored = spec.training.dev_score and spec.corpus.dev and processes.first
-    dev = DevSet(spec, prepared.vocabulary, device, report) if scored else None
+    dev = None
+    if spec.training.dev_score and spec.corpus.dev and processes.first:
+        dev = DevSet(spec, prepared.vocabulary, device, report)
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
         trainer = Trainer(spec, data, run, processes, report, dev, program, measurements, sharded=identity.sharded)
@@ -165,10 +166,8 @@ def _start(
     spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, fresh: bool, report: Report
 ) -> RunIdentity:
     """Start or resume the run in the process that writes it. Return the run's identity."""
-    if problem := dev_set_problem(spec, prepared.vocabulary):
-        if fresh or not list_checkpoints(run):
-            raise problem
-        report.warn(problem.summary)  # the run has been trained already and should not be lost
+    if fresh or not list_checkpoints(run):
+        require_scorable_dev_set(spec, prepared.vocabulary)
     if fresh:
         run.clear()
     _require_same_vocabulary(prepared, run)

@@ -28,9 +28,9 @@ from zoo.training import checkpoints
 from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite, gather_state
 from zoo.training.dev_set import DevSet, continue_without_score
 from zoo.training.distributed import Processes
-from zoo.training.forecast import ForecastReport, StartMeasurements
+from zoo.training.forecast import StartMeasurements, report_forecast
 from zoo.training.run import Run
-from zoo.training.run_log import SHOWN, RunLog, TensorBoardEvents, summary
+from zoo.training.run_log import SHOWN, RunLog, summary
 from zoo.training.step import StepResult, Updater, learning_rate
 
 MAX_SKIPPED = 10
@@ -58,7 +58,7 @@ class StepInput(NamedTuple):
 
 
 class Trainer:
-    """Trainer of a run, from its last checkpoint to the end of the training.
+    """Trainer of a run, from its last checkpoint to the end of training.
 
     The training ends after `training.steps`, at another limit of the spec, or when its patience is exhausted.
     """
@@ -105,7 +105,7 @@ class Trainer:
         """Train to the end, or until `stopped` returns True. Write a checkpoint of the last step.
 
         Returns:
-            Whether the training has reached its end.
+            Whether training has reached its end.
         """
         self._resume()
         processes = self.processes
@@ -115,10 +115,10 @@ class Trainer:
             self.report.info(f"nothing left to train: the run is at step {self.progress.step:,}")
         elif self.progress.step:
             self.report.info(f"resuming at step {self.progress.step:,}")
-            # Checkpoints of this version count the batches of the current pool in `drawn`.
-            if self.data.samples_subwords and not self.progress.drawn:
-                self.report.warn(_OLD_BATCHES)
-        log, forecast = (self._log(), self._forecast()) if processes.first else (None, None)
+        log = self._log() if processes.first else None
+        if self._measurements:
+            mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
+            report_forecast(self.spec, mean, self.progress, processes, self._measurements, self.report, self.sharded)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
             if ended or stop:
@@ -127,9 +127,8 @@ class Trainer:
                 ended, stop, line = self._train_steps(stopped, log, shown)
         if log:
             log.close()
-        if forecast:
-            forecast.compare(self.progress)
-        (unsaved,) = processes.any(processes.first and self.progress.step > 0 and not self._is_saved())
+        saved = any(each.step == self.progress.step for each in checkpoints.list_checkpoints(self.run))
+        (unsaved,) = processes.any(processes.first and self.progress.step > 0 and not saved)
         if unsaved:
             self._count_skipped()
             self._save(self._state(wait=ended and not stop), line, due=False)
@@ -190,7 +189,7 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Whether the training has reached its end."""
+        """Whether training has reached its end."""
         return self.progress.ended(self.spec.training)
 
     def step(self, step: StepInput) -> StepResult:
@@ -248,15 +247,7 @@ class Trainer:
 
     def _log(self) -> RunLog:
         peak = matrix_peak(self.device, self.spec.training.precision)
-        events = TensorBoardEvents(self.run.events, self.progress.step)
-        return RunLog(self.run.log, self.progress, peak * self.processes.count, self.device, events)
-
-    def _forecast(self) -> ForecastReport | None:
-        if self._measurements is None:
-            return None
-        mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
-        context = self.progress, self.processes, self._measurements, self.report, self.sharded
-        return ForecastReport(self.spec, mean, *context)
+        return RunLog(self.run.log, self.progress, peak * self.processes.count, self.device, self.run.events)
 
     def _write(self, log: RunLog, due: TrainingState | None) -> dict[str, Any]:
         """Write a line of the log. Include the dev set's score if a checkpoint of `due` will be written."""
@@ -291,9 +282,6 @@ class Trainer:
         assert training.checkpoint_minutes is not None
         return time.monotonic() - saved >= 60 * training.checkpoint_minutes
 
-    def _is_saved(self) -> bool:
-        return any(c.step == self.progress.step for c in checkpoints.list_checkpoints(self.run))
-
     def inputs(self) -> Iterator[StepInput]:
         """Yield the inputs of the following steps, without end."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
@@ -303,10 +291,6 @@ class Trainer:
                 yield StepInput(given.pairs.share(rank, count).to_batch(), given.pairs.size, position)
 
 
-_OLD_BATCHES = (
-    "this run was started by a version that formed batches before it sampled their tokens, so that they exceeded the "
-    "token budgets; this version samples first, so later batches are smaller and later steps differ"
-)
 _DIVERGED_HINT = (
     "the last checkpoint is finite: start over with a lower `training.learning_rate`, more `training.warmup_steps` or "
     "a `training.clip_norm`, or continue from it with these changes: `zoo average RUN`, then "

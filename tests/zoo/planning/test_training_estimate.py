@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -87,9 +88,9 @@ def test_forecast_of_memory_is_met() -> None:
     keys = ["corpus.train=[{grammar: 3000}]", "corpus.dev=[{grammar: 3}]", "training.steps=60"]
     command = [sys.executable, "-m", "zoo", "train", "tiny", *keys, "training.checkpoint_steps=60"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ROOT})
-    line = next(line for line in done.stderr.splitlines() if "steps took" in line)
-    actual, expected = map(float, re.findall(r"([\d.]+) MB", line))
-    assert expected == pytest.approx(actual, rel=0.2)
+    expected = float(re.findall(r"forecast for .* ([\d.]+) MB of memory", done.stderr)[0])
+    log = Path("runs/tiny/log.jsonl").read_text().splitlines()
+    assert 1e6 * expected == pytest.approx(json.loads(log[-1])["memory_bytes"], rel=0.2)
 
 
 def test_calibration_is_measured_once_per_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

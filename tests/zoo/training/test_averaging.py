@@ -74,7 +74,7 @@ def test_old_scores_are_removed_even_if_averaging_is_killed(finished_run: Run, m
 def test_averages_are_of_the_last_checkpoints_at_growing_distances() -> None:
     def selected(count: int) -> list[tuple[int, int, list[int]]]:
         found = [Checkpoint(Path(f"{step:07d}")) for step in range(1, count + 1)]
-        return [(s.last, s.every, [c.step for c in s.checkpoints]) for s in select_checkpoints(found)]
+        return [(len(chosen), every, [c.step for c in chosen]) for every, chosen in select_checkpoints(found)]
 
     assert selected(1) == [(1, 1, [1])]
     assert selected(5) == [(1, 1, [5]), (2, 1, [4, 5]), (5, 1, [1, 2, 3, 4, 5]), (2, 2, [3, 5]), (2, 4, [1, 5])]

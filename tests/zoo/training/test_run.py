@@ -88,7 +88,7 @@ def test_run_keeps_the_identity_that_it_was_started_with(world: World, words: An
     assert not words.said
     more = replace(IDENTITY, threads=1, processes=4)
     assert run.start(spec, more, words) == more == run.identity
-    assert words.said == ["the number of processes is 4, and was 1: dropout masks differ from here on"]
+    assert words.said == ["the number of processes is 4, and was 1: later steps differ"]
 
 
 def test_resumed_run_keeps_whether_its_spec_was_named(world: World, words: Any, run: Run) -> None:
@@ -106,32 +106,14 @@ def test_all_machines_are_recorded(world: World, words: Any, run: Run) -> None:
     assert run.start(spec, replace(IDENTITY, machine="one, 2 threads"), words).machine == both
     run.start(spec, replace(IDENTITY, machine="one"), words)
     assert run.identity.machine == f"{both}; one", "a name may be a prefix of another"
-    stored = json.loads(run.data.read_text())
-    del stored["machine"]
-    run.data.write_text(json.dumps(stored))
-    assert run.start(spec, replace(IDENTITY, machine="one"), words).machine == "", "earlier machines are not known"
 
 
-def test_backend_may_change_without_dropout(world: World, words: Any, run: Run) -> None:
-    spec = world("architecture.dropout=0.0")
-    run.start(spec, IDENTITY, words)
-    assert run.start(spec, replace(IDENTITY, backend="inductor", threads=7), words).threads == IDENTITY.threads
-    assert "rounded differently" in words.said[0]
-    assert run.identity.backend == "inductor"
-
-
-def test_identity_of_another_version_is_refused_and_missing_fields_have_defaults(
-    world: World, words: Any, run: Run
-) -> None:
+def test_identity_of_another_version_is_refused(world: World, words: Any, run: Run) -> None:
     run.start(world(), IDENTITY, words)
     stored = json.loads(run.data.read_text())
     run.data.write_text(json.dumps({**stored, "novelty": 3}))
     with pytest.raises(ZooError, match=r"data\.json` was written by another version"):
         run.start(world(), IDENTITY, words)
-    del stored["processes"], stored["threads"]
-    run.data.write_text(json.dumps(stored))
-    assert run.start(world(), replace(IDENTITY, processes=2), words).processes == 2
-    assert "was 1" in words.said[0]
 
 
 @pytest.mark.integration

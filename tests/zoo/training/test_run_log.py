@@ -19,13 +19,13 @@ from zoo.data.batches import BatchSize
 from zoo.training import run_log
 from zoo.training.checkpoints import TrainingProgress
 from zoo.training.run import Run
-from zoo.training.run_log import RunLog, TensorBoardEvents
+from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
 from zoo.training.train import train
 
 
 def open_log(path: Path, start: TrainingProgress) -> RunLog:
-    return RunLog(path, start, 1e9, torch.device("cpu"), TensorBoardEvents(path.parent / "events", start.step))
+    return RunLog(path, start, 1e9, torch.device("cpu"), path.parent / "events")
 
 
 def add_step(log: RunLog) -> None:
@@ -35,7 +35,11 @@ def add_step(log: RunLog) -> None:
 @pytest.mark.parametrize("rest", [b"", b'{"step": 3, "lo', b"\x00\x00\x00", b'{"step": 3, "name": "M\xc3'])
 def test_incomplete_line_is_removed(tmp_path: Path, rest: bytes) -> None:
     path = tmp_path / "log.jsonl"
-    whole = b'{"step": 1}\n{"step": 2}\n'
+    log = open_log(path, TrainingProgress())
+    for step in (1, 2):
+        add_step(log)
+        log.write(TrainingProgress(step=step, seconds=float(step)), 0.1, {})
+    whole = path.read_bytes()
     path.write_bytes(whole + rest)
     open_log(path, TrainingProgress(step=2)).close()
     assert path.read_bytes() == whole
@@ -104,7 +108,6 @@ def test_resumed_training_continues_log_events_and_forecast(
     del losses[24]
     assert losses == pytest.approx({line["step"]: line["loss"] for line in lines}, abs=1e-4)
     assert any(re.match(r"forecast for 5 steps: [\d:]+ and [\d.]+ [MG]B of memory, based on", s) for s in words.said)
-    assert any(re.match(r"5 steps took [\d:]+ and .*; the forecast was [\d:]+ and ", line) for line in words.said)
 
 
 def test_events_need_tensorboardx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.evaluate import evaluate_model
-from zoo.files import manifest
 from zoo.files.atomic import remove_folder
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
@@ -172,22 +171,6 @@ def test_batches_with_sampled_tokens_stay_within_the_budgets(world: World) -> No
         if given.epoch:
             break
     assert sum(size.source_tokens for size in sizes) > 1.2 * data.epoch_batches(0).total.source_tokens
-
-
-def test_run_whose_batches_were_formed_before_sampling_is_warned_about(world: World) -> None:
-    """Its checkpoints have no position in a pool. It continues with the rest of its epoch."""
-    drawn = "training.subword_regularization=0.2"
-    train_steps(world(drawn, "training.steps=4"), "runs/tiny")
-    folder = list_checkpoints(TINY)[-1].folder
-    state = json.loads((folder / "state.json").read_text())
-    assert (state["batch"], state.pop("drawn")) == (0, 4)
-    (folder / "state.json").write_text(json.dumps({**state, "batch": 4}))
-    manifest.write(folder)
-    for steps, warnings in ((8, 1), (9, 0)):
-        report = StoppingReport(at=-1)
-        train_steps(world(drawn, f"training.steps={steps}"), "runs/tiny", report=report)
-        assert sum("before it sampled their tokens" in line for line in report.said) == warnings
-        assert json.loads((list_checkpoints(TINY)[-1].folder / "state.json").read_text())["batch"] == 4
 
 
 def test_weights_of_corpus_parts_say_how_often_their_pairs_are_used(
