@@ -83,13 +83,11 @@ def _format_calibration(calibration: Calibration) -> str:
 def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     from zoo.report import size
 
-    parents = {str(folder).rpartition("/")[0] for folder in diagnosis.packages.values()}
-    packages = ", ".join(f"{name}: {folder}" for name, folder in diagnosis.packages.items())
     folders = [(place.contents, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places]
     return [
         *folders,
         ("free disk space", size(diagnosis.free_bytes)),
-        ("packages of zoo", parents.pop() if len(parents) == 1 else packages),
+        ("this version of zoo", diagnosis.package),
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -218,7 +218,10 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
         return stored
     report.info("measuring once how this processor computes the spec's products ...")
     try:
-        measured = _measure(_Passes(spec, program or trainable(_with_eager_backend(spec))))
+        if program is None:
+            eager = spec.compilation.model_copy(update={"backend": "eager"})
+            program = trainable(spec.model_copy(update={"compilation": eager}))
+        measured = _measure(_Passes(spec, program))
     except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):
             raise
@@ -268,7 +271,14 @@ class _Passes:
 def _measure(passes: _Passes) -> Calibration:
     precision, default = passes.spec.training.precision, matrix_library()
     passes.seconds("float32", default)  # the first pass takes longer
-    best = _best_seconds(passes, _settings(precision, matrix_libraries() if passes.compare_libraries else (default,)))
+    settings = [("float32", library) for library in (matrix_libraries() if passes.compare_libraries else (default,))]
+    if precision == "bfloat16":
+        settings.append((precision, default))
+    rounds: list[list[float]] = []
+    # Rounds alternate between the settings, so that a slow phase of the machine affects all of them.
+    while len(rounds) < _MIN_ROUNDS or (len(rounds) < _MAX_ROUNDS and sum(map(sum, rounds)) < _MAX_SECONDS):
+        rounds.append([passes.seconds(*setting) for setting in settings])
+    best = dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
     sizes = {"source": passes.length, "target": passes.length}
     expected = pass_seconds(passes.spec, passes.rows, sizes, device_speed(torch.device("cpu"), precision))
     return Calibration(
@@ -282,27 +292,6 @@ def _measure(passes: _Passes) -> Calibration:
     )
 
 
-def _settings(precision: str, libraries: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of precision and library to compare."""
-    float32 = [("float32", library) for library in libraries]
-    return float32 + [("bfloat16", matrix_library())] * (precision == "bfloat16")
-
-
-def _best_seconds(passes: _Passes, settings: list[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    """Return the shortest time of each setting.
-
-    Rounds alternate between the settings, so that a slow phase of the machine affects all of them.
-    """
-    rounds: list[list[float]] = []
-    while len(rounds) < _MIN_ROUNDS or (len(rounds) < _MAX_ROUNDS and sum(map(sum, rounds)) < _MAX_SECONDS):
-        rounds.append([passes.seconds(*setting) for setting in settings])
-    return dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
-
-
 def _is_busy() -> bool:
     """Return whether more processes are running than there are cores."""
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores() + 0.5
-
-
-def _with_eager_backend(spec: Spec) -> Spec:
-    return spec.model_copy(update={"compilation": spec.compilation.model_copy(update={"backend": "eager"})})

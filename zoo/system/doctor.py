@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -27,7 +26,6 @@ from zoo.version import __version__
 
 REQUIRED = ("torch", "numpy", "pydantic", "safetensors", "sentencepiece", "sacrebleu", "typer", "rich")
 OPTIONAL = ("ctranslate2", "onnx", "onnxscript", "onnxruntime", "torch-tensorrt", "tensorrt", "tensorboardX")
-OWN_PACKAGES = ("specs", "compiler", "zoo", "cli")
 _CPU = torch.device("cpu")
 _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
@@ -101,8 +99,8 @@ class Diagnosis:
     places: tuple[StorageFolder, ...]
     free_bytes: int
     """Free space of the disk that the folders are on."""
-    packages: Mapping[str, str]
-    """Folders of the four packages of this project."""
+    package: str
+    """Folder of the package `zoo`."""
 
 
 def diagnosis() -> Diagnosis:
@@ -117,7 +115,7 @@ def diagnosis() -> Diagnosis:
         automatic=dict(_automatic_backends()),
         places=tuple(_storage_folders()),
         free_bytes=shutil.disk_usage(existing).free,
-        packages={name: str(Path(str(spec.origin)).parent) for name in OWN_PACKAGES if (spec := find_spec(name))},
+        package=str(Path(__file__).parents[1]),
     )
 
 

@@ -28,9 +28,6 @@ CHANGEABLE_FIELDS = (
 """Fields of the spec that may change when a run is resumed. None of them affects steps that are done. In later steps,
 `accumulation_steps` changes rounding and dropout masks. The corpus is identified by its content, not by its folder."""
 
-IN_USE = "is being trained by"
-"""Words in the error message for a run that another process is training."""
-
 
 @dataclass(frozen=True)
 class RunIdentity:
@@ -175,7 +172,7 @@ class Run(ModelFolder):
                 file.seek(0)
                 owner = file.read().strip() or "another process"
                 hint = "wait for it, end it, or train in another folder with `--run DIR`"
-                raise ZooError(f"`{self.folder}` {IN_USE} {owner}", hint=hint) from None
+                raise ZooError(f"`{self.folder}` is being trained by {owner}", hint=hint) from None
             except OSError:  # a file system without locks
                 pass
             file.truncate(0)

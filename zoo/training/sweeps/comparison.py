@@ -22,13 +22,15 @@ from specs import Spec
 from zoo.evaluation import bootstrap
 from zoo.evaluation.bootstrap import FloatArray, interval_half_width
 from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.outputs import load_outputs
 from zoo.report import Report
+from zoo.training.checkpoints import list_checkpoints
 from zoo.training.sweeps.rows import SweepRow
 from zoo.training.sweeps.trials import Trial
 
 METRICS = ("perplexity", "bleu", "paper_bleu")
 """Metrics that are compared. Perplexity is per token, and its natural logarithm is used for all calculations."""
-_INFINITE_PERPLEXITY = 1e300  # stands for a perplexity that is not finite
+_INFINITE_PERPLEXITY = 1e300  # stands for a perplexity that is not finite, which is stored as None
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
     *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
@@ -131,37 +133,34 @@ def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -
     finished = [trial for trial in trials if trial.finished]
     by_row = {row.name: tuple(trial for trial in finished if trial.row is row) for row in rows}
     scored_rows = [row for row in rows if by_row[row.name]]
+    results = []
     with report.progress("bootstrap resampling", len(scored_rows), "rows") as progress:
-        results = []
         for row in scored_rows:
-            results.append(_row_result(row, by_row[row.name]))
+            trials_of_row = by_row[row.name]
+            seconds = fmean(list_checkpoints(trial.run)[-1].progress.seconds for trial in trials_of_row)
+            samples = _samples(row.spec, trials_of_row)
+            results.append(RowResult(row, trials_of_row, compiler.parameters(row.spec), seconds, samples))
             progress.advance(1)
     variances = {name: seed_variance(result.samples[name] for result in results) for name in METRICS}
     return SweepComparison(tuple(results), tuple(row_pairs(results, variances)), variances)
-
-
-def _row_result(row: SweepRow, trials: tuple[Trial, ...]) -> RowResult:
-    samples, seconds = _samples(row.spec, trials), fmean(trial.seconds for trial in trials)
-    return RowResult(row, trials, compiler.parameters(row.spec), seconds, samples)
 
 
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
     _, references = read_split(spec, "dev", Report())
     draws = bootstrap.sample_counts(len(references))
     drawn: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
+    by_seed: dict[str, list[float]] = {name: [] for name in METRICS}
     for trial in trials:
-        answers = trial.answers
+        answers = load_outputs(trial.run.answers("dev"))
         outputs = [answer.output for answer in answers]
         drawn["bleu"].append(bootstrap.bleu_by_sample(draws, outputs, references))
         drawn["paper_bleu"].append(bootstrap.paper_bleu_by_sample(draws, outputs, references, spec.corpus.target))
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
         drawn["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
-    scores = [trial.run.known_scores["dev"] for trial in trials]
-    by_seed = {
-        name: [_INFINITE_PERPLEXITY if score[name] is None else float(score[name]) for score in scores]
-        for name in METRICS
-    }
-    by_seed["perplexity"] = [math.log(value) for value in by_seed["perplexity"]]
+        scores = trial.run.known_scores["dev"]
+        by_seed["bleu"].append(float(scores["bleu"]))
+        by_seed["paper_bleu"].append(float(scores["paper_bleu"]))
+        by_seed["perplexity"].append(math.log(scores["perplexity"] or _INFINITE_PERPLEXITY))
     return {name: ScoreSample(tuple(by_seed[name]), np.mean(drawn[name], axis=0)) for name in METRICS}
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import specs
-from specs import METADATA_FIELDS, Parsing, Spec, ZooError, nearest
+from specs import METADATA_FIELDS, Parsing, Spec, ZooError
 from specs.catalogue import specs_in_folder
 
 SEED = "training.seed"
@@ -37,16 +37,12 @@ class SweepRow:
 
 
 class NotProportional(ZooError):
-    """Error for a size that would not be a whole number. The scaled value has to be a multiple of `multiple`."""
+    """Error for a size that would not be a whole number. The value of `key` has to be a multiple of `multiple`."""
 
-    def __init__(self, row: Spec, key: str, scaled: float, ratio: Fraction) -> None:
-        self.key, self.multiple = key, ratio.denominator
-        super().__init__(
-            f"`{row.short_name}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of {scaled:g} is not a "
-            "whole number",
-            where=f"command line: `{key}`",
-            hint=_multiples_hint(key, self.multiple),
-        )
+    def __init__(self, problem: str, key: str, multiple: int) -> None:
+        self.key, self.multiple = key, multiple
+        hint = f"set `{key}` to a multiple of {multiple}, or do not set it"
+        super().__init__(problem, where=f"command line: `{key}`", hint=hint)
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -57,9 +53,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     references = [word for word in words if "=" not in word]
     if not references:
-        folders = sorted({name.rpartition("/")[0] for name in specs.names() if "/" in name})
-        similar = nearest(words[0], folders) if words else None
-        hint = f"name a folder of specs, such as `{similar or 'table3'}`, or several specs"
+        hint = "name a folder of specs, such as `specs/table3`, or several specs"
         raise ZooError("no specs are given for the sweep", where="command line", hint=hint)
     return references, [word for word in words if "=" in word]
 
@@ -82,20 +76,33 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
     plain = {reference: specs.load(reference) for reference in unique}
     _require_distinct_names(plain)
     rows: dict[str, SweepRow] = {}
-    errors: list[ZooError] = []
+    errors: dict[str, NotProportional] = {}
     for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short_name))):
-        try:
-            rows[reference] = _make_row(reference, plain, rows, overrides)
-        except NotProportional as error:
-            errors += [error, *error.additional]
+        row_errors: list[NotProportional] = []
+        row = _make_row(reference, plain, rows, overrides, row_errors)
+        for error in row_errors:  # for each key, the hint must be right for all rows
+            before = errors.get(error.key, error)
+            multiple = math.lcm(before.multiple, error.multiple)
+            errors[error.key] = NotProportional(before.problem, error.key, multiple)
+        if row:
+            rows[reference] = row
     if errors:
-        raise _merge_errors(errors)
+        first, *others = errors.values()
+        first.additional = tuple(others)
+        raise first
     result = tuple(rows.values())
     _require_distinct_models(result)
     return result
 
 
-def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
+def _make_row(
+    reference: str,
+    plain: dict[str, Spec],
+    rows: dict[str, SweepRow],
+    overrides: Sequence[str],
+    errors: list[NotProportional],
+) -> SweepRow | None:
+    """Return the row of a spec. If it is not proportional to its parent, add to `errors` and return None."""
     spec, parent = plain[reference], _parent(reference, plain)
     if isinstance(spec.task, Parsing):
         problem = f"`{reference}` is a parser, but a sweep compares translators"
@@ -103,16 +110,22 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
     if parent is None:
         scaled = specs.load(reference, overrides)
         return SweepRow(_name(spec), reference, tuple(overrides), scaled, None, ())
-    given, own = keep_proportions(reference, plain[parent], rows[parent].spec, overrides)
+    if parent not in rows:
+        return None
+    own = _proportional_overrides(reference, plain[parent], rows[parent].spec, overrides, errors)
+    if errors:
+        return None
+    own_keys = {text.partition("=")[0] for text in own}
+    given = [text for text in overrides if text.partition("=")[0].strip() not in own_keys]
     scaled = specs.load(reference, [*given, *own])
     changed = [key for key in specs.difference(scaled, rows[parent].spec) if key not in METADATA_FIELDS]
     return SweepRow(_name(spec), reference, (*given, *own), scaled, rows[parent].name, tuple(changed))
 
 
-def keep_proportions(
-    reference: str, parent: Spec, scaled_parent: Spec, overrides: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """Return the overrides of a row whose parent is scaled by overrides.
+def _proportional_overrides(
+    reference: str, parent: Spec, scaled_parent: Spec, overrides: Sequence[str], errors: list[NotProportional]
+) -> list[str]:
+    """Return the overrides that keep the proportions of a row whose parent is scaled by overrides.
 
     A number that the row sets keeps its exact ratio to the parent's number. Other values that it sets stay unchanged.
 
@@ -121,34 +134,24 @@ def keep_proportions(
         parent: The spec that it extends.
         scaled_parent: That spec with `overrides`.
         overrides: The overrides of the sweep.
-
-    Returns:
-        The given overrides that apply to the row, and the row's own.
+        errors: Receives an error for each size that would not be a whole number.
 
     Raises:
-        NotProportional: A size would not be a whole number. `additional` contains errors for other keys.
         ZooError: There is no ratio to a value, because it is not a number or zero.
     """
     row, own = specs.load(reference), list[str]()
-    errors: list[ZooError] = []
-    plain = _values_by_key(specs.load(reference, overrides))
+    overridden = specs.load(reference, overrides)
     for key, (parent_value, row_value) in specs.difference(row, parent).items():
         if key in METADATA_FIELDS:
             continue
         try:
-            scaled = _values_by_key(scaled_parent).get(key, parent_value)
-            value = _proportional_value(row, key, row_value, parent_value, scaled)
-        except ZooError as error:
+            value = _proportional_value(row, key, row_value, parent_value, _value(scaled_parent, key))
+        except NotProportional as error:
             errors.append(error)
             continue
-        if plain.get(key) != value:
+        if _value(overridden, key) != value:
             own.append(f"{key}={_format_value(value)}")
-    if errors:
-        first, *further = errors
-        first.additional = tuple(further)
-        raise first
-    own_keys = {text.partition("=")[0] for text in own}
-    return [text for text in overrides if text.partition("=")[0].strip() not in own_keys], own
+    return own
 
 
 def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, scaled: Any) -> Any:
@@ -165,7 +168,11 @@ def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, 
     if not all(isinstance(value, int) for value in (row_value, parent_value, scaled)):
         return float(exact)
     if exact.denominator > 1:
-        raise NotProportional(row, key, scaled, ratio)
+        problem = (
+            f"`{row.short_name}` has {ratio} of the `{key}` of the spec it extends, and {ratio} of {scaled} is not a "
+            "whole number"
+        )
+        raise NotProportional(problem, key, ratio.denominator)
     return int(exact)
 
 
@@ -173,27 +180,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _values_by_key(spec: Spec) -> dict[str, Any]:
-    """Return all values of a spec by their dotted keys, including whole mappings."""
-    values: dict[str, Any] = {}
-
-    def collect(mapping: Mapping[str, Any], prefix: str) -> None:
-        for key, value in mapping.items():
-            values[f"{prefix}{key}"] = value
-            if isinstance(value, Mapping):
-                collect(value, f"{prefix}{key}.")
-
-    collect(spec.model_dump(), "")
-    return values
+def _value(spec: Spec, key: str) -> Any:
+    """Return the value of a dotted key. None if there is no such key."""
+    value: Any = spec.model_dump()
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _format_value(value: Any) -> str:
     """Format a value for the command line."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else json.dumps(value)
-
-
-def _multiples_hint(key: str, multiple: int) -> str:
-    return f"set `{key}` to a multiple of {multiple}, or do not set it"
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
@@ -207,22 +204,6 @@ def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
 def _depth(reference: str, plain: dict[str, Spec]) -> int:
     parent = _parent(reference, plain)
     return 0 if parent is None else 1 + _depth(parent, plain)
-
-
-def _merge_errors(errors: Sequence[ZooError]) -> ZooError:
-    """Return one error per key, with a hint that is right for all rows."""
-    by_key: dict[str, ZooError] = {}
-    multiples: dict[str, int] = {}
-    for error in errors:
-        key = error.key if isinstance(error, NotProportional) else error.problem
-        by_key.setdefault(key, error)
-        if isinstance(error, NotProportional):
-            multiples[key] = math.lcm(multiples.get(key, 1), error.multiple)
-    merged = [
-        ZooError(e.problem, where=e.where, hint=_multiples_hint(key, multiples[key]) if key in multiples else e.hint)
-        for key, e in by_key.items()
-    ]
-    return ZooError(merged[0].problem, where=merged[0].where, hint=merged[0].hint, additional=merged[1:])
 
 
 def _require_distinct_names(plain: dict[str, Spec]) -> None:

@@ -16,13 +16,12 @@ from typing import IO
 
 from compiler.host import cores
 from specs import Spec, ZooError
-from zoo.evaluation.outputs import SavedOutput, load_outputs
 from zoo.models.folder import RUNS
 from zoo.models.weights import read_facts
 from zoo.report import Report
 from zoo.training.averaging import format_steps
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
-from zoo.training.run import IN_USE, Run
+from zoo.training.run import Run
 from zoo.training.sweeps.rows import SEED, SweepRow
 
 _POLL_SECONDS = 0.2
@@ -80,16 +79,6 @@ class Trial:
             return error.problem
         except OSError:  # for example a full disk, which the training will report
             return None
-
-    @property
-    def seconds(self) -> float:
-        """Time spent in steps."""
-        return list_checkpoints(self.run)[-1].progress.seconds
-
-    @property
-    def answers(self) -> Sequence[SavedOutput]:
-        """Stored outputs for the dev set."""
-        return load_outputs(self.run.answers("dev"))
 
 
 def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
@@ -158,8 +147,7 @@ class TrainingProcess:
 
     def stop(self) -> None:
         """Ask the process to write a checkpoint and end."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
 
     def wait(self) -> None:
         """Wait until the process has ended."""
@@ -170,8 +158,8 @@ class TrainingProcess:
 def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
     """Train all unfinished trials, `jobs` at a time, in their order.
 
-    Trials that another process is training are tried again after the others. Ctrl-C or SIGTERM makes each process
-    write its checkpoint.
+    Trials that another process is training come after the others. Ctrl-C or SIGTERM makes each process write its
+    checkpoint.
 
     Returns:
         Whether all trials are finished. False if the sweep was stopped.
@@ -190,12 +178,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
             for process in [process for process in running if process.status is not None]:
                 running.remove(process)
                 if process.status and not stopped:
-                    # A process locks its run some seconds after its start, and another one may have been faster.
-                    trial = process.trial
-                    if IN_USE in process.problem or trial.lock_problem or trial.finished:
-                        waiting.append(trial)
-                    else:
-                        failed.append(process)
+                    failed.append(process)
             following = _take_next(waiting) if len(running) < jobs and not stopped else None
             if following is not None:
                 running.append(TrainingProcess(following, device, threads, report))
@@ -206,7 +189,9 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                 report.info(f"waiting: {(reported := problem)}")
             time.sleep(_POLL_SECONDS)
     if failed:
-        raise _failure(failed, len(trials))
+        problems = "".join(f"\n  {process.trial.name}: {process.problem}" for process in failed)
+        hint = "repeat the command to try them again; `--list` prints the command line of each run"
+        raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
     return not stopped
 
 
@@ -239,9 +224,3 @@ def _forwarded_stop(running: Sequence[TrainingProcess]) -> Iterator[list[int]]:
             process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _failure(failed: Sequence[TrainingProcess], count: int) -> ZooError:
-    problems = "".join(f"\n  {process.trial.name}: {process.problem}" for process in failed)
-    hint = "repeat the command to try them again; `--list` prints the command line of each run"
-    return ZooError(f"{len(failed)} of {count} runs failed:{problems}", hint=hint, exit_code=1)

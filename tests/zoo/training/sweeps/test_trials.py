@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from specs import ZooError
-from zoo.training.run import IN_USE, Run
+from zoo.training.run import Run
 from zoo.training.sweeps.comparison import compare
 from zoo.training.sweeps.rows import make_rows
 from zoo.training.sweeps.trials import Trial, default_folder, make_trials, train_all
@@ -145,7 +145,6 @@ class StubTrial:
 
 
 DONE = "import pathlib, sys\npathlib.Path(sys.argv[0]).with_suffix('.done').touch()\n"
-FAIL_ONCE = "import pathlib, sys\nonce = pathlib.Path('once')\nif not once.exists():\n    once.touch()\n"
 
 
 def train_stubs(*stubs: StubTrial, report: Any, jobs: int = 1) -> bool:
@@ -161,19 +160,13 @@ def test_failure_is_reported_after_the_others_are_trained(tmp_path: Path, report
     assert "broken: error: out of luck" in report.said
 
 
-def test_trial_that_another_process_locked_first_is_tried_again(tmp_path: Path, report: Any) -> None:
-    """The run was free when its process was started, but is locked when that process fails."""
-    problems = iter([None, *["another process trains it"] * 3])
-    stub = StubTrial(FAIL_ONCE + "    sys.exit(2)\n" + DONE, lambda: next(problems, None))
-    assert train_stubs(stub, report=report)
-    assert stub.finished
-
-
-def test_trial_whose_error_names_another_process_is_tried_again(tmp_path: Path, report: Any) -> None:
-    """The other process has ended by the time that the lock is tested."""
-    stub = StubTrial(FAIL_ONCE + f"    sys.exit('error: `x` {IN_USE} process 1')\n" + DONE)
-    assert train_stubs(stub, report=report)
-    assert stub.finished
+def test_trial_that_another_process_trains_waits_for_its_end(tmp_path: Path, report: Any) -> None:
+    problems = iter(["another process trains it"] * 4)
+    first, second = StubTrial(DONE, lambda: next(problems, None), "locked"), StubTrial(DONE, name="free")
+    assert train_stubs(first, second, report=report)
+    assert first.finished
+    assert second.finished
+    assert report.said.count("waiting: another process trains it") == 1
 
 
 def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any) -> None:
