@@ -16,15 +16,8 @@ ROOT = Path(__file__).parents[3]
 
 def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:
     """Run the script. Return its table, and the rows of each part."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.benchmarks.gpu",
-        *arguments,
-        "--toy",
-        "--out",
-        str(Path("figures").resolve()),
-    ]
+    out = str(Path("figures").resolve())
+    command = [sys.executable, "-m", "tests.benchmarks.gpu", *arguments, "--toy", "--out", out]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -57,39 +50,8 @@ def test_each_part_has_results() -> None:
     for batch in (1, 3):
         step = found["decoding"][f"eager, batch {batch}"]
         assert min(step[name] for name in ("sentences/s", "the program's step, us", "of the copy rate")) > 0
-    bytes_ = [found["decoding"][f"eager, batch {batch}"]["bytes of a step"] for batch in (1, 3)]
-    assert bytes_[0] < bytes_[1] < 3 * bytes_[0]  # the weights are read once
-    assert 0 < found["packed"]["base, padded"]["padding"] < 0.5
     assert 0 <= found["real"]["test set"]["BLEU"] <= 100
 
-    for part, row in [
-        ("correct", "tensorrt, float32"),
-        ("training", "the whole step as one CUDA graph"),
-        ("decoding", "eager, batch 1, recorded"),
-        ("packed", "base, packed"),
-    ]:
-        assert found[part][row]["absent"]
     for rows in found.values():
         assert all("failed" not in figures for figures in rows.values())
         assert all(row in table for row in rows)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_compilation_is_measured() -> None:
-    _, found = run("artefacts", "--limit", "1700")
-    aot, cache = found["artefacts"]["aot"], found["artefacts"]["torch.compile's cache"]
-    assert aot["with other weights, s"] < aot["built, s"] / 2
-    assert max(aot["error of a step"], aot["error with other weights"]) < 1e-5
-    assert cache["saved, s"] > 0
-    assert found["artefacts"]["tensorrt"]["absent"]
-
-
-@pytest.mark.slow
-def test_results_before_the_time_limit_are_kept() -> None:
-    _, found = run("correct", "--limit", "3")
-    *whole, last = found["correct"].items()
-    assert whole
-    assert last == ("the rest", {"absent": "its 3 seconds were over"})
-    table, _ = run("--table")
-    assert "its 3 seconds were over" in table
